@@ -71,7 +71,7 @@ class Elastic(Part):
     """Nodes, processes and rendezvous of the job."""
 
     nnodes: Annotated[str, AfterValidator(_is_range), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "1"
-    """Number of nodes (`4`), or a range (`"2:4"`) in which the job keeps training while nodes come and go. 1 as Flyte."""
+    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
 
     initial_nodes: Count | None = None
     """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""
@@ -93,7 +93,8 @@ class Elastic(Part):
     """Time budgets of a round."""
 
     max_restarts: Int = 3
-    """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none. 3 as flyte-sdk."""
+    """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none.
+    3 as flyte-sdk."""
 
     monitor_interval: Annotated[float, Field(gt=0, le=3600)] = 3.0
     """Seconds between the agent's looks at its workers. Exits are seen at once whatever this is; 3 as flyte-sdk."""

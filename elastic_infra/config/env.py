@@ -67,8 +67,19 @@ Env = dict[EnvName, Annotated[EnvVar, Shorthand(_expand, {"type": ["string", "nu
 """Name to variable, in the user's order."""
 
 RESERVED: Final = frozenset(
-    "RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE ROLE_WORLD_SIZE "
-    "MASTER_ADDR MASTER_PORT POD_IP".split()
+    {
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "POD_IP",
+        "RANK",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "WORLD_SIZE",
+    }
 )
 RESERVED_PREFIXES: Final = ("PET_", "TORCHELASTIC_", "ELASTIC_INFRA_")
 

@@ -58,7 +58,7 @@ class JobConfig(Part):
     """Arguments of the script, module or command."""
 
     env: Env = {}
-    """Variables of the training container: name to value, or to a secret, configmap or field reference. Order is kept."""
+    """Variables of the training container, in order: name to value, or to a secret, configmap or field reference."""
 
     working_dir: AbsolutePath | None = None
     """Working directory; the image's when unset."""
@@ -106,7 +106,8 @@ class JobConfig(Part):
     """How the launcher gets into the container."""
 
     target: Literal["auto", "pytorchjob", "job"] = "auto"
-    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more a PyTorchJob."""
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
+    a PyTorchJob."""
 
     wait_for: Literal["none", "running", "succeeded"] = "none"
     """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""

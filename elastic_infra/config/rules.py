@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.values import is_late, quantity
+from elastic_infra.config.paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
+from elastic_infra.config.values import quantity
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
 
 GRACE_RESERVE_SECONDS: Final = 5
 """Time the launcher keeps to end itself after its workers."""
-
-SHM_PATH: Final = "/dev/shm"  # noqa: S108 - a mount point, not a temporary file
 
 
 def faults(config: JobConfig) -> tuple[Fault, ...]:
@@ -35,13 +34,14 @@ def one_entrypoint(config: JobConfig) -> Iterator[Fault]:
 
 
 def initial_within_range(config: JobConfig) -> Iterator[Fault]:
-    """min <= initial <= max."""
+    """The minimum, the initial number and the maximum are in order."""
     elastic = config.elastic
     initial = elastic.initial_nodes
     if initial is not None and not elastic.min_nodes <= initial <= elastic.max_nodes:
         yield Fault(
             "elastic.initial_nodes",
-            f"({initial}) must be between the minimum ({elastic.min_nodes}) and the maximum ({elastic.max_nodes}) of nnodes.",
+            f"({initial}) must be between the minimum ({elastic.min_nodes}) and "
+            f"the maximum ({elastic.max_nodes}) of nnodes.",
         )
 
 
@@ -51,7 +51,8 @@ def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
     if gpu is not None and wanted != "auto" and int(wanted) > gpu.count:
         yield Fault(
             "elastic.nproc_per_node",
-            f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs a GPU of its own. Lower it, or use 'auto'.",
+            f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs a GPU of its own. "
+            "Lower it, or use 'auto'.",
         )
 
 
@@ -60,7 +61,8 @@ def single_pod_is_one_node(config: JobConfig) -> Iterator[Fault]:
     if config.target == "job" and config.elastic.max_nodes > 1:
         yield Fault(
             "target",
-            f"'job' is one pod in standalone mode and cannot have nnodes {config.elastic.nnodes}. Use 'pytorchjob', or nnodes 1.",
+            f"'job' is one pod in standalone mode and cannot have nnodes {config.elastic.nnodes}. "
+            "Use 'pytorchjob', or nnodes 1.",
         )
 
 
@@ -98,7 +100,8 @@ def rendezvous_fits_backend(config: JobConfig) -> Iterator[Fault]:
         if elastic.rdzv_endpoint is not None:
             yield Fault(
                 "elastic.rdzv_endpoint",
-                "the c10d endpoint follows from rendezvous.host and rendezvous.port. Remove it, or use an etcd backend.",
+                "the c10d endpoint follows from rendezvous.host and rendezvous.port. "
+                "Remove it, or use an etcd backend.",
             )
         return
     if elastic.rdzv_endpoint is None and not config.is_single_pod:
@@ -176,7 +179,8 @@ def grace_fits(config: JobConfig) -> Iterator[Fault]:
         yield Fault(
             "runtime.shutdown_grace_seconds",
             f"({config.runtime.shutdown_grace_seconds}) plus {GRACE_RESERVE_SECONDS} must be at most "
-            f"disruption.termination_grace_period_seconds ({pod}), or the pod is killed while workers save. Raise that one.",
+            f"disruption.termination_grace_period_seconds ({pod}), or the pod is killed while workers save. "
+            "Raise that one.",
         )
 
 
@@ -211,7 +215,7 @@ def volumes_are_distinct(config: JobConfig) -> Iterator[Fault]:
     for i, name in enumerate(names):
         if name in names[:i] or name in OWN_VOLUMES:
             yield Fault(f"storage.volumes[{i}].name", "is taken. Choose another.")
-    own = {SHM_PATH, HOME_PATH, TMP_PATH, LAUNCHER_PATH}
+    own = {SHARED_MEMORY, HOME, TMP, LAUNCHER}
     taken = own | ({config.storage.checkpoint.mount_path} if config.storage.checkpoint else set())
     if config.storage.checkpoint and config.storage.checkpoint.mount_path.rstrip("/") in own | {""}:
         yield Fault("storage.checkpoint.mount_path", "is taken. Choose another.")
@@ -222,12 +226,6 @@ def volumes_are_distinct(config: JobConfig) -> Iterator[Fault]:
         if path in taken or not path:
             yield Fault(f"storage.mounts[{i}].mount_path", "is taken. Choose another.")
         taken.add(path)
-
-
-HOME_PATH: Final = "/home/elastic"
-TMP_PATH: Final = "/tmp"  # noqa: S108 - a mount point, not a temporary file
-LAUNCHER_PATH: Final = "/opt/elastic-infra"
-OWN_VOLUMES: Final = frozenset({"shm", "home", "tmp", "launcher", "checkpoint"})
 
 
 def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
@@ -254,18 +252,15 @@ _OWN_KEYS: Final = (
 
 def small_enough(config: JobConfig) -> Iterator[Fault]:
     """A manifest beyond etcd's request limit is refused by the API server."""
-    late = sum(is_late(variable.value) for variable in config.env.values())
-    size = sum(len(str(v.value or "")) for v in config.env.values() if not is_late(v.value)) + sum(
-        map(_length, config.args)
-    )
-    if size > MAX_TEXT_BYTES:
+    size = sum(_length(variable.value) for variable in config.env.values()) + sum(map(_length, config.args))
+    if size > MAX_TEXT:
         yield Fault(
             "env",
-            f"env and args hold {size} characters ({late} late values aside); the limit is {MAX_TEXT_BYTES}. Mount a file instead.",
+            f"env and args hold {size} characters; the limit is {MAX_TEXT}. Mount a file instead.",
         )
 
 
-MAX_TEXT_BYTES: Final = 256 * 1024
+MAX_TEXT: Final = 256 * 1024
 
 
 def _length(value: object) -> int:

@@ -11,7 +11,7 @@ from elastic_infra.config.values import Int, Seconds
 
 
 def _is_hang_timeout(text: str) -> str:
-    if text in {"auto", "off"} or (text.isdecimal() and 1 <= int(text[:9]) and len(text) <= 7):  # noqa: PLR2004
+    if text in {"auto", "off"} or (text.isdecimal() and int(text[:9]) >= 1 and len(text) <= 7):  # noqa: PLR2004
         return text if text in {"auto", "off"} else str(int(text))
     message = 'must be a number of seconds, "auto" or "off".'
     raise ValueError(message)
@@ -42,7 +42,7 @@ class Runtime(Part):
     """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
 
     shutdown_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = 30
-    """Seconds from SIGTERM to SIGKILL for a worker; must leave 5 seconds of `disruption.termination_grace_period_seconds`."""
+    """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
 
     failure_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
     """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""

@@ -21,7 +21,8 @@ def _lifetime(config: JobConfig) -> Iterator[Fault]:
     if policy.ttl_seconds_after_finished is not None:
         yield Fault(
             "run_policy.ttl_seconds_after_finished",
-            "the finished job will be deleted, so the next `pulumi refresh` and `up` train again. Unset it to keep the job.",
+            "the finished job will be deleted, so the next `pulumi refresh` and `up` train again. "
+            "Unset it to keep the job.",
         )
     if policy.active_deadline_seconds is not None and not config.is_single_pod:
         yield Fault(
@@ -43,8 +44,8 @@ def _restarts(config: JobConfig) -> Iterator[Fault]:
     if policy.restart_policy == "ExitCode":
         yield Fault(
             "run_policy.restart_policy",
-            "under 'ExitCode' retries are not counted (kubeflow/trainer#2045), and a job failed by an exit code below 128 "
-            "is never deleted by its ttl.",
+            "under 'ExitCode' retries are not counted (kubeflow/trainer#2045), and a job failed by an exit code "
+            "below 128 is never deleted by its ttl.",
         )
 
 

@@ -10,10 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from elastic_infra.config import EnvVar, JobConfig
-from elastic_infra.config.rules import HOME_PATH
+from elastic_infra.config import EnvVar, JobConfig, paths
 from elastic_infra.launcher.defaults import runtime_defaults
-from elastic_infra.launcher.settings import LauncherSettings, env_name
+from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
 from elastic_infra.manifests.metadata import OPERATOR_REPLICA_INDEX
 from elastic_infra.manifests.model import Value, without_none
 
@@ -21,12 +20,12 @@ CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """Tells the script where `storage.checkpoint` is mounted."""
 
 _HOMES: Final = {
-    "HOME": HOME_PATH,
+    "HOME": paths.HOME,
     "LOGNAME": "elastic",
-    "TORCHINDUCTOR_CACHE_DIR": f"{HOME_PATH}/.cache/torchinductor",
-    "TRITON_CACHE_DIR": f"{HOME_PATH}/.cache/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{paths.HOME}/.cache/torchinductor",
+    "TRITON_CACHE_DIR": f"{paths.HOME}/.cache/triton",
     "USER": "elastic",
-    "XDG_CACHE_HOME": f"{HOME_PATH}/.cache",
+    "XDG_CACHE_HOME": f"{paths.HOME}/.cache",
 }
 """A user without an entry in the image's passwd file has no home, and torch asks getpass for a name:
 https://github.com/pytorch/pytorch/issues/140765"""
@@ -74,7 +73,7 @@ def _without_applied(settings: LauncherSettings) -> LauncherSettings:
 
 def launcher_settings(config: JobConfig) -> LauncherSettings:
     """The launcher's settings that follow from the config; the container reads them back from its environment."""
-    runtime, hang = config.runtime, config.runtime.hang_timeout_seconds
+    runtime = config.runtime
     return LauncherSettings(
         nccl_collective_timeout_seconds=runtime.nccl_collective_timeout_sec,
         nccl_heartbeat_timeout_seconds=runtime.nccl_heartbeat_timeout_sec,
@@ -83,7 +82,7 @@ def launcher_settings(config: JobConfig) -> LauncherSettings:
         omp_num_threads=runtime.omp_num_threads,
         shutdown_grace_seconds=runtime.shutdown_grace_seconds,
         failure_grace_seconds=runtime.failure_grace_seconds,
-        hang_timeout_seconds=hang if hang == "auto" or hang == "off" else float(hang),  # noqa: PLR1714 - narrows
+        hang_timeout_seconds=_hang_timeout(runtime.hang_timeout_seconds),
         startup_window_seconds=runtime.startup_window_seconds,
         startup_wait_seconds=0 if config.is_single_pod else runtime.startup_wait_seconds,
         initial_nodes=None if config.is_single_pod else config.initial_nodes,
@@ -92,6 +91,14 @@ def launcher_settings(config: JobConfig) -> LauncherSettings:
         events=config.launcher.events,
         metrics_port=config.launcher.metrics_port or 0,
     )
+
+
+def _hang_timeout(text: str) -> HangTimeout:
+    match text:
+        case "auto" | "off":
+            return text
+        case _:
+            return float(text)
 
 
 def _user_variable(name: str, variable: EnvVar) -> Value:

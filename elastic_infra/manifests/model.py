@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from elastic_infra.config.values import Late
 
-Value: TypeAlias = "None | bool | int | float | str | Late | Mapping[str, Value] | list[Value]"
+Value: TypeAlias = "bool | int | float | str | Late | Mapping[str, Value] | list[Value] | None"
 """JSON, with late strings (`pulumi.Output`) as leaves."""
 
 Manifest: TypeAlias = dict[str, Value]

@@ -106,7 +106,10 @@ def _resources(config: JobConfig) -> Value:
 
 
 def pod_security(config: JobConfig) -> dict[str, Value]:
-    """Security of the pod, as its profile asks. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+    """Security of the pod, as its profile asks.
+
+    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
     user = config.security.run_as_user
     return without_none(
         runAsNonRoot=True if config.security.profile == "restricted" else None,

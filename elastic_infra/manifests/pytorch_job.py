@@ -120,7 +120,7 @@ def _scheduling_policy(config: JobConfig) -> Value:
 
 
 def _wait(config: JobConfig) -> dict[str, str]:
-    """What the provider waits for: https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/metadata/overrides.go"""
+    # https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/metadata/overrides.go
     if config.wait_for == "none":
         return {}
     condition = "Running" if config.wait_for == "running" else "Succeeded"
