@@ -2,7 +2,7 @@
 
 Standard library only, and nothing of the project: this runs before anything is installed.
 
-    python3 -m tools.build build [TOOL ...]     build; skips what is there
+    python3 -m tools.build build [TOOL ...]   build; skips what is there
     python3 -m tools.build path PROGRAM       where a built program is
     python3 -m tools.build crd                the PyTorchJob CRD of the pinned training operator
 """
@@ -17,40 +17,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from tools import modules
 from tools.modules import Tool
+from tools.run import Say, SetupError, needed, output, stopwatch
 
 PROGRESS_SECONDS: Final = 30
 OPERATOR_MODULE: Final = "github.com/kubeflow/training-operator"
 CRD_PATH: Final = "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
-
-Say = Callable[[str], None]
-
-
-class ToolError(Exception):
-    """A tool cannot be had; the message says why and what to do."""
 
 
 def go_program() -> str:
     """The ``go`` on PATH.
 
     Raises:
-        ToolError: there is none.
+        SetupError: there is none.
     """
-    if go := shutil.which("go"):
-        return go
-    message = "Go is not on PATH. Install Go 1.25 or later to build tools from source."
-    raise ToolError(message)
+    return needed("go", "Install Go 1.25 or later to build tools from source.")
 
 
 def go_version(go: str) -> str:
     """The version of the toolchain that builds, such as ``go1.26.8``."""
-    return _output([go, "env", "GOVERSION"], modules.HERE)
+    return output([go, "env", "GOVERSION"], folder=modules.HERE)
 
 
 def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
@@ -60,7 +52,7 @@ def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
         The folder that holds its programs.
 
     Raises:
-        ToolError: the build failed; the message ends with the compiler's last words.
+        SetupError: the build failed; the message ends with the compiler's last words.
     """
     target = modules.built_folder(tool, cache, go_version(go))
     if modules.is_built(tool, target):
@@ -83,24 +75,24 @@ def program_path(program: str, cache: Path, go: str) -> Path:
     """Where a built program is.
 
     Raises:
-        ToolError: no tool has such a program, or it is not built yet.
+        SetupError: no tool has such a program, or it is not built yet.
     """
     tools = modules.load_all()
     tool = next((tool for tool in tools.values() if program in tool.programs), None)
     if tool is None:
         known = ", ".join(sorted(name for tool in tools.values() for name in tool.programs))
         message = f"No tool here has a program {program!r}. Choose one of: {known}."
-        raise ToolError(message)
+        raise SetupError(message)
     folder = modules.built_folder(tool, cache, go_version(go))
     if not modules.is_built(tool, folder):
         message = f"{program} is not built yet. Run `make tools`, or `python3 -m tools.build build {tool.name}`."
-        raise ToolError(message)
+        raise SetupError(message)
     return folder / program
 
 
 def module_folder(tool_folder: Path, module: str, go: str) -> Path:
     """The sources of a module that a tool's ``go.mod`` pins, fetched unless they are there."""
-    return Path(json.loads(_output([go, "mod", "download", "-json", module], tool_folder))["Dir"])
+    return Path(json.loads(output([go, "mod", "download", "-json", module], folder=tool_folder))["Dir"])
 
 
 def crd_path(go: str) -> Path:
@@ -108,24 +100,18 @@ def crd_path(go: str) -> Path:
     return module_folder(modules.HERE / "training-operator", OPERATOR_MODULE, go) / CRD_PATH
 
 
-def build_all(tools: Iterable[Tool], cache: Path, go: str, say: Say) -> list[ToolError]:
+def build_all(tools: Iterable[Tool], cache: Path, go: str, say: Say) -> list[SetupError]:
     """Build several tools, two at a time, for linking is serial; one that fails does not stop the others."""
 
-    def attempt(tool: Tool) -> ToolError | None:
+    def attempt(tool: Tool) -> SetupError | None:
         try:
             build(tool, cache, go, say)
-        except ToolError as error:
+        except SetupError as error:
             return error
         return None
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         return [error for error in pool.map(attempt, tools) if error]
-
-
-def stopwatch() -> Say:
-    """A ``say`` that prints each line with the seconds since now."""
-    started = time.monotonic()
-    return lambda text: print(f"[{time.monotonic() - started:4.0f} s] {text}", flush=True)
 
 
 def _compile(tool: Tool, out: Path, go: str, say: Say) -> None:
@@ -136,7 +122,7 @@ def _compile(tool: Tool, out: Path, go: str, say: Say) -> None:
         last_words = _follow(process.stderr or (), lambda text: say(f"{tool.name}: {text}"))
     if process.returncode:
         message = f"{tool.name} does not build: {last_words or f'go build ended with {process.returncode}'}"
-        raise ToolError(message)
+        raise SetupError(message)
 
 
 def _follow(lines: Iterable[str], say: Say) -> str:
@@ -166,15 +152,6 @@ def _publish(partial: Path, target: Path) -> None:
     partial.rename(target)
 
 
-def _output(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last_words = (done.stderr or done.stdout).strip().rsplit("\n", 1)[-1]
-        message = f"`{' '.join(['go', *command[1:]])}` failed: {last_words}"
-        raise ToolError(message)
-    return done.stdout.strip()
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.build", description="Builds the pinned Go programs.")
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -185,7 +162,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(arguments: argparse.Namespace, cache: Path, go: str) -> list[ToolError]:
+def _run(arguments: argparse.Namespace, cache: Path, go: str) -> list[SetupError]:
     if arguments.verb == "build":
         chosen = [tool for name, tool in modules.load_all().items() if name in arguments.tool or not arguments.tool]
         return build_all(chosen, cache, go, stopwatch())
@@ -195,10 +172,11 @@ def _run(arguments: argparse.Namespace, cache: Path, go: str) -> list[ToolError]
 
 def main() -> int:
     """Run one verb; 0 when it did what it says, 1 with the reasons when not."""
+    arguments = _arguments()
     try:
-        errors = _run(_arguments(), modules.cache_folder(os.environ, Path.home()), go_program())
-    except ToolError as error:
-        errors = [error]
+        errors = _run(arguments, modules.cache_folder(os.environ, Path.home()), go_program())
+    except SetupError as failure:
+        errors = [failure]
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0
