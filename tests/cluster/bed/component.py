@@ -6,6 +6,7 @@ needs are ready.
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 import threading
@@ -57,24 +58,28 @@ class Component:
     """Runs once the part is ready, before parts that need it start."""
 
 
-def start(component: Component, logs: Path) -> subprocess.Popen[bytes] | None:
-    """Starts one part and returns when it is ready; raises `StartError` when it ends or takes too long."""
+def start(component: Component, logs: Path) -> int | None:
+    """Starts one part and returns its process id, if it has a process, when it is ready.
+
+    Raises:
+        StartError: it ended, or took longer than `READY_SECONDS`.
+    """
     for path, text in component.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.write_text(text)
     component.prepare()
     log = logs / f"{component.name}.log"
-    process = _spawn(component, log) if component.command else None
+    pid = _spawn(component, log) if component.command else None
     deadline = time.monotonic() + READY_SECONDS
     while not component.ready():
-        if process is not None and process.poll() is not None:
-            raise StartError(_report(component.name, f"ended with status {process.returncode}", log))
+        if pid is not None and (status := _end_of(pid)) is not None:
+            raise StartError(_report(component.name, f"ended with status {status}", log))
         if time.monotonic() > deadline:
             raise StartError(_report(component.name, f"not ready after {READY_SECONDS} s", log))
         time.sleep(POLL_SECONDS)
     component.finish()
-    return process
+    return pid
 
 
 def start_all(
@@ -93,11 +98,11 @@ def start_all(
             return
         begin = time.monotonic()
         try:
-            process = start(component, logs)
+            pid = start(component, logs)
         except BaseException:
             failed.set()
             raise
-        started(component, process.pid if process else None, time.monotonic() - begin)
+        started(component, pid, time.monotonic() - begin)
 
     futures: dict[str, Future[None]] = {}
     with ThreadPoolExecutor(len(components)) as pool:
@@ -129,15 +134,20 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def _spawn(component: Component, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            component.command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={"PATH": SYSTEM_PATH, "HOME": "/nonexistent", **component.env},
-        )
+def _spawn(component: Component, log: Path) -> int:
+    to_log = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    from_nowhere = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    return os.posix_spawnp(
+        component.command[0],
+        component.command,
+        {"PATH": SYSTEM_PATH, "HOME": "/nonexistent", **component.env},
+        file_actions=[from_nowhere, to_log, (os.POSIX_SPAWN_DUP2, 1, 2)],
+    )
+
+
+def _end_of(pid: int) -> int | None:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def _report(name: str, what: str, log: Path) -> str:

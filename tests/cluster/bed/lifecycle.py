@@ -32,6 +32,10 @@ class BedError(Exception):
     """The bed cannot be brought up or taken down; the message says why and what to do."""
 
 
+class MachineError(BedError):
+    """This machine lacks what a bed needs."""
+
+
 def up(root: Path, say: Callable[[str], None]) -> Bed:
     """Returns a running bed: the one that is there, else a new one.
 
@@ -97,7 +101,7 @@ def _line(part: state.Part) -> str:
 def _check_machine(root: Path) -> None:
     if sys.platform != "linux" or os.geteuid() != 0:
         message = "The cluster needs root on Linux. Use --kubeconfig to test on a cluster of your own."
-        raise BedError(message)
+        raise MachineError(message)
     covered = [folder for folder in sandbox.HIDDEN.values() if root.is_relative_to(folder)]
     if covered:
         message = f"The cluster covers {covered[0]} and cannot live there. Choose another --dir."
@@ -106,25 +110,23 @@ def _check_machine(root: Path) -> None:
 
 def _lay_out(root: Path, port: int) -> Bed:
     prefixes = (sys.base_prefix, sys.prefix)
+    try:
+        found, crd = programs.find(), programs.operator_crd()
+    except programs.MissingProgramError as error:
+        raise MachineError(str(error)) from error
     bed = Bed(
         root=str(root),
         port=port,
-        programs=_programs(),
+        programs=found,
         token=secrets.token_hex(16),
         python=tuple(dict.fromkeys(prefix for prefix in prefixes if not Path(prefix).is_relative_to("/usr"))),
-        operator_crd=programs.operator_crd(),
+        operator_crd=crd,
     )
     root.mkdir(mode=0o755, parents=True)
     bed.path("logs").mkdir()
+    bed.path("volumes").mkdir()
     bed.write()
     return bed
-
-
-def _programs() -> dict[str, str]:
-    try:
-        return programs.find()
-    except programs.MissingProgramError as error:
-        raise BedError(str(error)) from error
 
 
 def _launch(root: Path, listener: int) -> None:

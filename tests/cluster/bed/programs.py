@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cluster.bed.layout import SYSTEM_PATH
-from tools import build, modules
+from tools import build, modules, run
 
 BUILT = {
     "coredns": "coredns",
@@ -56,7 +56,7 @@ def built(program: str, environ: Mapping[str, str] = os.environ) -> str:
     cache = modules.cache_folder(environ, Path.home())
     try:
         return str(build.program_path(program, cache, build.go_program()))
-    except build.ToolError as error:
+    except run.SetupError as error:
         raise MissingProgramError(str(error)) from error
 
 
@@ -64,7 +64,7 @@ def operator_crd() -> str:
     """The file that defines PyTorchJob, from the operator's own module."""
     try:
         return str(build.crd_path(build.go_program()))
-    except build.ToolError as error:
+    except run.SetupError as error:
         raise MissingProgramError(str(error)) from error
 
 
