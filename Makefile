@@ -51,10 +51,11 @@ fmt: ## format, and fix what can be fixed
 types: ## mypy, strict
 	$(READY)
 	@$(RUN) mypy
+	@for program in $(wildcard examples/*-*/*.py); do $(RUN) mypy --no-error-summary "$$program" || exit 1; done
 
 imports: ## the direction of imports
 	$(READY)
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 .PHONY: lock schema versions tools
 lock: ## make the locked requirement files anew
