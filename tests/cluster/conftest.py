@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import kube
+from tests.cluster import jobs, kube
 from tests.cluster.bed import lifecycle, programs
 from tests.cluster.bed.__main__ import DEFAULT_DIR
 from tests.cluster.bed.layout import IMAGES
@@ -60,8 +60,9 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
 
 @pytest.fixture
 def space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """A namespace that enforces the `restricted` profile, for one test."""
+    """A namespace that enforces the `restricted` profile and holds the toy, for one test."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:40]
     with namespace(cluster, api, f"{name}-{secrets.token_hex(3)}", labels) as own:
+        own.apply(jobs.toy_config_map())
         yield own

@@ -108,8 +108,12 @@ class Kube:
 
     def collection(self, api_version: str, kind: str, namespace: str) -> str:
         """The path of all objects of a kind; `namespace` is left out where the kind has none."""
-        plural, namespaced = self._resources(api_version)[kind]
+        plural, namespaced = self._resource(api_version, kind)
         return f"{_root(api_version)}/{f'namespaces/{namespace}/' if namespaced else ''}{plural}"
+
+    def is_namespaced(self, api_version: str, kind: str) -> bool:
+        """Whether objects of a kind live in namespaces."""
+        return self._resource(api_version, kind)[1]
 
     def get(self, manifest: Object) -> Object:
         """The live object that `manifest` names."""
@@ -130,9 +134,10 @@ class Kube:
         found = self.call("GET", f"{self.collection(api_version, kind, namespace)}?{query}")
         return list(found["items"])
 
-    def apply(self, manifest: Object, manager: str = "tests", *, dry_run: bool = False) -> Object:
-        """Server-side apply, taking fields over from other managers."""
-        query = urlencode({"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry_run else {})})
+    def apply(self, manifest: Object, manager: str = "tests", *, force: bool = True, dry_run: bool = False) -> Object:
+        """Server-side apply; with `force` fields are taken over from other managers, else that is a conflict."""
+        options = {"fieldManager": manager, "force": str(force).lower()}
+        query = urlencode({**options, **({"dryRun": "All"} if dry_run else {})})
         return self.call("PATCH", f"{self.path(manifest)}?{query}", manifest, APPLY)  # type: ignore[no-any-return]  # as above
 
     def patch(self, manifest: Object, change: Object, subresource: str = "") -> Object:
@@ -149,6 +154,20 @@ class Kube:
         except KubeError as error:
             if error.status != NOT_FOUND:
                 raise
+
+    def _resource(self, api_version: str, kind: str) -> tuple[str, bool]:
+        try:
+            found = self._resources(api_version)
+            if kind not in found:
+                self._resources.cache_clear()
+                found = self._resources(api_version)
+        except KubeError as error:
+            if error.status != NOT_FOUND:
+                raise
+            found = {}
+        if kind not in found:
+            raise KubeError(NOT_FOUND, "NoMatch", f"no matches for kind {kind!r} in version {api_version!r}")
+        return found[kind]
 
     def _discover(self, api_version: str) -> dict[str, tuple[str, bool]]:
         found = self.call("GET", _root(api_version))["resources"]
