@@ -13,8 +13,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-Say = Callable[[str], None]
-"""Takes one line of progress."""
+Say = Callable[[str], object]
+"""Takes one line of progress; its answer is ignored."""
 
 
 class SetupError(Exception):

@@ -77,10 +77,11 @@ def steps(last: Record, now: Record, *, environment: bool, again: bool) -> Steps
 
 def record_now() -> Record:
     """Today's interpreter and checksums, nothing missed."""
-    locks = [ROOT / "pyproject.toml", *sorted((ROOT / "requirements").glob("*.txt"))]
-    tools = [modules.HERE / tool / name for tool in ("pulumi", "training-operator") for name in ("go.mod", "go.sum")]
+    metadata, _, _ = (ROOT / "pyproject.toml").read_text().partition("\n[tool.")
+    locks = [(ROOT / lock).read_text() for lock in (python_env.BOOTSTRAP_LOCK, python_env.LOCK)]
+    tools = [(modules.HERE / tool / "go.sum").read_text() for tool in ("pulumi", "training-operator")]
     version = ".".join(map(str, sys.version_info[:2]))
-    return Record(interpreter=f"{version} {ROOT}", lock=_checksum(locks), tools=_checksum(tools))
+    return Record(interpreter=f"{version} {ROOT}", lock=_checksum([metadata, *locks]), tools=_checksum(tools))
 
 
 def read_record(path: Path) -> Record:
@@ -144,11 +145,8 @@ def _link(program: Path, folder: Path) -> None:
     link.symlink_to(program)
 
 
-def _checksum(files: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+def _checksum(texts: list[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
