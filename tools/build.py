@@ -27,6 +27,7 @@ from tools.modules import Tool
 from tools.run import Say, SetupError, needed, output, stopwatch
 
 PROGRESS_SECONDS: Final = 30
+KUBERNETES_MODULE: Final = "k8s.io/kubernetes"
 OPERATOR_MODULE: Final = "github.com/kubeflow/training-operator"
 CRD_PATH: Final = "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
 

@@ -14,7 +14,7 @@ from tools.setup import Record, Steps
 
 NOW = Record(interpreter="3.12 /src", lock="a", tools="b")
 NOTHING = Steps(make=False, clear=False, install=False, parts=())
-ALL = ("pulumi", "operator")
+ALL = ("pulumi", "sources")
 
 
 @pytest.mark.parametrize(
