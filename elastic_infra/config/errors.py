@@ -60,7 +60,7 @@ def faults_of(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) 
 
 def _faults(details: pydantic_core.ErrorDetails, model: type[pydantic.BaseModel]) -> Iterator[Fault]:
     path, cause = path_of(details["loc"]), details.get("ctx", {}).get("error")
-    if isinstance(cause, RuleBroken):
+    if isinstance(cause, RuleBroken | ConfigError):
         yield from (Fault(_join(path, fault.path), fault.reason) for fault in cause.faults)
     elif isinstance(cause, ValueError):
         yield Fault(path, str(cause))
