@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import LabelKey, LabelValue, Quantity
+from elastic_infra.config.values import LabelKey, LabelValue, MetricName, Quantity, Whole
 
 
 class Metric(Part):
@@ -19,7 +19,7 @@ class Metric(Part):
     target: Quantity
     """Per cent for `cpu` and `memory` (a whole number); the average value a node for the others (a quantity)."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    name: MetricName | None = None
     """The metric's name; for `pods` and `external`."""
 
     selector: dict[LabelKey, LabelValue] = {}
@@ -43,13 +43,13 @@ class Metric(Part):
 class ScalingRules(Part):
     """How fast one direction goes."""
 
-    nodes: Annotated[int, Field(ge=1, le=10_000)]
+    nodes: Annotated[Whole, Field(ge=1, le=10_000)]
     """At most this many nodes in each period."""
 
-    period_seconds: Annotated[int, Field(ge=1, le=1800)]
+    period_seconds: Annotated[Whole, Field(ge=1, le=1800)]
     """Length of a period (Kubernetes allows up to 1800)."""
 
-    stabilization_window_seconds: Annotated[int, Field(ge=0, le=3600)]
+    stabilization_window_seconds: Annotated[Whole, Field(ge=0, le=3600)]
     """The strongest recommendation of this window holds (Kubernetes allows up to 3600)."""
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Count, InputStr, Int, Port, Quantity, Seconds
+from elastic_infra.config.values import Count, InputImage, InputStr, Int, Port, Quantity, Seconds
 
 MAX_NODES: Final = 10_000
-_RANGE: Final = re.compile(r"(\d{1,5})(?::(\d{1,5}))?")
+_RANGE: Final = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
 
 
 def node_range(nnodes: str) -> tuple[int, int]:
@@ -46,7 +46,7 @@ _COUNT_SCHEMA: Final = {"type": "integer", "minimum": 1}
 
 
 def _is_nproc(text: str) -> str:
-    if text != "auto" and not (re.fullmatch(r"\d{1,4}", text) and int(text) >= 1):
+    if text != "auto" and not (re.fullmatch(r"[0-9]{1,4}", text) and int(text) >= 1):
         message = 'must be a number of processes from 1 to 9999, or "auto" (one a GPU).'
         raise ValueError(message)
     return text if text == "auto" else str(int(text))
@@ -138,7 +138,7 @@ class Rendezvous(Part):
     port: Port = 29400
     """TCP port of the store. 29400 is torchrun's."""
 
-    image: InputStr | None = None
+    image: InputImage | None = None
     """Image of the store pod; needs python3 only. Default: the job's."""
 
     resources: RendezvousResources = RendezvousResources()

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from elastic_infra.config.base import Part, Shorthand, require_one_of
-from elastic_infra.config.values import EnvName, InputStr, Text, is_late
+from elastic_infra.config.values import EnvName, InputKey, InputName, InputText, is_late
+
+# https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#available-fields
+_FIELDS: Final = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.labels['KEY']",
+    "metadata.annotations['KEY']",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+_OF_KEY: Final = re.compile(r"metadata\.(labels|annotations)\['[-A-Za-z0-9_./]+'\]")
+
+
+def _is_field(path: str) -> str:
+    if path in _FIELDS or _OF_KEY.fullmatch(path):
+        return path
+    message = f"must be one of {', '.join(_FIELDS)}."
+    raise ValueError(message)
 
 
 class EnvVar(Part):
     """One variable: a value, or a reference that the kubelet resolves (so that no secret enters the manifest)."""
 
-    value: Annotated[Text | InputStr | None, Field(repr=False)] = None
+    value: Annotated[InputText | None, Field(repr=False)] = None
     """The value as text. A plain string or number in place of the mapping means this."""
 
-    secret: InputStr | None = None
+    secret: InputName | None = None
     """Name of a Secret in the job's namespace; needs `key`."""
 
-    configmap: InputStr | None = None
+    configmap: InputName | None = None
     """Name of a ConfigMap in the job's namespace; needs `key`."""
 
-    key: InputStr | None = None
+    key: InputKey | None = None
     """Key inside the Secret or ConfigMap."""
 
-    field: str | None = None
+    field: Annotated[str, AfterValidator(_is_field)] | None = None
     """Downward-API path such as `status.podIP`."""
 
     @model_validator(mode="after")
@@ -34,24 +58,7 @@ class EnvVar(Part):
         if (self.key is not None) != (self.secret is not None or self.configmap is not None):
             message = "key goes with secret or configmap, and these two need it."
             raise ValueError(message)
-        if self.field is not None and not self.field.startswith(_FIELDS):
-            message = f"field must start with one of {', '.join(_FIELDS)}."
-            raise ValueError(message)
         return self
-
-
-# https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#available-fields
-_FIELDS: Final = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "metadata.labels['",
-    "metadata.annotations['",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.podIP",
-)
 
 
 def _expand(value: object) -> object:

@@ -13,6 +13,8 @@ from typing import Any, Final, get_args
 import pydantic
 import pydantic_core
 
+from elastic_infra.config.values import is_late
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Fault:
@@ -64,6 +66,8 @@ def _faults(details: pydantic_core.ErrorDetails, model: type[pydantic.BaseModel]
         yield from (Fault(_join(path, fault.path), fault.reason) for fault in cause.faults)
     elif isinstance(cause, ValueError):
         yield Fault(path, str(cause))
+    elif is_late(details["input"]):
+        yield Fault(path, "must be known when the program runs; a pulumi.Output is accepted for single strings only.")
     elif details["type"] == "extra_forbidden":
         yield Fault(path, _unknown_key(details["loc"], model))
     elif details["type"] == "missing":

@@ -20,7 +20,19 @@ from elastic_infra.config.resources import Resources, SharedMemory, SharedMemory
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.runtime import Launcher, Runtime
 from elastic_infra.config.storage import Storage
-from elastic_infra.config.values import AbsolutePath, InputStr, LabelKey, LabelValue, Seconds, Text
+from elastic_infra.config.values import (
+    AbsolutePath,
+    DnsLabel,
+    InputImage,
+    InputName,
+    InputNamespace,
+    InputStr,
+    InputText,
+    LabelKey,
+    LabelValue,
+    Seconds,
+    Text,
+)
 
 RESTARTS_PER_NODE = 3
 """Container restarts that the default `backoff_limit` allows for each of the most nodes."""
@@ -33,16 +45,20 @@ class JobConfig(Part):
         ConfigError: something is wrong; it lists every fault.
     """
 
-    image: InputStr
+    name: DnsLabel | None = None
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when
+    the resource is renamed, for a new name is a new job."""
+
+    image: InputImage
     """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the kubelet pulls."""
 
-    image_pull_secrets: tuple[InputStr, ...] = ()
+    image_pull_secrets: tuple[InputName, ...] = ()
     """Names of Secrets with registry credentials."""
 
-    namespace: InputStr = "default"
+    namespace: InputNamespace = "default"
     """Namespace of every object; it must exist."""
 
     script: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -54,7 +70,7 @@ class JobConfig(Part):
     command: tuple[InputStr, ...] = ()
     """Program that is not Python, run once for each worker (torchrun's `--no-python`)."""
 
-    args: tuple[InputStr, ...] = ()
+    args: tuple[InputText, ...] = ()
     """Arguments of the script, module or command."""
 
     env: Env = {}

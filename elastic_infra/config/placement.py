@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import MAX_INT32, LabelKey, LabelValue, ObjectName
+from elastic_infra.config.values import MAX_INT32, LabelKey, LabelValue, ObjectName, Whole
 
 
 class Toleration(Part):
@@ -25,7 +25,7 @@ class Toleration(Part):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Which effect is tolerated; unset means all."""
 
-    toleration_seconds: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None
+    toleration_seconds: Annotated[Whole, Field(ge=0, le=MAX_INT32)] | None = None
     """How long a `NoExecute` taint is tolerated."""
 
     @model_validator(mode="after")
@@ -48,7 +48,7 @@ class TopologySpread(Part):
     topology_key: LabelKey
     """Label of cluster nodes that names the domain, such as `topology.kubernetes.io/zone`."""
 
-    max_skew: Annotated[int, Field(ge=1, le=10_000)] = 1
+    max_skew: Annotated[Whole, Field(ge=1, le=10_000)] = 1
     """Largest difference of pods between domains."""
 
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
@@ -58,20 +58,20 @@ class TopologySpread(Part):
 class Affinity(Part):
     """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks what is inside."""
 
-    nodeAffinity: dict[str, Any] | None = None  # noqa: N815 - Kubernetes' own key
+    nodeAffinity: dict[str, JsonValue] | None = None  # noqa: N815 - Kubernetes' own key
     """Rules on cluster nodes."""
 
-    podAffinity: dict[str, Any] | None = None  # noqa: N815 - Kubernetes' own key
+    podAffinity: dict[str, JsonValue] | None = None  # noqa: N815 - Kubernetes' own key
     """Rules that attract pods to each other."""
 
-    podAntiAffinity: dict[str, Any] | None = None  # noqa: N815 - Kubernetes' own key
+    podAntiAffinity: dict[str, JsonValue] | None = None  # noqa: N815 - Kubernetes' own key
     """Rules that keep pods apart."""
 
 
 class Placement(Part):
     """Where the job's pods go."""
 
-    queue: LabelValue | None = None
+    queue: Annotated[LabelValue, Field(min_length=1)] | None = None
     """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""
 
     priority_class: ObjectName | None = None

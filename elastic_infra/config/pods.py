@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import MAX_INT32, InputStr
+from elastic_infra.config.values import MAX_INT32, InputName, Whole
 
 
 class Disruption(Part):
@@ -19,7 +19,7 @@ class Disruption(Part):
     safe_to_evict: bool = False
     """Whether autoscalers of cluster nodes may move the pods. False, as Flyte: moving a node costs training time."""
 
-    termination_grace_period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 120
+    termination_grace_period_seconds: Annotated[Whole, Field(ge=1, le=86_400)] = 120
     """Seconds from SIGTERM to SIGKILL for a pod: the time to save a checkpoint on preemption."""
 
 
@@ -29,10 +29,10 @@ class Security(Part):
     profile: Literal["restricted", "baseline"] = "restricted"
     """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
 
-    service_account: InputStr | None = None
+    service_account: InputName | None = None
     """Service account of the pods; its token is not mounted."""
 
-    run_as_user: Annotated[int, Field(ge=0, le=MAX_INT32)] = 1000
+    run_as_user: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = 1000
     """User, group and volume group. Needs no entry in the image's passwd file: HOME and the caches of torch and
     Triton are on a writable volume. 0 only with `baseline`."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from elastic_infra.config import pod_rules
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
 from elastic_infra.config.values import quantity
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def one_entrypoint(config: JobConfig) -> Iterator[Fault]:
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "none is given"
         yield Fault("script", f"exactly one of script, module and command says what runs; {found}.")
+    for name in given:
+        first = config.command[0] if name == "command" else getattr(config, name)
+        if isinstance(first, str) and first.startswith("-"):
+            yield Fault(name, "starts with '-', so the launcher would read it as an option. Put options into args.")
 
 
 def initial_within_range(config: JobConfig) -> Iterator[Fault]:
@@ -42,6 +46,17 @@ def initial_within_range(config: JobConfig) -> Iterator[Fault]:
             "elastic.initial_nodes",
             f"({initial}) must be between the minimum ({elastic.min_nodes}) and "
             f"the maximum ({elastic.max_nodes}) of nnodes.",
+        )
+
+
+def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
+    """A gang of more pods than the job is created with waits for ever."""
+    policy = config.run_policy.scheduling_policy
+    if policy is not None and policy.min_available is not None and policy.min_available > config.initial_nodes:
+        yield Fault(
+            "run_policy.scheduling_policy.min_available",
+            f"({policy.min_available}) must be at most the number of nodes the job starts with "
+            f"({config.initial_nodes}), or it waits for ever. Leave it unset for the minimum of nodes.",
         )
 
 
@@ -193,83 +208,10 @@ def failure_grace_fits(config: JobConfig) -> Iterator[Fault]:
         )
 
 
-def profile_holds(config: JobConfig) -> Iterator[Fault]:
-    """The restricted profile refuses root and host paths."""
-    if config.security.profile != "restricted":
-        return
-    if config.security.run_as_user == 0:
-        yield Fault(
-            "security.run_as_user", "0 is root, which profile 'restricted' refuses. Use another, or profile 'baseline'."
-        )
-    for i, volume in enumerate(config.storage.volumes):
-        if volume.host_path is not None:
-            yield Fault(
-                f"storage.volumes[{i}].host_path",
-                "profile 'restricted' refuses host paths. Use a claim, or profile 'baseline'.",
-            )
-
-
-def volumes_are_distinct(config: JobConfig) -> Iterator[Fault]:
-    """Each name and each mount point once, each mount with its volume."""
-    names = [volume.name for volume in config.storage.volumes]
-    for i, name in enumerate(names):
-        if name in names[:i] or name in OWN_VOLUMES:
-            yield Fault(f"storage.volumes[{i}].name", "is taken. Choose another.")
-    own = {SHARED_MEMORY, HOME, TMP, LAUNCHER}
-    taken = own | ({config.storage.checkpoint.mount_path} if config.storage.checkpoint else set())
-    if config.storage.checkpoint and config.storage.checkpoint.mount_path.rstrip("/") in own | {""}:
-        yield Fault("storage.checkpoint.mount_path", "is taken. Choose another.")
-    for i, mount in enumerate(config.storage.mounts):
-        path = mount.mount_path.rstrip("/")
-        if mount.volume not in names:
-            yield Fault(f"storage.mounts[{i}].volume", "names no volume of storage.volumes.")
-        if path in taken or not path:
-            yield Fault(f"storage.mounts[{i}].mount_path", "is taken. Choose another.")
-        taken.add(path)
-
-
-def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
-    """Labels by which the operator, a queue or this package find their objects cannot be the user's."""
-    for kind in ("labels", "annotations"):
-        for key in getattr(config, kind):
-            if key.startswith(_OWN_KEYS):
-                yield Fault(f"{kind}.{key}", "is set by the operator or this package. Choose another key.")
-
-
-_OWN_KEYS: Final = (
-    "training.kubeflow.org/",
-    "app.kubernetes.io/instance",
-    "app.kubernetes.io/managed-by",
-    "app.kubernetes.io/component",
-    "elastic-infra/",
-    "kueue.x-k8s.io/queue-name",
-    "pulumi.com/",
-    "sidecar.istio.io/inject",
-    "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "karpenter.sh/do-not-disrupt",
-)
-
-
-def small_enough(config: JobConfig) -> Iterator[Fault]:
-    """A manifest beyond etcd's request limit is refused by the API server."""
-    size = sum(_length(variable.value) for variable in config.env.values()) + sum(map(_length, config.args))
-    if size > MAX_TEXT:
-        yield Fault(
-            "env",
-            f"env and args hold {size} characters; the limit is {MAX_TEXT}. Mount a file instead.",
-        )
-
-
-MAX_TEXT: Final = 256 * 1024
-
-
-def _length(value: object) -> int:
-    return len(value) if isinstance(value, str) else 0
-
-
 _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     one_entrypoint,
     initial_within_range,
+    gang_can_be_complete,
     processes_match_gpus,
     single_pod_is_one_node,
     only_for_pytorchjob,
@@ -281,8 +223,5 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     environment_is_free,
     grace_fits,
     failure_grace_fits,
-    profile_holds,
-    volumes_are_distinct,
-    own_metadata_is_kept,
-    small_enough,
+    *pod_rules.RULES,
 )

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import Int, Seconds
+from elastic_infra.config.values import Int, Seconds, Whole
 
 
 class SchedulingPolicy(Part):
     """The operator's gang settings; ignored unless the operator runs with a gang scheduler."""
 
-    min_available: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    min_available: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
     """Pods that must be schedulable together. Default `min_nodes`, so that a scale-up never waits for a full gang."""
 
     queue: Annotated[str, Field(min_length=1, max_length=253)] | None = None
@@ -39,7 +39,7 @@ class RunPolicy(Part):
     active_deadline_seconds: Seconds | None = None
     """End the job after this long. The operator looks only when something happens (kubeflow/trainer#3358)."""
 
-    backoff_limit: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    backoff_limit: Annotated[Whole, Field(ge=-1, le=1_000_000)] | None = None
     """Container restarts, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means
     no limit; 0 fails at the first."""
 

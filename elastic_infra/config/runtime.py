@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Int, Seconds
+from elastic_infra.config.values import Int, Port, Seconds, Whole
 
 
 def _is_hang_timeout(text: str) -> str:
@@ -32,19 +32,19 @@ class Runtime(Part):
     nccl_heartbeat_timeout_sec: Seconds = 300
     """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as flyte-sdk."""
 
-    nccl_async_error_handling: Annotated[int, Field(ge=0, le=3)] | None = None
+    nccl_async_error_handling: Annotated[Whole, Field(ge=0, le=3)] | None = None
     """c10d's error mode. Unset means 3 (no abort that may hang), c10d's own default; torchrun alone forces 1."""
 
     nccl_enable_monitoring: bool = True
     """Whether NCCL's watchdog thread is itself watched, as torch does."""
 
-    omp_num_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    omp_num_threads: Annotated[Whole, Field(ge=1, le=1024)] | None = None
     """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
 
-    shutdown_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = 30
+    shutdown_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] = 30
     """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
 
-    failure_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    failure_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] | None = None
     """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""
 
     hang_timeout_seconds: Annotated[
@@ -74,5 +74,5 @@ class Launcher(Part):
     events: Annotated[str, Field(max_length=4096)] = ""
     """Where event lines go: a path, or `-` for the container's stderr. Empty writes none."""
 
-    metrics_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    metrics_port: Port | None = None
     """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, model_validator
 
 from elastic_infra.config.base import Part, require_one_of
-from elastic_infra.config.values import AbsolutePath, DnsLabel, InputStr, Quantity
+from elastic_infra.config.values import AbsolutePath, DnsLabel, InputName, Quantity
 
 
 def _is_inside(path: str) -> str:
@@ -20,13 +20,13 @@ def _is_inside(path: str) -> str:
 class Checkpoint(Part):
     """The volume that survives nodes: without it a restart begins at step 0."""
 
-    claim: InputStr | None = None
+    claim: InputName | None = None
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: Quantity | None = None
     """Make a claim of this size, which is deleted with the stack."""
 
-    storage_class: InputStr | None = None
+    storage_class: InputName | None = None
     """Storage class of the made claim."""
 
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] | None = None
@@ -51,13 +51,13 @@ class Volume(Part):
     name: DnsLabel
     """The volume's name, for `mounts`."""
 
-    claim: InputStr | None = None
+    claim: InputName | None = None
     """An existing PersistentVolumeClaim."""
 
-    secret: InputStr | None = None
+    secret: InputName | None = None
     """A Secret, as files."""
 
-    configmap: InputStr | None = None
+    configmap: InputName | None = None
     """A ConfigMap, as files."""
 
     empty_dir: Quantity | None = None

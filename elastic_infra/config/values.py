@@ -5,6 +5,7 @@ Each limit stands beside the page that sets it. Nothing here knows the config's 
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable
@@ -31,37 +32,39 @@ def is_late(value: object) -> bool:
 
 
 class _LateOr:
-    """Validates a plain value at once and a late one when it arrives; unknown and secret stay at this leaf."""
+    """Validates a plain value at once and a late one when it arrives; unknown and secret stay at this leaf.
+
+    Args:
+        plain: type of the string.
+    """
+
+    def __init__(self, plain: Any) -> None:  # noqa: ANN401 - an annotated type
+        self._plain = plain
+
+    @functools.cached_property
+    def _check(self) -> pydantic.TypeAdapter[str]:
+        return pydantic.TypeAdapter(self._plain)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        inner = core_schema.str_schema(min_length=1, max_length=MAX_STRING)
-        check = pydantic.TypeAdapter(Annotated[str, Field(min_length=1, max_length=MAX_STRING)])
-
         def validate(value: object, next_: core_schema.ValidatorFunctionWrapHandler) -> object:
-            return cast("Late", value).apply(_arrived(check)) if is_late(value) else next_(value)
+            return cast("Late", value).apply(self._arrived) if is_late(value) else next_(value)
 
-        return core_schema.no_info_wrap_validator_function(validate, inner)
+        return core_schema.no_info_wrap_validator_function(validate, handler.generate_schema(self._plain))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "minLength": 1, "maxLength": MAX_STRING}
+        return handler(cast("core_schema.WrapValidatorFunctionSchema", schema)["schema"])
 
-
-def _arrived(check: pydantic.TypeAdapter[str]) -> Callable[[object], str]:
-    def arrived(value: object) -> str:
+    def _arrived(self, value: object) -> str:
         try:
-            return check.validate_python(value)
-        except pydantic.ValidationError:
-            message = "A late value (a pulumi.Output) arrived empty or is not a string. Check what produces it."
+            return self._check.validate_python(value)
+        except pydantic.ValidationError as error:
+            reason = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
+            message = f"A late value (a pulumi.Output) is not what its field takes: {reason}"
             raise ValueError(message) from None  # the chained error would quote the value
-
-    return arrived
 
 
 MAX_STRING: Final = 32_768
 """Longest single string we pass on; far above any real argument, far below etcd's request limit (1.5 MiB)."""
-
-InputStr: TypeAlias = Annotated[str | Late, _LateOr()]
-"""A non-empty string, or a ``pulumi.Output`` of one."""
 
 
 def _matching(pattern: str, limit: int, what: str) -> AfterValidator:
@@ -78,6 +81,7 @@ def _matching(pattern: str, limit: int, what: str) -> AfterValidator:
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 _LABEL: Final = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_NAMESPACE: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 DnsLabel = Annotated[str, _matching(_LABEL, 63, "lower-case letters, digits and '-', starting with a letter")]
@@ -94,11 +98,47 @@ LabelValue = Annotated[
     str,
     _matching(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", 63, "letters, digits, '-', '_' and '.', or empty"),
 ]
-Text = Annotated[str, Field(max_length=MAX_STRING)]
+
+
+def _no_nul(text: str) -> str:
+    if "\0" not in text:
+        return text
+    message = "must not contain the character NUL: no process can be started with it."
+    raise ValueError(message)
+
+
+Text = Annotated[str, Field(max_length=MAX_STRING), AfterValidator(_no_nul)]
+"""Any text, also none."""
+
+InputText: TypeAlias = Annotated[str | Late, _LateOr(Text)]
+"""Any text, or a ``pulumi.Output`` of one."""
+
+InputStr: TypeAlias = Annotated[str | Late, _LateOr(Annotated[Text, Field(min_length=1)])]
+"""A text that is not empty, or a ``pulumi.Output`` of one."""
+
+InputName: TypeAlias = Annotated[str | Late, _LateOr(ObjectName)]
+"""An object's name, or a ``pulumi.Output`` of one."""
+
+InputNamespace: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(_NAMESPACE, 63, "lower-case letters, digits and '-'")])
+]
+"""A namespace (RFC 1123 label), or a ``pulumi.Output`` of one."""
+
+InputImage: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(r"[^\s\x00]+", 4096, "an image without spaces")])
+]
+"""A container image, or a ``pulumi.Output`` of one."""
+
+InputKey: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(r"[-._a-zA-Z0-9]+", 253, "letters, digits, '-', '_' and '.'")])
+]
+"""A key of a Secret or ConfigMap, or a ``pulumi.Output`` of one."""
 
 EnvName = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", 255, "a variable name: letters, digits and '_'")]
 
-AbsolutePath = Annotated[str, _matching(r"/[^\x00:]*", 4096, "an absolute path without ':'")]
+AbsolutePath = Annotated[str, _matching(r"(/(?!\.\.(/|$))[^\x00:/]*)+", 4096, "an absolute path without ':' and '..'")]
+
+MetricName = Annotated[str, _matching(r"(?!\.\.?$)[^/%\x00]+", 253, "a metric's name without '/' and '%'")]
 
 ResourceName = Annotated[
     str,
@@ -106,9 +146,6 @@ ResourceName = Annotated[
         rf"{_SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", 253, "an extended resource such as 'nvidia.com/gpu'"
     ),
 ]
-
-Port = Annotated[int, Field(ge=1024, le=65535)]
-"""Ports below 1024 need root, which the restricted profile forbids."""
 
 
 def _no_bool(value: object) -> object:
@@ -120,13 +157,19 @@ def _no_bool(value: object) -> object:
 
 MAX_INT32: Final = 2**31 - 1
 
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=10_000)]
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+"""A whole number; true and false are none, although Python counts with them."""
+
+Count = Annotated[Whole, Field(ge=1, le=10_000)]
 """A number of nodes, processes or devices."""
 
-Int = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_INT32)]
-Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MAX_INT32)]
+Int = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
+Seconds = Annotated[Whole, Field(ge=1, le=MAX_INT32)]
 
-_QUANTITY: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+Port = Annotated[Whole, Field(ge=1024, le=65535)]
+"""Ports below 1024 need root, which the restricted profile forbids."""
+
+_QUANTITY: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _SCALE: Final = {
     "": Decimal(1),
     "m": Decimal("0.001"),

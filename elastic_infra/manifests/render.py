@@ -19,12 +19,13 @@ def render(name: str, config: JobConfig) -> Manifests:
     """The Kubernetes objects of a job.
 
     Args:
-        name: the job's name; names of all objects derive from it.
+        name: the job's name unless the config has one; names of all objects derive from it.
         config: a valid config.
 
     Raises:
         ConfigError: the name, or a name derived from it, breaks Kubernetes' rules.
     """
+    name = config.name or name
     if faults := name_faults(name, config.elastic.max_nodes):
         raise ConfigError(faults)
     mounts_launcher = config.launcher.delivery == "configmap"

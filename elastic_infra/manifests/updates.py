@@ -31,7 +31,10 @@ QUEUE_OWNED: Final = (
     "spec.pytorchReplicaSpecs.Worker.template.spec.tolerations",
     "spec.runPolicy.suspend",
 )
-"""What Kueue writes into an admitted job."""
+"""What Kueue writes into an admitted PyTorchJob."""
+
+QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend")
+"""What Kueue writes into an admitted batch/v1 Job."""
 
 
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ def restart_paths(config: JobConfig) -> tuple[str, ...]:
 
 def foreign_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload that others write after it is created, to be left as they are."""
+    queued = config.placement.queue is not None
     if config.is_single_pod:
-        return ()
-    replicas = (REPLICAS,) if config.autoscaling is not None else ()
-    return replicas + (QUEUE_OWNED if config.placement.queue is not None else ())
+        return QUEUE_OWNED_JOB if queued else ()
+    return ((REPLICAS,) if config.autoscaling is not None else ()) + (QUEUE_OWNED if queued else ())
