@@ -17,16 +17,24 @@ setup: ## everything this checkout needs; tries again what could not be had befo
 
 demo: ## the main job: render, explain and preview one job
 	$(READY)
+	@$(BIN)/elastic-infra render examples/quickstart/job.yaml
+	@$(BIN)/elastic-infra explain examples/quickstart/job.yaml
 	@$(RUN) examples.demo
 
-.PHONY: test golden bench soak
+.PHONY: test test-oldest golden bench soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
 	@$(RUN) pytest -m "not cluster and not slow" $(PYTEST_ARGS)
 
+test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
+	$(READY)
+	@$(RUN) tools.oldest
+	@$(CURDIR)/.venv-oldest/bin/python -m pytest -m "not cluster and not slow" \
+	  $(wildcard tests/launcher tests/training) $(PYTEST_ARGS)
+
 golden: ## write the expected files anew; look at the difference before you commit it
 	$(READY)
-	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -k "golden or expected or schema" $(PYTEST_ARGS)
+	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not launcher" $(PYTEST_ARGS)
 
 bench: ## the benchmarks, side by side with peers
 	$(READY)
@@ -83,4 +91,4 @@ test-cluster: ## the tests on a real Kubernetes
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage dist

@@ -90,7 +90,9 @@ def spelling(annotation: Any, names: Mapping[type, str]) -> str:  # noqa: ANN401
         return f"list[{spelling(arguments[0], names)}]"
     if origin is dict:
         return f"dict[str, {spelling(arguments[1], names)}]"
-    return "Any" if annotation is Any else names.get(annotation) or _one({annotation.__name__} & _PLAIN, annotation)
+    if annotation in {Any, pydantic.JsonValue}:
+        return "Any"
+    return names.get(annotation) or _one({annotation.__name__} & _PLAIN, annotation)
 
 
 _PLAIN: Final = {"bool", "float", "int", "str"}

@@ -107,8 +107,8 @@ def make(venv: Path, first: First, *, clear: bool) -> None:
         output([sys.executable, "-m", "pip", "--python", venv / "bin/python", *lock])
 
 
-def install(venv: Path, say: Say) -> None:
-    """Bring the environment to the lock and install the project into it, by uv, else by pip.
+def install(venv: Path, say: Say, lock: str = LOCK) -> None:
+    """Bring an environment to a lock and install the project into it, by uv, else by pip.
 
     Raises:
         SetupError: neither can; the message has the reasons.
@@ -117,11 +117,11 @@ def install(venv: Path, say: Say) -> None:
     project = ["--no-deps", "--no-build-isolation", "--editable", "."]
     try:
         uv, environ = _uv(venv) or "uv", _uv_environ(python)
-        output([uv, "pip", "sync", "--python", python, "--require-hashes", LOCK], environ=environ)
+        output([uv, "pip", "sync", "--python", python, "--require-hashes", lock], environ=environ)
         output([uv, "pip", "install", "--python", python, *project], environ=environ)
     except SetupError as uv_failure:
         say(f"python: {uv_failure}; trying pip")
-        output([python, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", LOCK])
+        output([python, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", lock])
         output([python, "-m", "pip", "install", *project])
 
 
@@ -131,8 +131,8 @@ def _section_rank(line: str) -> int:
 
 
 def _uv(venv: Path) -> str | None:
-    pinned = venv / "bin/uv"
-    return str(pinned) if pinned.exists() else shutil.which("uv")
+    beside = (folder / "uv" for folder in (venv / "bin", Path(sys.executable).parent))
+    return next((str(uv) for uv in beside if uv.exists()), shutil.which("uv"))
 
 
 def _uv_environ(python: Path) -> dict[str, str]:
