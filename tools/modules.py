@@ -22,7 +22,7 @@ STAMPS: Final[Mapping[str, tuple[str, ...]]] = {
         "k8s.io/component-base/version.gitMinor={minor}",
         "k8s.io/client-go/pkg/version.gitVersion=v{version}",
     ),
-    "metrics-server": ("k8s.io/component-base/version.gitVersion=v{version}",),
+    "metrics-server": ("k8s.io/client-go/pkg/version.gitVersion=v{version}",),
     "pulumi": ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",),
     "pulumi-language-python": ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",),
 }
