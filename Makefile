@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 PYTEST_ARGS ?=
+CLUSTER_TESTS ?= tests/cluster
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 READY := @$(PYTHON) -m tools.setup
@@ -87,7 +88,7 @@ cluster-up cluster-down cluster-status: cluster-%: ## (needs root on Linux)
 
 test-cluster: ## the tests on a real Kubernetes
 	$(READY)
-	@$(RUN) pytest tests/cluster -m cluster $(PYTEST_ARGS)
+	@$(RUN) pytest $(CLUSTER_TESTS) -m cluster $(PYTEST_ARGS)
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
