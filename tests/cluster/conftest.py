@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from tests.cluster import jobs, kube
 from tests.cluster.bed import lifecycle, programs
 from tests.cluster.bed.__main__ import DEFAULT_DIR
 from tests.cluster.bed.layout import IMAGES
 from tests.cluster.cluster import Cluster, Namespace, namespace
+from tests.cluster.provider.server import serving
+from tests.cluster.stack import Engine, official_provider
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +29,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--image", action="append", default=[], help="with --kubeconfig: an image with torch, twice")
     group.addoption("--storage-class", default="", help="with --kubeconfig: a class of ReadWriteMany volumes")
     group.addoption("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the bed's folder (%(default)s)")
+
+
+PROVIDER = pytest.StashKey[str]()
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Says which kubernetes provider the engine used."""
+    if PROVIDER in config.stash:
+        terminalreporter.write_line(f"kubernetes provider: {config.stash[PROVIDER]}")
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +71,32 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
     """The cluster's API."""
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def engine(
+    cluster: Cluster, api: kube.Kube, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """The Pulumi engine, with the official kubernetes provider where that can be had, else with the stand-in."""
+    root = Path(sys.prefix)
+    if not (root / "bin" / "pulumi").exists():
+        pytest.skip("no Pulumi CLI: run `make setup`")
+    home = tmp_path_factory.mktemp("pulumi")
+    env = {"PULUMI_HOME": str(home), "PULUMI_SKIP_UPDATE_CHECK": "true", "KUBECONFIG": str(cluster.kubeconfig)}
+    reason = official_provider(root / "bin" / "pulumi", {**os.environ, **env})
+    if reason is None:
+        pytestconfig.stash[PROVIDER] = "official"
+        yield Engine(root, env)
+        return
+    pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
+    with serving(api) as address:
+        yield Engine(root, {**env, "PULUMI_DEBUG_PROVIDERS": address})
+
+
+@pytest.fixture(scope="session")
+def arm() -> jobs.Arm:
+    """What runs the training script: the package's launcher, or torchrun while there is none."""
+    return "ours" if importlib.util.find_spec("elastic_infra.launcher.__main__") else "tuned"
 
 
 @pytest.fixture

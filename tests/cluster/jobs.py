@@ -77,7 +77,7 @@ def objects(name: str, settings: Mapping[str, Any], arm: Arm) -> list[kube.Objec
     """The objects of a job, dependencies first."""
     rendered = render(name, JobConfig.from_mapping(settings))
     plain: list[kube.Object] = json.loads(json.dumps([manifest for _, manifest in rendered.objects()]))
-    return [_with_torchrun(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
+    return [with_torchrun(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
 
 
 def submit(space: Namespace, name: str, settings: Mapping[str, Any], arm: Arm) -> None:
@@ -116,7 +116,8 @@ def assert_undisturbed(space: Namespace, training: Training) -> None:
     assert all(before - after < training.every for before, after in itertools.pairwise(steps)), steps
 
 
-def _with_torchrun(job: kube.Object, arm: Arm) -> kube.Object:
+def with_torchrun(job: kube.Object, arm: Arm) -> kube.Object:
+    """The same PyTorchJob with torchrun in the place of the launcher."""
     changed: kube.Object = json.loads(json.dumps(job))
     container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["command"] = ["torchrun"]
