@@ -13,7 +13,7 @@ from elastic_infra.config.autoscaling import Autoscaling
 from elastic_infra.config.base import Part
 from elastic_infra.config.elastic import Elastic, Rendezvous
 from elastic_infra.config.env import Env
-from elastic_infra.config.errors import ConfigError, RuleBroken, faults_of
+from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
 from elastic_infra.config.placement import Placement
 from elastic_infra.config.pods import Disruption, Security
 from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
@@ -146,6 +146,8 @@ class JobConfig(Part):
         Raises:
             ConfigError: something is wrong; it lists every fault.
         """
+        if isinstance(data, Mapping) and not all(isinstance(key, str) for key in data):
+            raise ConfigError([Fault("", "has a key that is not text. Quote it if it is meant as a name.")])
         try:
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
