@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -131,17 +130,20 @@ def _lay_out(root: Path, port: int) -> Bed:
 
 def _launch(root: Path, listener: int) -> None:
     supervisor = (sys.executable, "-m", "tests.cluster.bed.supervisor", str(root), str(listener))
-    with (root / "logs" / "supervisor.log").open("ab") as log:
-        process = subprocess.Popen(
-            (*sandbox.UNSHARE, *supervisor),
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=[listener],
-        )
-    (root / HOLDER).write_text(f"{process.pid} {_start_time(process.pid)}")
+    log = str(root / "logs" / "supervisor.log")
+    os.set_inheritable(listener, True)  # noqa: FBT003  # the call takes no name
+    pid = os.posix_spawnp(
+        sandbox.UNSHARE[0],
+        (*sandbox.UNSHARE, *supervisor),
+        {**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    (root / HOLDER).write_text(f"{pid} {_start_time(pid)}")
 
 
 def _await_ready(root: Path, say: Callable[[str], None]) -> None:

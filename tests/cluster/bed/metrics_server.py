@@ -25,6 +25,7 @@ def component(bed: Bed) -> Component:
             "--kubelet-insecure-tls",
             "--kubelet-preferred-address-types=InternalIP",
             "--metric-resolution=10s",
+            "--kubelet-request-timeout=8s",
         ),
         needs=("apiserver",),
         prepare=lambda: _register(bed),
