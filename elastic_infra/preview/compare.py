@@ -47,7 +47,9 @@ def compare(base: Side, head: Side) -> Comparison:
     """
     broken = (*base.faults, *head.faults, *_misnamed("base", base.jobs), *_misnamed("head", head.jobs))
     left_out = {fault.job for fault in broken}
-    found = pairs(*([job for job in side.jobs if job.name not in left_out] for side in (base, head)))
+    left, right = ([job for job in side.jobs if job.name not in left_out] for side in (base, head))
+    one_job = base.is_file and head.is_file and left and right
+    found = (Pair(left[0], right[0]),) if one_job else pairs(left, right)
     versions = (base.package, head.package) if base.package != head.package else None
     return Comparison(in_order(_job(pair, versions) for pair in found), tuple(broken))
 

@@ -8,10 +8,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from elastic_infra.config import ConfigError, Fault, JobConfig
-from elastic_infra.config.load import MAX_FILE_BYTES, parse
+from elastic_infra.config.load import JOB_STEM, MAX_FILE_BYTES, parse
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-JOB_STEM: Final = "job"
 
 _IMAGE: Final = re.compile(rb"""(?m)^["']?image["']?\s*:""")
 _ENTRYPOINT: Final = re.compile(rb"""(?m)^["']?(script|module|command)["']?\s*:""")
@@ -47,18 +46,6 @@ def _is_json_job(content: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(data, dict) and "image" in data and not data.keys().isdisjoint({"script", "module", "command"})
-
-
-def job_name(path: str, root: str) -> str:
-    """The job that a file declares: its stem, or for `job.yaml` its folder.
-
-    Args:
-        root: name for a `job.yaml` that lies in no folder.
-    """
-    pure = PurePosixPath(path)
-    if pure.stem == JOB_STEM:
-        return pure.parent.name or root
-    return pure.stem.removesuffix(f".{JOB_STEM}")
 
 
 def config_of(content: bytes) -> JobConfig:

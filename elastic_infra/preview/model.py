@@ -57,6 +57,11 @@ class Job:
     path: str
     config: JobConfig
 
+    @classmethod
+    def declared(cls, name: str, path: str, config: JobConfig) -> Job:
+        """A job as it is declared: a name in its config wins, and then counts as the job's, not as a setting."""
+        return cls(config.name or name, path, config.model_copy(update={"name": None}))
+
 
 @dataclasses.dataclass(frozen=True)
 class SideFault:
@@ -80,12 +85,14 @@ class Side:
     Attributes:
         package: pinned version of this package; None when the side pins none. It decides which launcher runs.
         notices: what a person should know about how the side was read.
+        is_file: whether the side is one file given directly; two such files are one job, whatever they call it.
     """
 
     jobs: tuple[Job, ...]
     faults: tuple[SideFault, ...] = ()
     package: str | None = None
     notices: tuple[str, ...] = ()
+    is_file: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

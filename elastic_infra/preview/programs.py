@@ -65,7 +65,7 @@ def _jobs(side: SideName, folder: Path, path: str, stack: str | None) -> Iterato
         return
     for name, config in declared:
         try:
-            yield Job(name, path, JobConfig.from_mapping(config))
+            yield Job.declared(name, path, JobConfig.from_mapping(config))
         except ConfigError as error:
             yield from (SideFault(side, path, f"job {name}: {fault}", name) for fault in error.faults)
 

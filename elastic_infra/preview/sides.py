@@ -108,7 +108,9 @@ def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
     except SourceError as error:
         found.append(SideFault(given.side, given.spec, str(error)))
     jobs = tuple(each for each in found if isinstance(each, Job))
-    return Side(jobs, tuple(each for each in found if isinstance(each, SideFault)), package, notices)
+    return Side(
+        jobs, tuple(each for each in found if isinstance(each, SideFault)), package, notices, given.source.is_file
+    )
 
 
 def _not_run(given: Given) -> tuple[str, ...]:
@@ -123,6 +125,6 @@ def _declared(given: Given, root: str, name: str | None) -> Iterator[Job | SideF
         if given.source.is_file or declares(path, content):
             job = name or job_name(path, root)
             try:
-                yield Job(job, path, config_of(content))
+                yield Job.declared(job, path, config_of(content))
             except ConfigError as error:
                 yield from (SideFault(given.side, path, str(fault), job) for fault in error.faults)
