@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import pydantic
 
 from elastic_infra.config import JobConfig
+from elastic_infra.config.docs import field_docs
 from elastic_infra.config.values import Late
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "elastic_infra/args.py"
@@ -57,15 +58,16 @@ def _parts(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:  # noqa: ANN4
 
 
 def _class(model: type[pydantic.BaseModel], names: Mapping[type, str]) -> str:
-    fields = "".join(_field(name, field, names) for name, field in model.model_fields.items())
+    docs = field_docs(model)
+    fields = "".join(_field(name, field, docs[name], names) for name, field in model.model_fields.items())
     purpose = (model.__doc__ or "").split("\n\n")[0]
     return f"\n\nclass {names[model]}(TypedDict):\n{_docstring(purpose)}{fields}"
 
 
-def _field(name: str, field: pydantic.fields.FieldInfo, names: Mapping[type, str]) -> str:
+def _field(name: str, field: pydantic.fields.FieldInfo, doc: str, names: Mapping[type, str]) -> str:
     kind = spelling(field.annotation, names)
     optional = kind if field.is_required() else f"NotRequired[{kind}]"
-    return f"\n    {name}: {optional}\n{_docstring(field.description or '')}"
+    return f"\n    {name}: {optional}\n{_docstring(doc)}"
 
 
 def _docstring(text: str) -> str:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from elastic_infra.config.docs import field_docs
+
 
 class Part(BaseModel):
     """A part of the config. Field docstrings feed the JSON schema and the reference, so that they cannot differ."""
@@ -17,12 +19,19 @@ class Part(BaseModel):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
         protected_namespaces=(),
         ser_json_inf_nan="strings",
         allow_inf_nan=False,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        reference = handler(schema)
+        properties = handler.resolve_ref_schema(reference).get("properties", {})
+        for name, doc in field_docs(cls).items():
+            properties[name]["description"] = doc
+        return reference
 
 
 class Shorthand:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-import yaml
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 from elastic_infra.config.errors import ConfigError, Fault
 from elastic_infra.config.job import JobConfig
+from elastic_infra.config.yaml_text import read_yaml
 
-MAX_FILE_BYTES = 1024 * 1024
+MAX_FILE_BYTES: Final = 1024 * 1024
 """A job file is a page or two; a larger one is something else."""
+
+JOB_STEM: Final = "job"
+"""Stem of a file that is named after its folder."""
 
 
 def load(path: Path) -> JobConfig:
@@ -21,7 +23,29 @@ def load(path: Path) -> JobConfig:
     Raises:
         ConfigError: the file cannot be read or parsed (with line and column), or its content is invalid.
     """
-    return parse(_read(path))
+    return JobConfig.from_mapping(read_mapping(path))
+
+
+def read_mapping(path: Path) -> Mapping[str, Any]:
+    """The unvalidated content of a file.
+
+    Raises:
+        ConfigError: it cannot be read or parsed (with line and column), or is not a mapping.
+    """
+    return parse_mapping(_read(path))
+
+
+def job_name(path: str, root: str) -> str:
+    """The job that a file declares: its stem, or for `job.yaml` its folder.
+
+    Args:
+        path: the file's path, with `/`.
+        root: name for a `job.yaml` that lies in no folder.
+    """
+    pure = PurePosixPath(path)
+    if pure.stem == JOB_STEM:
+        return pure.parent.name or root
+    return pure.stem.removesuffix(f".{JOB_STEM}")
 
 
 def parse(text: str) -> JobConfig:
@@ -37,16 +61,9 @@ def parse_mapping(text: str) -> Mapping[str, Any]:
     """The unvalidated content of a YAML or JSON text.
 
     Raises:
-        ConfigError: it cannot be parsed, or is not a mapping.
+        ConfigError: it cannot be parsed (with line and column), or is not a mapping.
     """
-    try:
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError([_parse_fault(error)]) from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        # PyYAML lets a ValueError out of impossible dates and numbers, and recurses into nested text.
-        fault = Fault("", "is not valid YAML: it holds a character, number, date or nesting that YAML refuses.")
-        raise ConfigError([fault]) from None
+    data = read_yaml(text)
     if not isinstance(data, Mapping):
         found = "is empty" if data is None else "is not a mapping of names to values"
         raise ConfigError([Fault("", f"{found}. A job file starts with keys such as image: and script:.")])
@@ -64,30 +81,3 @@ def _read(path: Path) -> str:
         raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None
     except OSError as error:
         raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None
-
-
-def _parse_fault(error: yaml.MarkedYAMLError) -> Fault:
-    mark = error.problem_mark or error.context_mark
-    where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"
-    # PyYAML quotes single characters and tags of the text, never a value.
-    return Fault("", f"is not valid YAML at {where}: {error.problem or error.context}.")
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-    """SafeLoader that refuses duplicate and non-string keys instead of dropping or mangling them."""
-
-
-def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[str, Any]:
-    loader.flatten_mapping(node)
-    seen: set[str] = set()
-    for key, _ in node.value:
-        name = key.value if isinstance(key, yaml.ScalarNode) else None
-        if name is None or key.tag in {"tag:yaml.org,2002:null", "tag:yaml.org,2002:binary"}:
-            raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key.start_mark)
-        if name in seen:
-            raise yaml.constructor.ConstructorError(None, None, "a key is given twice", key.start_mark)
-        seen.add(name)
-    return {key.value: loader.construct_object(value, deep=True) for key, value in node.value}
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)

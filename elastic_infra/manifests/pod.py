@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
+from elastic_infra.config.budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
@@ -12,9 +13,6 @@ from elastic_infra.manifests.storage import Mounted
 
 CONTAINER: Final = "pytorch"
 """The operator looks for a container of this name."""
-
-NODE_LOST_SECONDS: Final = 60
-"""How long a pod stays bound to a cluster node that is gone. Kubernetes' own 300 s is five minutes of training."""
 
 
 def pod_template(

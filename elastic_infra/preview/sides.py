@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elastic_infra.config import ConfigError
+from elastic_infra.config.load import job_name
 from elastic_infra.preview import git
-from elastic_infra.preview.documents import config_of, declares, job_name, may_declare
+from elastic_infra.preview.documents import config_of, declares, may_declare
 from elastic_infra.preview.model import Job, Side, SideFault, SideName
 from elastic_infra.preview.pins import pinned_package
 from elastic_infra.preview.programs import program_files, program_jobs
