@@ -7,23 +7,29 @@ from decimal import Decimal
 from typing import Final
 
 from elastic_infra.config import JobConfig
+from elastic_infra.config.budgets import budgets
 from elastic_infra.config.values import quantity
 from elastic_infra.preview.model import Delta
 
 Figure = Callable[[JobConfig], "str | int | None"]
 
-NCCL_TIMEOUT_SECONDS: Final = 600
-"""torch's collective timeout for NCCL when none is set: `torch.distributed.constants.default_pg_nccl_timeout`."""
-
 
 def deltas(old: JobConfig | None, new: JobConfig | None) -> Mapping[str, Delta]:
     """Every figure that differs, by name; a job that does not exist has none."""
-    pairs = {name: Delta(_of(figure, old), _of(figure, new)) for name, figure in FIGURES.items()}
+    before, after = _figures(old), _figures(new)
+    pairs = {name: Delta(before.get(name), after.get(name)) for name in {**before, **after}}
     return {name: delta for name, delta in pairs.items() if delta.old != delta.new}
 
 
-def _of(figure: Figure, config: JobConfig | None) -> str | int | None:
-    return None if config is None else figure(config)
+def _figures(config: JobConfig | None) -> dict[str, str | int | None]:
+    if config is None:
+        return {}
+    times = {f"{budget.name}_seconds": _whole(budget.seconds) for budget in budgets(config)}
+    return {name: figure(config) for name, figure in FIGURES.items()} | times
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)
 
 
 def _nodes(config: JobConfig) -> str:
@@ -57,11 +63,6 @@ def _shared_memory(config: JobConfig) -> str:
     return shm.size or "up to the memory limit"
 
 
-def _failure_detection(config: JobConfig) -> int:
-    collective = config.runtime.nccl_collective_timeout_sec or NCCL_TIMEOUT_SECONDS
-    return (config.elastic.max_restarts + 1) * (collective + config.runtime.nccl_heartbeat_timeout_sec)
-
-
 def _container_restarts(config: JobConfig) -> str | int:
     return "no limit" if config.backoff_limit < 0 else config.backoff_limit
 
@@ -74,13 +75,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "memory_per_node": lambda config: config.resources.memory,
     "memory_at_most": _memory_at_most,
     "shared_memory": _shared_memory,
-    "join_timeout_seconds": lambda config: config.elastic.rdzv_configs.join_timeout,
-    "last_call_timeout_seconds": lambda config: config.elastic.rdzv_configs.last_call_timeout,
-    "hang_timeout_seconds": lambda config: config.runtime.hang_timeout_seconds,
-    "worst_case_failure_seconds": _failure_detection,
-    "termination_grace_period_seconds": lambda config: config.disruption.termination_grace_period_seconds,
-    "active_deadline_seconds": lambda config: config.run_policy.active_deadline_seconds,
     "max_restarts": lambda config: config.elastic.max_restarts,
     "container_restarts": _container_restarts,
 }
-"""Name to figure, in the order in which they are shown."""
+"""Name to figure, in the order in which they are shown; time budgets follow."""

@@ -55,10 +55,10 @@ def _edited(data: Data, other: Data, path: tuple[str, ...]) -> Data:
     data = copy.deepcopy(data)
     place, source = data, other
     for name in path[:-1]:
-        inner = place.setdefault(name, {})
+        inner, theirs = place.setdefault(name, {}), source.get(name)
         if not isinstance(inner, dict):
             return data
-        place, source = inner, source.get(name) if isinstance(source.get(name), dict) else {}
+        place, source = inner, theirs if isinstance(theirs, dict) else {}
     key = path[-1]
     if path == ("run_policy", "suspend"):
         place[key] = not place.get(key)
@@ -79,6 +79,9 @@ def _is_valid(data: Data) -> bool:
     except ConfigError:
         return False
     return True
+
+
+_DRAW_ONLY: Final = (hypothesis.Phase.generate,)
 
 
 def drawn(count: int) -> tuple[tuple[JobConfig, JobConfig], ...]:
