@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pydantic
 from pydantic import Field, model_validator
 
-from elastic_infra.config import rules
+from elastic_infra.config import flyte, rules
 from elastic_infra.config.autoscaling import Autoscaling
 from elastic_infra.config.base import Part
 from elastic_infra.config.elastic import Elastic, Rendezvous
@@ -152,6 +152,24 @@ class JobConfig(Part):
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
             raise ConfigError(faults_of(error, cls)) from None
+
+    @classmethod
+    def from_flyte(cls, task: flyte.FlyteElastic, rest: Mapping[str, Any]) -> JobConfig:
+        """The config of a Flyte task that has `task_config=Elastic(...)`.
+
+        Taken over are nodes, processes, budgets, shared memory and run policy. Flyte's defaults hold where it has
+        some (no restarts of the worker group, 5 s monitor interval), ours for the rest: containers restart in place,
+        and a finished job's running pods are deleted unless Flyte's run policy says otherwise.
+
+        Args:
+            task: a `flytekitplugins.kfpytorch.Elastic`, or what has its attributes.
+            rest: the other fields, as in `job.yaml`: at least `image` and one of `script`, `module`, `command`. They
+                win over Flyte's.
+
+        Raises:
+            ConfigError: something is wrong; it lists every fault.
+        """
+        return cls.from_mapping(flyte.merged(task, rest))
 
     @model_validator(mode="after")
     def _rules_hold(self) -> JobConfig:
