@@ -2,15 +2,15 @@
 
 from pulumi.provider.experimental import component_provider_host
 
-import elastic_infra
+from elastic_infra import ElasticTrainingJob, __version__
 
 
 def main() -> None:
     """Serve until the engine hangs up."""
     component_provider_host(
-        [elastic_infra.ElasticTrainingJob],
+        [ElasticTrainingJob],
         "elastic-infra",
-        version=elastic_infra.__version__,
+        version=str(__version__),
     )
 
 

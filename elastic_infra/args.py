@@ -499,6 +499,9 @@ class Launcher(TypedDict):
 class ElasticTrainingJobArgs(TypedDict):
     """One elastic training job. Only `image` and one of `script`, `module`, `command` are required."""
 
+    name: NotRequired[str]
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when the resource is renamed, for a new name is a new job."""
+
     image: pulumi.Input[str]
     """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
 

@@ -4,8 +4,9 @@ Children are registered by type token, as plain objects: the typed modules of pu
 a second and 20 MB, and say nothing that `render` has not said. Annotations here are read by Pulumi at run time.
 """
 
+import functools
 from importlib import metadata
-from typing import Final
+from typing import Final, cast
 
 import pulumi
 
@@ -66,7 +67,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         workload = self._register(name, config, manifests)
-        self._publish(name, config, manifests, workload)
+        self._publish(config.name or name, config, manifests, workload)
 
     def _register(self, name: str, config: JobConfig, manifests: Manifests) -> pulumi.Resource:
         children: dict[str, pulumi.Resource] = {}
@@ -79,26 +80,25 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         return children["workload"]
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
-        def when_registered(value: pulumi.Input[object]) -> pulumi.Output:  # type: ignore[type-arg]  # of any type
-            """The value, depending on the workload for whoever uses it."""
-            return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
-
-        jobs = pulumi.Output.concat("/apis/kubeflow.org/v1/namespaces/", config.namespace, "/pytorchjobs/")
-        store = pulumi.Output.concat(ObjectNames(name).rendezvous, ".", config.namespace, ".svc")
-        outputs: dict[str, pulumi.Input[object]] = {
-            "job_name": name,
-            "namespace": config.namespace,
-            "min_nodes": config.elastic.min_nodes,
-            "max_nodes": config.elastic.max_nodes,
-            "labels": object_labels(name, config),
-            "rendezvous_endpoint": pulumi.Output.concat(store, f":{config.rendezvous.port}") if manifests.service else None,
-            "scale_path": None if config.is_single_pod else pulumi.Output.concat(jobs, name, "/scale"),
-        }
-        self.__dict__.update({key: when_registered(value) for key, value in outputs.items()})
-        self.register_outputs({key: getattr(self, key) for key in outputs})
+        namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
+        service = pulumi.Output.concat(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
+        scale = pulumi.Output.concat("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
+        self.job_name = _after(workload, name)
+        self.namespace = _after(workload, namespace)
+        self.min_nodes = _after(workload, config.elastic.min_nodes)
+        self.max_nodes = _after(workload, config.elastic.max_nodes)
+        self.labels = _after(workload, object_labels(name, config))
+        self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
+        self.scale_path = _after(workload, None if config.is_single_pod else scale)
+        self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
 
 
 ElasticTrainingJob.__init__.__annotations__["args"] = ElasticTrainingJobArgs  # Pulumi's schema knows no unions
+
+
+def _after(workload: pulumi.Resource, value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value
+    """The value, for others to use only once the workload is there."""
+    return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
 
 
 def _token(manifest: Manifest) -> str:
@@ -107,6 +107,7 @@ def _token(manifest: Manifest) -> str:
     return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
 
 
+@functools.cache
 def _provider_version() -> str:
     return metadata.version("pulumi-kubernetes")
 

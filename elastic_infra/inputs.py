@@ -92,7 +92,9 @@ def refuse_restart(name: str) -> Callable[[pulumi.ResourceHookArgs], Awaitable[N
     """
 
     async def check(change: pulumi.ResourceHookArgs) -> None:
-        old, new = [await _resolved((inputs or {}).get(RESTARTS_ON)) for inputs in (change.old_inputs, change.new_inputs)]
+        old, new = [
+            await _resolved((inputs or {}).get(RESTARTS_ON)) for inputs in (change.old_inputs, change.new_inputs)
+        ]
         paths = list(changed_paths(old, new)) if old is not None else []
         if paths:
             message = (

@@ -82,19 +82,20 @@ def spelling(annotation: Any, names: Mapping[type, str]) -> str:  # noqa: ANN401
         TypeError: the schema has no word for it.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return spelling(arguments[0], names)
-    if origin in {Union, types.UnionType}:
-        return _of_union([argument for argument in arguments if argument is not types.NoneType], names)
+    if origin is None:
+        return _of_type(annotation, names)
     if origin is Literal:
         return _one({type(word).__name__ for word in arguments}, annotation)
-    if origin is tuple:
-        return f"list[{spelling(arguments[0], names)}]"
-    if origin is dict:
-        return f"dict[str, {spelling(arguments[1], names)}]"
-    if annotation in {Any, pydantic.JsonValue}:
+    if origin in {Union, types.UnionType}:
+        return _of_union([argument for argument in arguments if argument is not types.NoneType], names)
+    form = {Annotated: "{}", tuple: "list[{}]", dict: "dict[str, {}]"}[origin]
+    return form.format(spelling(arguments[1 if origin is dict else 0], names))
+
+
+def _of_type(kind: Any, names: Mapping[type, str]) -> str:  # noqa: ANN401 - a type expression
+    if kind in {Any, pydantic.JsonValue}:
         return "Any"
-    return names.get(annotation) or _one({annotation.__name__} & _PLAIN, annotation)
+    return names.get(kind) or _one({kind.__name__} & _PLAIN, kind)
 
 
 _PLAIN: Final = {"bool", "float", "int", "str"}
