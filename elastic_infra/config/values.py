@@ -113,7 +113,9 @@ Text = Annotated[str, Field(max_length=MAX_STRING), AfterValidator(_no_nul)]
 InputText: TypeAlias = Annotated[str | Late, _LateOr(Text)]
 """Any text, or a ``pulumi.Output`` of one."""
 
-InputStr: TypeAlias = Annotated[str | Late, _LateOr(Annotated[Text, Field(min_length=1)])]
+_NonEmpty = Annotated[str, Field(min_length=1, max_length=MAX_STRING), AfterValidator(_no_nul)]
+
+InputStr: TypeAlias = Annotated[str | Late, _LateOr(_NonEmpty)]
 """A text that is not empty, or a ``pulumi.Output`` of one."""
 
 InputName: TypeAlias = Annotated[str | Late, _LateOr(ObjectName)]
