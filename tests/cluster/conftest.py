@@ -8,6 +8,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,21 @@ def arm() -> jobs.Arm:
 @pytest.fixture
 def space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """A namespace that enforces the `restricted` profile and holds the toy, for one test."""
+    with _fresh(cluster, api, request.node.originalname.removeprefix("test_")) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def shared_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """Such a namespace for all tests of a module."""
+    with _fresh(cluster, api, request.node.path.stem.removeprefix("test_")) as own:
+        yield own
+
+
+@contextmanager
+def _fresh(cluster: Cluster, api: kube.Kube, label: str) -> Iterator[Namespace]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    name = request.node.originalname.removeprefix("test_").replace("_", "-")[:40]
-    with namespace(cluster, api, f"{name}-{secrets.token_hex(3)}", labels) as own:
+    name = f"{label.replace('_', '-')[:40]}-{secrets.token_hex(3)}"
+    with namespace(cluster, api, name, labels) as own:
         own.apply(jobs.toy_config_map())
         yield own

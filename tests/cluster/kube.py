@@ -82,6 +82,14 @@ class Kube:
 
     def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> str:
         """Sends `body` (JSON, or text as it is) and returns the answer's text."""
+        return self._send(method, path, body, content_type)[0]
+
+    def warnings(self, manifest: Object) -> tuple[str, ...]:
+        """What the server warns of, or refuses with `KubeError`, if `manifest` were applied; unknown fields count."""
+        query = urlencode({"fieldManager": "tests", "force": "true", "dryRun": "All", "fieldValidation": "Strict"})
+        return self._send("PATCH", f"{self.path(manifest)}?{query}", manifest, APPLY)[1]
+
+    def _send(self, method: str, path: str, body: object, content_type: str) -> tuple[str, tuple[str, ...]]:
         connection = self._access.connect()
         data = body if isinstance(body, str) or body is None else json.dumps(body)
         try:
@@ -94,7 +102,7 @@ class Kube:
             connection.close()
         if answer.status >= http.client.BAD_REQUEST:
             raise _refusal(answer.status, text)
-        return text
+        return text, tuple(answer.headers.get_all("Warning", []))
 
     def call(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
         """`request` for the answers that are JSON documents."""

@@ -91,7 +91,13 @@ def official_provider(pulumi_program: Path, environ: Mapping[str, str]) -> str |
     command = (str(pulumi_program), "plugin", "install", "resource", "kubernetes")
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False, env=environ
+            command,
+            cwd=environ["PULUMI_HOME"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return f"its download took longer than {INSTALL_SECONDS} s"
