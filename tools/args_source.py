@@ -36,17 +36,18 @@ from typing_extensions import NotRequired, TypedDict
 
 def source(root: type[pydantic.BaseModel] = JobConfig, name: str = "ElasticTrainingJobArgs") -> str:
     """The module's text: every model that the root reaches, those that others need first."""
-    models = list(dict.fromkeys(_models(root)))
+    models = list(dict.fromkeys(reached(root)))
     names = {model: name if model is root else model.__name__ for model in models}
     exported = "".join(f'    "{exported}",\n' for exported in sorted(names.values()))
     classes = "".join(_class(model, names) for model in models)
     return f"{_HEADER}\n__all__ = [\n{exported}]\n{classes}"
 
 
-def _models(model: type[pydantic.BaseModel]) -> Iterator[type[pydantic.BaseModel]]:
+def reached(model: type[pydantic.BaseModel]) -> Iterator[type[pydantic.BaseModel]]:
+    """The models that this one is made of, those that others need first; some more than once."""
     for field in model.model_fields.values():
         for part in _parts(field.annotation):
-            yield from _models(part)
+            yield from reached(part)
     yield model
 
 
