@@ -22,11 +22,13 @@ NONE: Final = -1
 WORDS: Final = 16
 """Eight-byte words of the header and of each slot: two cache lines, so that ranks do not share one."""
 
-# Words of the header, written by the agent.
-STOP, AGREED = 0, 1
+STOP: Final = 0
+"""The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
+One word holds both, so that no worker can pair an old step with a new consent."""
 
 # Words of a slot, written by its worker; PHASE_UNTIL and AT hold seconds of CLOCK_MONOTONIC as doubles.
 STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS = range(7)
+
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +85,7 @@ class Memory:
 
     def set_stop(self, step: int | None, *, agreed: bool) -> None:
         """Propose, agree or withdraw the step at which every worker stops."""
-        self._integers[AGREED] = 0
-        self._integers[STOP] = NONE if step is None else step
-        self._integers[AGREED] = int(agreed)
+        self._integers[STOP] = NONE if step is None else 2 * step + int(agreed)
 
     def read(self) -> tuple[Slot, ...]:
         """Every slot, in the order of the local ranks."""

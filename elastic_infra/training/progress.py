@@ -55,7 +55,7 @@ class Progress:
         slot[memory.STEP] = n
         slot[memory.REPORTS] += 1
         stop = self._header[memory.STOP]
-        if stop < 0 or n < stop:
+        if stop < 0 or n < stop >> 1:
             return False
         return self._wait_for_consent(n)
 
@@ -88,9 +88,8 @@ class Progress:
         return bool(self._slot[memory.STOPPED])
 
     def _wait_for_consent(self, n: int) -> bool:
-        header = self._header
-        while 0 <= header[memory.STOP] <= n:
-            if header[memory.AGREED]:
+        while 0 <= (stop := self._header[memory.STOP]) and stop >> 1 <= n:
+            if stop & 1:
                 self._slot[memory.STOPPED] = 1
                 return True
             time.sleep(_WAIT_SECONDS)
