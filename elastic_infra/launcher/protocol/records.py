@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-Phase = Literal["forming", "running", "proposed", "draining", "broken", "final"]
-"""``forming``: no generation yet. ``running``: committed. ``proposed``: a stop step is being agreed.
+Phase = Literal["running", "proposed", "draining", "broken", "final"]
+"""``running``: committed. ``proposed``: a stop step is being agreed.
 ``draining``: it is agreed (or SIGTERM is used), members stop. ``broken``: a failure, members stop at once.
 ``final``: the job is over."""
 
@@ -63,9 +63,10 @@ class Budget:
     startup_failures: int = 0
     failed_step: int | None = None
     same_step_failures: int = 0
-    last_culprit: str = ""
+    culprit: str = ""
+    """The node whose worker failed last."""
     culprit_failures: int = 0
-    """How often in a row ``last_culprit`` alone failed while its peers did not."""
+    """How often in a row it was that node."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Generation:
     """The key ``gen``: the only thing nodes must agree on."""
 
     number: int
-    phase: Phase
+    phase: Phase = "running"
     members: tuple[Member, ...] = ()
     fence: int | None = None
     """The stop step; None where no steps are reported."""
@@ -86,13 +87,26 @@ class Generation:
     attempt: int = 0
     finishing: bool = False
     """A node has finished: newcomers are not admitted any more."""
+    charged: bool = False
+    """The failure that led to this generation was charged."""
+    trusted: bool = False
+    """Brought into a reborn store by a node that cannot have missed a later one."""
+    evicted: str = ""
+    """The node that keeps failing alone and was left out of this generation for it."""
     exit_code: int | None = None
     """Of the job, in phase ``final``."""
+    ended_at: int = 0
+    """Unix seconds of phase ``final``."""
 
     @property
     def identity(self) -> tuple[int, str]:
         """Names one committed generation, also across two lives of the store."""
         return (self.number, self.epoch)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The higher of two records is the newer one, over all lives of the store."""
+        return (self.number, self.revision)
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,11 @@ class NodeRecord:
     joined: int = 0
     """Unix milliseconds of its start: the order of newcomers without replica index."""
 
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Of the generation that ``state`` speaks of."""
+        return (self.generation, self.epoch)
+
 
 @dataclass(frozen=True)
 class Master:
@@ -128,6 +147,16 @@ class Master:
     epoch: str
     address: str
     port: int
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Of the generation it belongs to."""
+        return (self.generation, self.epoch)
+
+
+def order_of(generation: Generation | None) -> tuple[int, int]:
+    """``Generation.order``, where no record is older than any."""
+    return generation.order if generation else (-1, -1)
 
 
 def to_json(record: Generation | NodeRecord | Master) -> dict[str, object]:
@@ -142,7 +171,8 @@ def generation_from(value: Mapping[str, object]) -> Generation:
         TypeError, ValueError, KeyError: it is not such a record.
     """
     given = _known(Generation, value)
-    given["members"] = tuple(Member(**_known(Member, m)) for m in cast("list[Mapping[str, object]]", given.get("members", [])))
+    members = cast("list[Mapping[str, object]]", given.get("members", []))
+    given["members"] = tuple(Member(**_known(Member, member)) for member in members)
     if given.get("cause") is not None:
         given["cause"] = Cause(**_known(Cause, cast("Mapping[str, object]", given["cause"])))
     given["budget"] = Budget(**_known(Budget, cast("Mapping[str, object]", given.get("budget", {}))))
