@@ -37,10 +37,6 @@ class WorkerSpec:
     stdout: str | None = None
     """Path of the log file, or None for the launcher's own stream."""
     stderr: str | None = None
-    tee: bool = False
-    """Copy what goes to the files to the console as well."""
-    prefix: str = ""
-    """Put before each console line."""
 
 
 @dataclass(frozen=True)
