@@ -67,8 +67,7 @@ def _loss(state: State, generation: Generation, now: float) -> Cause | None:
             continue
         stopped_alone = standing.done and generation.phase != "draining"
         if stopped_alone or (standing.gone and not standing.done):
-            kind = "leaving" if standing.leaving else "node_lost"
-            return Cause(kind, standing.member.name, standing.member.uuid)
+            return Cause("leaving" if standing.leaving else "node_lost", standing.member.name, standing.member.uuid)
     return None
 
 

@@ -11,14 +11,15 @@ from . import messages
 from .records import Cause, Generation, order_of
 from .state import Group, State, Store, with_group, with_store
 
-T = TypeVar("T")
 
 def fold(state: State, event: messages.Event, now: float) -> State:
     """The state with this event taken down."""
     return _FOLDS[type(event)](state, event, now)
 
+
 def _tick(state: State, event: messages.Tick, now: float) -> State:
     return state
+
 
 def _store_connected(state: State, event: messages.StoreConnected, now: float) -> State:
     since = state.store.since if event.epoch == state.store.epoch else now
@@ -27,12 +28,15 @@ def _store_connected(state: State, event: messages.StoreConnected, now: float) -
     state = replace(state, store=store, published=None)
     return _generation(state, event.generation, event.version)
 
+
 def _store_lost(state: State, event: messages.StoreLost, now: float) -> State:
     sure = state.sure and (event.fresh or not state.store.connected)
     return replace(state, sure=sure, store=replace(state.store, connected=False, swapping=False))
 
+
 def _generation_seen(state: State, event: messages.GenerationSeen, now: float) -> State:
     return _generation(state, event.generation, event.version)
+
 
 def _generation(state: State, generation: Generation | None, version: int) -> State:
     state = with_store(state, replace(state.store, generation=generation, version=version))
@@ -49,25 +53,32 @@ def _peer_seen(state: State, event: messages.PeerSeen, now: float) -> State:
     bisect.insort(peers, event.peer, key=_uuid)
     return with_store(state, replace(state.store, peers=tuple(peers)))
 
+
 def _uuid(peer: messages.Peer) -> str:
     return peer.record.uuid
+
 
 def _peer_forgotten(state: State, event: messages.PeerForgotten, now: float) -> State:
     peers = tuple(peer for peer in state.store.peers if peer.record.uuid != event.node)
     return with_store(state, replace(state.store, peers=peers))
 
+
 def _master_seen(state: State, event: messages.MasterSeen, now: float) -> State:
     return with_store(state, replace(state.store, master=event.master))
+
 
 def _swap_done(state: State, event: messages.SwapDone, now: float) -> State:
     return with_store(state, replace(state.store, swapping=False))
 
+
 def _ready(state: State, event: messages.Ready, now: float) -> State:
     return replace(state, ready=True)
+
 
 def _port_chosen(state: State, event: messages.PortChosen, now: float) -> State:
     group = _group(state, event.generation)
     return with_group(state, replace(group, port=event.port)) if group else state
+
 
 def _worker_exited(state: State, event: messages.WorkerExited, now: float) -> State:
     group = _group(state, event.generation)
@@ -78,6 +89,7 @@ def _worker_exited(state: State, event: messages.WorkerExited, now: float) -> St
     if event.exit_code != 0 and not group.told and group.failure is None:
         group = replace(group, failure=_failure(state, group, event, now))
     return with_group(state, group)
+
 
 def _failure(state: State, group: Group, event: messages.WorkerExited, now: float) -> Cause:
     within = now - group.started <= state.rules.startup_window
@@ -92,6 +104,7 @@ def _failure(state: State, group: Group, event: messages.WorkerExited, now: floa
         startup=within and state.rules.startup_window > 0 and event.exit_code > 0 and group.highest is None,
     )
 
+
 def _rank(state: State, local_rank: int) -> int | None:
     before = 0
     for member in state.generation.members if state.generation else ():
@@ -99,6 +112,7 @@ def _rank(state: State, local_rank: int) -> int | None:
             return before + local_rank
         before += member.local_world_size
     return None
+
 
 def _workers_gone(state: State, event: messages.WorkersGone, now: float) -> State:
     group = _group(state, event.generation)
@@ -113,10 +127,12 @@ def _workers_gone(state: State, event: messages.WorkersGone, now: float) -> Stat
         group = replace(group, failure=orphaned)
     return with_group(state, replace(group, phase="finished" if finished else "stopped"))
 
+
 def _all_finished(group: Group, local_world_size: int) -> bool:
     """All ended by themselves although a stop step lay ahead: none had been told to stop at it."""
     by_fence = group.fence is not None and group.fence_agreed
     return by_fence and len(group.exits) >= local_world_size and not any(stopped for _, _, stopped in group.exits)
+
 
 def _steps_seen(state: State, event: messages.StepsSeen, now: float) -> State:
     group = _group(state, event.generation)
@@ -135,6 +151,7 @@ def _steps_seen(state: State, event: messages.StepsSeen, now: float) -> State:
         group = replace(group, accepted=group.fence)
     return with_group(state, group)
 
+
 def _hang_seen(state: State, event: messages.HangSeen, now: float) -> State:
     group = _group(state, event.generation)
     if group is None or group.phase != "running" or group.failure is not None:
@@ -144,11 +161,14 @@ def _hang_seen(state: State, event: messages.HangSeen, now: float) -> State:
     hang = Cause("hang", node, state.node.uuid, rank, None, group.highest, event.message)
     return with_group(state, replace(group, failure=hang))
 
+
 def _signal_seen(state: State, event: messages.SignalSeen, now: float) -> State:
     return state if state.leaving else replace(state, signal=event.signal, leaving_since=now)
 
+
 def _group(state: State, number: int) -> Group | None:
     return state.group if state.group is not None and state.group.identity[0] == number else None
+
 
 _FOLDS: Final[Mapping[type, Callable[[State, Any, float], State]]] = {
     messages.Tick: _tick,

@@ -20,7 +20,7 @@ def enter(state: State, now: float) -> Step:
     generation = state.generation
     if generation is None or state.place() is None or state.active or state.group_of(generation) is not None:
         return state, ()
-    if order_of(state.known) > generation.order or generation.phase == "final" or not state.ready:
+    if not is_newest(state) or generation.phase == "final" or not state.ready:
         return state, ()
     startable = generation.phase in {"running", "proposed"} and not state.leaving
     return with_group(state, Group(generation.identity, "preparing" if startable else "stopped", now)), ()
@@ -29,24 +29,40 @@ def enter(state: State, now: float) -> Step:
 def start(state: State, now: float) -> Step:
     """Start the workers once the generation's meeting place is known."""
     generation, group, place = state.generation, state.group, state.place()
-    if group is None or group.phase != "preparing":
+    if group is None or group.phase != "preparing" or not state.store.connected or not is_newest(state):
         return state, ()
     if generation is None or place is None or not _may_start(state, generation, group):
         return with_group(state, replace(group, phase="stopped")), ()
-    if not state.store.connected:
-        return state, ()
     if generation.members[0].uuid != state.node.uuid:
         master = state.store.master
         met = master is not None and master.identity == generation.identity
         return _started(state, generation, group, place, master, now) if met and master else (state, ())
     if group.port:
-        number, epoch = group.identity
-        master = Master(number, epoch, state.node.address, group.port)
-        state, actions = _started(state, generation, group, place, master, now)
-        return state, (messages.PublishMaster(master), *actions)
+        return _started(state, generation, group, place, _master(state, group), now)
     if group.port_asked:
         return state, ()
     return with_group(state, replace(group, port_asked=True)), (messages.ChoosePort(generation.number),)
+
+
+def meet(state: State, now: float) -> Step:
+    """The leader publishes the meeting place, once in every life of the store."""
+    generation, group = state.generation, state.group_of(state.generation)
+    if generation is None or group is None or not group.port or not state.store.connected:
+        return state, ()
+    if group.met_in == state.store.epoch or generation.members[0].uuid != state.node.uuid:
+        return state, ()
+    group = replace(group, met_in=state.store.epoch)
+    return with_group(state, group), (messages.PublishMaster(_master(state, group)),)
+
+
+def is_newest(state: State) -> bool:
+    """Whether the store knows all that this node knows: a reborn one does not at first."""
+    return state.known is None or order_of(state.generation) >= state.known.order
+
+
+def _master(state: State, group: Group) -> Master:
+    number, epoch = group.identity
+    return Master(number, epoch, state.node.address, group.port)
 
 
 def _may_start(state: State, generation: Generation, group: Group) -> bool:
@@ -54,9 +70,7 @@ def _may_start(state: State, generation: Generation, group: Group) -> bool:
     return same and generation.phase in {"running", "proposed"} and not state.leaving
 
 
-def _started(
-    state: State, generation: Generation, group: Group, place: Member, master: Master, now: float
-) -> Step:
+def _started(state: State, generation: Generation, group: Group, place: Member, master: Master, now: float) -> Step:
     start = messages.StartWorkers(
         generation=generation.number,
         attempt=generation.attempt,
@@ -140,7 +154,7 @@ def _departure(state: State, now: float) -> _Order | None:
 
 def _generation_ended(state: State, group: Group) -> _Order | None:
     generation = state.generation
-    if generation is None or order_of(state.known) > generation.order:
+    if generation is None or not is_newest(state):
         return None
     if generation.identity != group.identity:
         return _Order("SIGTERM", state.rules.failure_grace, "the job goes on in a later generation")

@@ -11,7 +11,7 @@ from typing import Final
 
 from . import change, commit, group, messages
 from .fold import fold
-from .records import Generation, order_of
+from .records import Generation
 from .roll_call import standings
 from .state import State, record, with_store
 from .group import Step
@@ -127,7 +127,7 @@ def _ending(state: State, now: float) -> messages.Exit | None:
     generation, rules = state.generation, state.rules
     if state.leaving:
         return messages.Exit(128 + (state.signal or 15), "this node was told to end")
-    if generation is not None and order_of(state.known) <= generation.order:
+    if generation is not None and group.is_newest(state):
         if generation.phase == "final" and not _is_stale(state, generation, now):
             return messages.Exit(generation.exit_code or 0, "the job is over", generation.cause)
         if generation.evicted == state.node.uuid:
@@ -168,6 +168,7 @@ def waiting_for(state: State, now: float) -> str:
 
 _RULES: Final = (
     group.enter,
+    group.meet,
     group.start,
     group.stop,
     group.fence,

@@ -287,15 +287,4 @@ class Exit:
     """The root cause for the termination message, where the job failed."""
 
 
-Action = (
-    Swap
-    | Publish
-    | PublishMaster
-    | ChoosePort
-    | StartWorkers
-    | StopWorkers
-    | SetStopStep
-    | Emit
-    | Tell
-    | Exit
-)
+Action = Swap | Publish | PublishMaster | ChoosePort | StartWorkers | StopWorkers | SetStopStep | Emit | Tell | Exit

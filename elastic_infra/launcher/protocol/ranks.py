@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from .records import Member, NodeRecord
 
 
-def assign(
-    survivors: Sequence[NodeRecord], newcomers: Sequence[NodeRecord], max_nodes: int
-) -> tuple[Member, ...]:
+def assign(survivors: Sequence[NodeRecord], newcomers: Sequence[NodeRecord], max_nodes: int) -> tuple[Member, ...]:
     """The members of the next generation in rank order.
 
     ``survivors`` come in the order they had and are never displaced by newcomers. Where every node has a replica

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Final, Literal, cast
 
 Phase = Literal["running", "proposed", "draining", "broken", "final"]
 """``running``: committed. ``proposed``: a stop step is being agreed.
@@ -128,6 +128,8 @@ class NodeRecord:
     checkpoint: int | None = None
     accepted: int | None = None
     """The stop step it promises to stop at: its workers were all below and wait there until it is agreed."""
+    orphaned: bool = False
+    """Its workers were ended because the store had not answered it for ``orphan_timeout``."""
     leaving: bool = False
     """It got SIGTERM: it stops with the others and does not come back."""
     joined: int = 0
@@ -168,14 +170,13 @@ def generation_from(value: Mapping[str, object]) -> Generation:
     """Read ``gen``; unknown fields are ignored (a newer launcher may write more).
 
     Raises:
-        TypeError, ValueError, KeyError: it is not such a record.
+        TypeError: it is not such a record.
     """
     given = _known(Generation, value)
-    members = cast("list[Mapping[str, object]]", given.get("members", []))
-    given["members"] = tuple(Member(**_known(Member, member)) for member in members)
+    given["members"] = tuple(Member(**_known(Member, member)) for member in given.get("members", ()))
     if given.get("cause") is not None:
-        given["cause"] = Cause(**_known(Cause, cast("Mapping[str, object]", given["cause"])))
-    given["budget"] = Budget(**_known(Budget, cast("Mapping[str, object]", given.get("budget", {}))))
+        given["cause"] = Cause(**_known(Cause, given["cause"]))
+    given["budget"] = Budget(**_known(Budget, given.get("budget", {})))
     return Generation(**given)
 
 
@@ -201,6 +202,29 @@ def _plain(value: object) -> object:
     return value
 
 
-def _known(kind: type, value: Mapping[str, object]) -> dict[str, object]:
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: item for name, item in value.items() if name in names}
+def _known(kind: type, value: object) -> dict[str, Any]:
+    """The fields of ``kind`` that ``value`` has, each of a type that its annotation allows."""
+    if not isinstance(value, Mapping):
+        message = f"{kind.__name__} must be an object."
+        raise TypeError(message)
+    known = {field.name: field for field in dataclasses.fields(kind) if field.name in value}
+    for name, field in known.items():
+        if not isinstance(value[name], _ALLOWED.get(str(field.type).removesuffix(" | None"), object)) and not (
+            value[name] is None and str(field.type).endswith("None")
+        ):
+            message = f"{kind.__name__}.{name} must be {field.type}."
+            raise TypeError(message)
+    return {name: value[name] for name in known}
+
+
+_ALLOWED: Final[Mapping[str, type]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "Phase": str,
+    "NodeState": str,
+    "CauseKind": str,
+    "tuple[Member, ...]": list,
+    "Cause": Mapping,
+    "Budget": Mapping,
+}

@@ -23,6 +23,8 @@ class Standing:
     dead: bool = False
     """Certainly none of its workers is left: the kernel or the dead-man timer ended them."""
     leaving: bool = False
+    orphaned: bool = False
+    """It was cut off so long that its workers were ended."""
     live: NodeRecord | None = None
     """Its record, where it can be in the next generation."""
 
@@ -34,7 +36,7 @@ class Standing:
     @property
     def lost(self) -> bool:
         """It takes no part any more, and not because it finished: what follows is a membership change."""
-        return not self.finished and (self.gone or self.leaving or (self.done and self.live is None))
+        return not self.finished and (self.gone or self.leaving or self.orphaned or (self.done and self.live is None))
 
 
 def standings(state: State, generation: Generation, now: float) -> tuple[Standing, ...]:
@@ -64,6 +66,7 @@ def _seen(generation: Generation, member: Member, peer: Peer, presence: Standing
         gone=presence.gone,
         dead=presence.dead,
         leaving=said.leaving,
+        orphaned=ours and said.orphaned,
         live=None if presence.gone or said.leaving else said,
     )
 

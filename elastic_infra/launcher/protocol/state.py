@@ -63,6 +63,8 @@ class Group:
     started: float = 0.0
     port_asked: bool = False
     port: int = 0
+    met_in: str = ""
+    """The life of the store in which this node, the leader, last published the meeting place."""
     exits: tuple[tuple[int, int, bool], ...] = ()
     """(local rank, exit code, told to stop), as they ended."""
     failure: Cause | None = None
@@ -179,6 +181,7 @@ def record(state: State) -> NodeRecord:
         generation=number,
         epoch=epoch,
         accepted=group.accepted if group else None,
+        orphaned=group is not None and group.failure is not None and group.failure.kind == "orphaned",
         leaving=state.leaving,
         joined=node.joined,
     )
