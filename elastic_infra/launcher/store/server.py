@@ -167,13 +167,13 @@ class Server:
             raise Refused(message)
         now = self._clock()
         space = self._spaces.setdefault(job, Space())
-        connection.job, connection.node = job, node
         if node:
             former = self._nodes.get((job, node))
             self._nodes[job, node] = connection
             if former is not None and former is not connection:
                 self._drop(former)
             self._notify(job, space.heard(node, now))
+        connection.job, connection.node = job, node
         return {"epoch": self.epoch, **space.snapshot(now)}
 
     def _notify(self, job: str, notices: list[Notice]) -> None:
