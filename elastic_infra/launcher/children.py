@@ -101,6 +101,9 @@ class Children:
         """End agent, then store; the store may go on serving for a while unless a signal comes."""
         self._await_end(lambda: self._agent, _DUMP_SECONDS)
         self._kill(self._agent)
+        if self._held is not None:
+            os.close(self._held)  # the store waits for this node too
+            self._held = None
         deadline = time.monotonic() + keep_store_seconds
         while self._store and time.monotonic() < deadline and not interrupted():
             self._drain()
