@@ -38,6 +38,8 @@ class Group:
     """Local rank by pid, of workers not yet reaped."""
     leaders: set[int] = dataclasses.field(default_factory=set)
     """Every pid that was started: the ids of the process groups."""
+    pending: int = 0
+    """Workers that the warm parent was asked for and that have no pid yet."""
     deadline: float | None = None
     """CLOCK_MONOTONIC at which everything is killed; None while the group may run."""
     killed_at: float | None = None

@@ -83,7 +83,7 @@ def _supervise(
     files: runtime.Runtime,
     agent_main: AgentMain | None,
 ) -> int:
-    from . import children, failures, supervisor
+    from . import children, failures, supervisor, warm_parent
 
     def agent_process(channel: seam.Channel) -> None:
         main = agent_main or importlib.import_module(".agent", __package__).run
@@ -95,7 +95,8 @@ def _supervise(
         server.serve(host, port, settings.store_token, listening)
 
     family = children.Children(agent_process, store_process)
-    watcher = supervisor.Supervisor(family, signals, grace_seconds=resolved.shutdown_grace_seconds)
+    warm = warm_parent.WarmParent(files)
+    watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     family.end(leave.keep_store_seconds, interrupted=lambda: bool(signals.caught))
     code = exit_codes.final(leave.code, watcher.caught)

@@ -58,6 +58,16 @@ def catches(pid: int, number: int, root: str = "/proc") -> bool:
     return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
 
 
+def resident_megabytes(pid: int, root: str = "/proc") -> int:
+    """Memory of a process in MB, shared pages counted by share; 0 when it is gone."""
+    try:
+        with open(f"{root}/{pid}/smaps_rollup", encoding="utf-8") as file:
+            sizes = [int(line.split()[1]) for line in file if line.startswith("Pss:")]
+    except OSError:
+        return 0
+    return sum(sizes) // 1000
+
+
 def become_subreaper() -> None:
     """Adopt every orphan below this process, as PID 1 does.
 

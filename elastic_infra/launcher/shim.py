@@ -54,8 +54,8 @@ class ImportHook:
         self._names = names
 
     def find_spec(self, name, path=None, target=None):
-        if self._names is not None and "." not in name:
-            os.write(self._names, name.encode() + b"\n")
+        if self._names is not None and sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+            os.write(self._names, name.encode() + b"\n")  # imported, not merely looked for
         if self._seconds is None or name not in TIMEOUT_MODULES:
             return None
         sys.meta_path.remove(self)

@@ -19,6 +19,7 @@ from . import exit_codes, groups, processes, seam, watchdog
 from .children import Children
 from .groups import Group
 from .signals import Signals
+from .warm_parent import Pending, WarmParent
 
 SIGNAL_MARGIN_SECONDS: Final = 1.5
 """What the agent gets beyond the grace to leave by itself after a signal."""
@@ -31,14 +32,19 @@ _BUSY_TICK_SECONDS: Final = 0.02
 class Supervisor:
     """Runs one launch to its end."""
 
-    def __init__(self, children: Children, signals: Signals, *, grace_seconds: float) -> None:
+    def __init__(
+        self, children: Children, signals: Signals, warm: WarmParent, *, grace_seconds: float
+    ) -> None:
         self._children = children
+        self._warm = warm
         self._signals = signals
         self._grace = grace_seconds
         self._groups: dict[int, Group] = {}
         self._phase: seam.AgentPhase = "starting"
         self._generation = 0
         self._started = 0
+        self._strays: set[int] = set()
+        """Reaped while a fork was pending: a worker may die before its pid is known."""
         self._beats = 0
         self._watch = watchdog.Watch()
         self._next_watch = 0.0
@@ -62,7 +68,7 @@ class Supervisor:
             while self.outcome is None:
                 for key, _ in selector.select(self._patience()):
                     key.data()
-                self._once(time.monotonic())
+                self._once(time.monotonic(), selector)
             while self._groups:
                 selector.select(_BUSY_TICK_SECONDS)
                 self._signals.drain()
@@ -77,8 +83,9 @@ class Supervisor:
         times = [at for at in (*deadlines, self._dead_man, self._end_by) if at is not None]
         return max(0.0, min([_TICK_SECONDS, *(at - now for at in times)]))
 
-    def _once(self, now: float) -> None:
+    def _once(self, now: float, selector: selectors.BaseSelector) -> None:
         self._reap()
+        self._keep_warm(now, selector)
         self._tell_signals(now)
         self._check_dead_man(now)
         self._stop_groups(now)
@@ -108,19 +115,29 @@ class Supervisor:
                 self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
 
     def _on_spawn(self, message: seam.Spawn) -> None:
-        group = self._groups.setdefault(message.generation, Group(message.generation))
-        for spec in message.workers:
-            try:
-                pid = processes.start(spec.argv, spec.env, spec.stdout, spec.stderr)
-            except OSError as error:
-                self._worker_ended(message.generation, spec.local_rank, 0, 127, str(error))
-                continue
-            group.add(pid, spec.local_rank)
-            self._children.send(seam.WorkerStarted(message.generation, spec.local_rank, pid, warm=False))
+        self._groups[message.generation] = Group(message.generation)
         self._generation, self._started = message.generation, len(message.workers)
+        for spec in message.workers:
+            if message.warm:
+                self._warm.want(spec, time.monotonic())
+            if message.warm and self._warm.request(message.generation, spec):
+                self._groups[message.generation].pending += 1
+            else:
+                self._start_cold(message.generation, spec)
+
+    def _start_cold(self, generation: int, spec: seam.WorkerSpec) -> None:
+        try:
+            pid = processes.start(spec.argv, spec.env, spec.stdout, spec.stderr)
+        except OSError as error:
+            self._worker_ended(generation, spec.local_rank, 0, 127, f"{error.strerror}: {error.filename!r}")
+            return
+        self._groups[generation].add(pid, spec.local_rank)
+        self._children.send(seam.WorkerStarted(generation, spec.local_rank, pid, warm=False))
 
     def _on_stop(self, message: seam.Stop) -> None:
         group = self._groups.setdefault(message.generation, Group(message.generation))
+        self._warm.forget(message.generation)
+        group.pending = 0
         group.stop(message.first, message.grace_seconds, time.monotonic())
 
     def _on_dump_stacks(self, message: seam.DumpStacks) -> None:
@@ -149,10 +166,52 @@ class Supervisor:
         self.outcome = message
         self._kill_all(time.monotonic())
 
+    # ----------------------------------------------------------------- warm
+
+    def _keep_warm(self, now: float, selector: selectors.BaseSelector) -> None:
+        if self._warm.is_due(now, time.time()):
+            try:
+                self._warm.start()
+            except OSError as error:
+                self._children.send(seam.WarmParent(ready=False, message=f"cold starts only: {error}"))
+                return
+            selector.register(self._warm.channel, selectors.EVENT_READ, lambda: self._on_warm(selector))
+        if self._warm.is_late(now):
+            self._give_up_warm(selector)
+
+    def _on_warm(self, selector: selectors.BaseSelector) -> None:
+        answer = self._warm.receive()
+        if answer is None:
+            self._give_up_warm(selector)
+        elif isinstance(answer, str):
+            self._children.send(seam.WarmParent(self._warm.ready, answer))
+        else:
+            self._on_forked(*answer)
+
+    def _on_forked(self, pending: Pending, pid: int) -> None:
+        group = self._groups.get(pending.generation)
+        if group is None or pid in self._strays:
+            os.close(pending.go)
+            self._worker_ended(pending.generation, pending.spec.local_rank, pid, -signal.SIGKILL)
+            return
+        group.pending -= 1
+        group.add(pid, pending.spec.local_rank)
+        self._warm.release(pending)
+        self._children.send(seam.WorkerStarted(pending.generation, pending.spec.local_rank, pid, warm=True))
+
+    def _give_up_warm(self, selector: selectors.BaseSelector) -> None:
+        selector.unregister(self._warm.channel)
+        self._children.send(seam.WarmParent(ready=False, message="cold starts only: the warm parent is gone"))
+        for pending in self._warm.kill():
+            self._groups[pending.generation].pending -= 1
+            self._start_cold(pending.generation, pending.spec)
+
     # ------------------------------------------------------------ processes
 
     def _reap(self) -> None:
         for pid, status in self._children.reap():
+            if self._warm.pending:
+                self._strays.add(pid)
             for group in self._groups.values():
                 if pid in group.alive:
                     rank = group.alive.pop(pid)
@@ -175,10 +234,11 @@ class Supervisor:
 
     def _left(self, group: Group) -> tuple[processes.Process, ...]:
         others = (pid for other in self._groups.values() if other is not group for pid in other.alive)
-        known = {*self._children.known(), *others}
+        known = {*self._children.known(), self._warm.pid, *others}
         return groups.members(processes.scan(), group.leaders, supervisor=os.getpid(), known=known)
 
     def _kill_all(self, now: float) -> None:
+        self._warm.kill()
         for group in self._groups.values():
             group.stop("SIGKILL", 0.0, now)
 

@@ -10,7 +10,6 @@ import select
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 from elastic_infra.launcher import launch, seam
 from elastic_infra.launcher.local_group import LocalGroup
@@ -63,7 +62,7 @@ class SoloAgent:
         )
         spawn = self.group.start(start)
         self.running = set(range(self.plan.nproc_per_node))
-        self.channel.send(replace(spawn, warm=spawn.warm and self.generation > 1))
+        self.channel.send(spawn)
         self.phase = "monitoring"
 
     def handle(self, message: seam.Message) -> None:
@@ -76,6 +75,8 @@ class SoloAgent:
                 self.channel.send(self.leave)
                 sys.exit(0)
             self.start()
+        elif isinstance(message, seam.WarmParent):
+            print(f"warm parent: {message.ready} {message.message}", file=sys.stderr, flush=True)
         elif isinstance(message, seam.SignalCaught):
             self.leave = seam.Leave(128 + message.signal, "stopped by a signal")
             self.stop("SIGTERM")
