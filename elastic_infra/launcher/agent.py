@@ -7,6 +7,7 @@ process of its own, forked by the supervisor; it imports no torch, starts no pro
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import selectors
 import socket
@@ -16,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import exit_codes, hosting, local_group, seam, steps
+from . import exit_codes, hosting, local_group, observe, seam, steps
 from .failures import Failure
 from .plan import Plan
 from .protocol import machine, messages
@@ -35,6 +36,10 @@ KEEP_STORE_SECONDS: Final = 30.0
 """How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
 TELL_SECONDS: Final = 10.0
 HOST_AGAIN_SECONDS: Final = 1.0
+HANG_LOOK_SECONDS: Final = 0.5
+STORE_BUFFER_SECONDS: Final = 0.002
+"""A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
+write back for so long, and without this wait a worker could pass the stop step unseen."""
 
 _LEVELS: Final = {"info": 20, "warning": 30, "error": 40}
 _LEVEL_NAMES: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
@@ -59,6 +64,8 @@ class Agent:
         self._events: collections.deque[messages.Event] = collections.deque()
         self._state: State = start(node_of(plan, settings), rules_of(plan, settings), clock(), time.time())
         self._steps = steps.Watch()
+        self._observer = observe.Observer(plan, settings, self._state.node.uuid)
+        self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._link: links.Link | None = None
         self._hosts = False
@@ -70,6 +77,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
+        self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         self._find_store()
         self._events.append(messages.Ready())
@@ -81,6 +89,8 @@ class Agent:
             for key, _ in self._selector.select(self._patience()):
                 key.data()
             self._read_steps()
+            self._look_for_hangs()
+            self._observer.update(self._state, self._phase(), self._group.running, self._clock())
             self._events.append(messages.Tick())
 
     def _take_steps(self) -> None:
@@ -174,7 +184,18 @@ class Agent:
                 handler(self, message)
                 self._take_steps()
 
+    def _on_started(self, message: seam.WorkerStarted) -> None:
+        self._group.started(message)
+        fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
+        self._observer.emit("workers_started", self._state, fields)
+
+    def _on_warm_parent(self, message: seam.WarmParent) -> None:
+        self._observer.warm_parent_ready = message.ready
+        self._observer.emit("warm_parent", self._state, {"ready": message.ready, "message": message.message})
+        self._tell(messages.Tell("info", f"Warm parent: {message.message}."))
+
     def _on_ended(self, message: seam.WorkerEnded) -> None:
+        self._group.ended(message)
         self._read_steps()
         self._take_steps()
         slots = self._group.read()
@@ -217,6 +238,21 @@ class Agent:
         if seen is not None:
             self._events.append(seen)
 
+    def _look_for_hangs(self) -> None:
+        now = self._clock()
+        if not self._state.active or now < self._look_at:
+            return
+        self._look_at = now + HANG_LOOK_SECONDS
+        verdict = self._group.look_for_hangs(now)
+        if verdict is None:
+            return
+        if verdict.kind == "hang":
+            self._events.append(messages.HangSeen(self._generation(), verdict.local_rank, verdict.message))
+            return
+        self._observer.emit("hang_suspected", self._state, {"message": verdict.message})
+        self._tell(messages.Tell("warning", f"{verdict.message} Stacks follow."))
+        self._channel.send(seam.DumpStacks(self._generation()))
+
     # -------------------------------------------------------------- actions
 
     def _order_store(self, action: links.Order) -> None:
@@ -242,11 +278,12 @@ class Agent:
 
     def _set_stop_step(self, action: messages.SetStopStep) -> None:
         self._group.set_stop(action.generation, action.step, agreed=action.agreed)
+        time.sleep(STORE_BUFFER_SECONDS)
         self._steps.forget()  # only what is read from now on says whether the step still lies ahead
         self._read_steps()
 
     def _emit(self, action: messages.Emit) -> None:
-        pass
+        self._observer.emit(action.event, self._state, dict(action.fields))
 
     def _tell(self, action: messages.Tell) -> None:
         if _LEVELS[action.level] >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
@@ -278,6 +315,8 @@ class Agent:
         messages.Exit: _exit,
     }
     _hear: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        seam.WorkerStarted: _on_started,
+        seam.WarmParent: _on_warm_parent,
         seam.WorkerEnded: _on_ended,
         seam.GroupGone: _on_gone,
         seam.SignalCaught: _on_signal,
@@ -318,9 +357,7 @@ def rules_of(plan: Plan, settings: LauncherSettings) -> Rules:
 
 def with_address(state: State, address: str) -> State:
     """The same node, now that the way to the store showed its address."""
-    from dataclasses import replace
-
-    return replace(state, node=replace(state.node, address=address))
+    return dataclasses.replace(state, node=dataclasses.replace(state.node, address=address))
 
 
 def run(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from . import failures, logs, progress, seam, workers
+from . import failures, hangs, logs, processes, progress, seam, workers
 from .plan import LogPlan, Plan
 from .protocol.messages import StartWorkers
 from .runtime import Runtime
@@ -32,6 +32,9 @@ class LocalGroup:
         self._memory: progress.Memory | None = None
         self._tail: logs.Tail | None = None
         self._targets: tuple[logs.Destination, ...] = ()
+        self._pids: dict[int, int] = {}
+        self._stop_step: int | None = None
+        self._hangs = hangs.Watch()
 
     def start(self, start: StartWorkers) -> seam.Spawn:
         """Prepare a generation's workers.
@@ -42,6 +45,7 @@ class LocalGroup:
         self.close()
         plan, runtime = self._plan, self._runtime
         self._start = start
+        self._pids, self._stop_step, self._hangs = {}, None, hangs.Watch()
         self._targets = logs.destinations(plan.logs, runtime.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
         path = runtime.progress(start.generation)
@@ -64,10 +68,38 @@ class LocalGroup:
         """What the workers of the current generation reported; empty without one."""
         return self._memory.read() if self._memory else ()
 
+    def started(self, message: seam.WorkerStarted) -> None:
+        """A worker of the current generation runs."""
+        if self._start and message.generation == self._start.generation:
+            self._pids[message.local_rank] = message.pid
+
+    def ended(self, message: seam.WorkerEnded) -> None:
+        """A worker ended; its silence is no hang."""
+        if self._start and message.generation == self._start.generation:
+            self._pids.pop(message.local_rank, None)
+
+    @property
+    def running(self) -> int:
+        """Workers that run."""
+        return len(self._pids)
+
+    def look_for_hangs(self, now: float) -> hangs.Verdict | None:
+        """Compare what the living workers report and do with the hang rules."""
+        slots = self.read()
+        seen = {}
+        for rank, pid in self._pids.items():
+            process = processes.read(pid)
+            if process is not None and rank < len(slots):
+                seen[rank] = hangs.Worker(slots[rank], process.state, process.cpu_seconds)
+        looked = hangs.Seen(now, seen, self._stop_step)
+        self._hangs, verdict = hangs.decide(self._hangs, looked, self._settings.hang_timeout_seconds)
+        return verdict
+
     def set_stop(self, generation: int, step: int | None, *, agreed: bool) -> None:
         """Propose, agree or withdraw the stop step; a generation that is over is left alone."""
         if self._memory and self._start and self._start.generation == generation:
             self._memory.set_stop(step, agreed=agreed)
+            self._stop_step = step
 
     def failure(self, local_rank: int, pid: int, exit_code: int) -> failures.Failure:
         """Why a worker of the current generation ended badly."""

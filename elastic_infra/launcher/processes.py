@@ -30,6 +30,8 @@ class Process:
     session: int
     state: str
     """One letter: R running, S sleeping, D uninterruptible, T stopped, Z zombie."""
+    cpu_seconds: float = 0.0
+    """CPU time used so far, in user and kernel mode."""
 
 
 def scan(root: str = "/proc") -> tuple[Process, ...]:
@@ -44,8 +46,9 @@ def read(pid: int, root: str = "/proc") -> Process | None:
             text = file.read()
     except OSError:
         return None
-    state, parent, group, session, *_ = text[text.rindex(")") + 2 :].split()
-    return Process(pid, int(parent), int(group), int(session), state)
+    state, parent, group, session, *rest = text[text.rindex(")") + 2 :].split()
+    ticks = int(rest[7]) + int(rest[8])
+    return Process(pid, int(parent), int(group), int(session), state, ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def catches(pid: int, number: int, root: str = "/proc") -> bool:
