@@ -75,6 +75,9 @@ class LauncherSettings:
     metrics_port: int = 0
     """Port of ``/metrics``, ``/healthz`` and ``/status``; 0 listens on nothing."""
 
+    termination_log: str = "/dev/termination-log"
+    """Where the root cause is written for the kubelet, if the file is there (the kubelet makes it)."""
+
     store_token: str = ""
     """Shared secret that store clients must present; empty means none. Comes from a Secret, is never logged."""
 

@@ -1,0 +1,367 @@
+"""The agent: an event loop around ``protocol.machine.step``, which makes every decision.
+
+It turns what supervisor, store and workers say into events, and carries the machine's actions out. It runs in a
+process of its own, forked by the supervisor; it imports no torch, starts no process and never blocks.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import selectors
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from . import exit_codes, hosting, local_group, observe, seam, steps
+from .failures import Failure
+from .plan import Plan
+from .protocol import machine, messages
+from .protocol.rules import Rules
+from .protocol.state import Node, State, start
+from .runtime import Runtime
+from .settings import LauncherSettings
+from .store import link as links
+from .store.client import Target, TcpLink
+
+IDLE_SECONDS: Final = 0.5
+"""The loop goes round at least this often: the supervisor expects a beat a second."""
+BUSY_SECONDS: Final = 0.05
+"""The same while the machine waits for something to pass: a stop step, a last call, a roll call."""
+KEEP_STORE_SECONDS: Final = 30.0
+"""How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
+TELL_SECONDS: Final = 10.0
+HOST_AGAIN_SECONDS: Final = 1.0
+HANG_LOOK_SECONDS: Final = 0.5
+STORE_BUFFER_SECONDS: Final = 0.002
+"""A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
+write back for so long, and without this wait a worker could pass the stop step unseen."""
+
+_LEVELS: Final = {"info": 20, "warning": 30, "error": 40}
+_LEVEL_NAMES: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+
+
+class Agent:
+    """One node's agent."""
+
+    def __init__(
+        self,
+        channel: seam.Channel,
+        plan: Plan,
+        settings: LauncherSettings,
+        group: local_group.LocalGroup,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channel = channel
+        self._plan = plan
+        self._settings = settings
+        self._group = group
+        self._clock = clock
+        self._events: collections.deque[messages.Event] = collections.deque()
+        self._state: State = start(node_of(plan, settings), rules_of(plan, settings), clock(), time.time())
+        self._steps = steps.Watch()
+        self._observer = observe.Observer(plan, settings, self._state.node.uuid)
+        self._look_at = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._link: links.Link | None = None
+        self._hosts = False
+        self._hosted_at = -HOST_AGAIN_SECONDS
+        self._told_at = -TELL_SECONDS
+        self._left = False
+
+    # ----------------------------------------------------------------- loop
+
+    def run(self) -> None:
+        """Serve until the machine says to leave; returns once ``Leave`` is sent."""
+        self._observer.serve()
+        self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
+        self._find_store()
+        self._events.append(messages.Ready())
+        while True:
+            self._take_steps()
+            if self._left:
+                return
+            self._channel.send(seam.AgentBeat(self._phase(), self._generation()))
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            self._read_steps()
+            self._look_for_hangs()
+            self._observer.update(self._state, self._phase(), self._group.running, self._clock())
+            self._events.append(messages.Tick())
+
+    def _take_steps(self) -> None:
+        while self._events and not self._left:
+            self._state, actions = machine.step(self._state, self._events.popleft(), self._clock())
+            for action in actions:
+                self._obey[type(action)](self, action)
+
+    def _patience(self) -> float:
+        generation = self._state.generation
+        settled = generation is not None and generation.phase == "running" and self._state.active
+        return IDLE_SECONDS if settled and not self._state.leaving else BUSY_SECONDS
+
+    def _phase(self) -> seam.AgentPhase:
+        group = self._state.group
+        if group is None or group.phase == "stopped":
+            return "rendezvous"
+        phases: Mapping[str, seam.AgentPhase] = {
+            "preparing": "starting",
+            "running": "monitoring",
+            "stopping": "stopping",
+            "finished": "finishing",
+        }
+        return phases[group.phase]
+
+    def _generation(self) -> int:
+        return self._state.group.identity[0] if self._state.group else 0
+
+    # ---------------------------------------------------------------- store
+
+    def _find_store(self) -> None:
+        plan = self._plan
+        self._hosts = hosting.serves_store(
+            plan.hosts_store, plan.host, hostname=socket.gethostname(), addresses=hosting.own_addresses()
+        )
+        if self._hosts:
+            self._host_store()
+        if not (self._hosts and plan.port == 0):
+            self._connect(plan.port)
+
+    def _host_store(self) -> None:
+        now = self._clock()
+        if now - self._hosted_at >= HOST_AGAIN_SECONDS:
+            self._hosted_at = now
+            self._channel.send(seam.HostStore(self._plan.host, self._plan.port))
+
+    def _connect(self, port: int) -> None:
+        node = self._state.node
+        target = Target(self._plan.host, port, self._plan.run_id, node.uuid, self._settings.store_token)
+        self._link = TcpLink(target, self._clock)
+        self._selector.register(self._link, selectors.EVENT_READ, self._on_link)
+        self._link.start()
+
+    def _on_link(self) -> None:
+        for news in self._link.take() if self._link else ():
+            if isinstance(news, links.Acknowledged):
+                self._channel.send(seam.BeatAcked(news.sent_at, self._settings.orphan_timeout_seconds))
+            elif isinstance(news, links.Holding):
+                self._hold(news)
+            elif isinstance(news, links.Unreachable):
+                self._on_unreachable(news)
+            elif isinstance(news, links.Rejected):
+                self._leave(exit_codes.USAGE, f"The store at {self._endpoint()} refuses this node: {news.reason}")
+            else:
+                self._events.append(news)
+                self._take_steps()
+
+    def _hold(self, news: links.Holding) -> None:
+        self._channel.send(seam.HoldStore(), news.descriptor)
+        os.close(news.descriptor)
+        if not self._state.node.address:
+            self._state = with_address(self._state, news.address)
+
+    def _on_unreachable(self, news: links.Unreachable) -> None:
+        if news.refused and self._hosts:
+            self._host_store()
+        now = self._clock()
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            self._tell(messages.Tell("warning", f"The store at {self._endpoint()} cannot be reached: {news.reason}."))
+
+    def _endpoint(self) -> str:
+        return f"{self._plan.host}:{self._plan.port}"
+
+    # ----------------------------------------------------------- supervisor
+
+    def _on_channel(self) -> None:
+        for message in self._channel.receive():
+            handler = self._hear.get(type(message))
+            if handler is not None:
+                handler(self, message)
+                self._take_steps()
+
+    def _on_started(self, message: seam.WorkerStarted) -> None:
+        self._group.started(message)
+        fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
+        self._observer.emit("workers_started", self._state, fields)
+
+    def _on_warm_parent(self, message: seam.WarmParent) -> None:
+        self._observer.warm_parent_ready = message.ready
+        self._observer.emit("warm_parent", self._state, {"ready": message.ready, "message": message.message})
+        self._tell(messages.Tell("info", f"Warm parent: {message.message}."))
+
+    def _on_ended(self, message: seam.WorkerEnded) -> None:
+        self._group.ended(message)
+        self._read_steps()
+        self._take_steps()
+        slots = self._group.read()
+        stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
+        text = message.error
+        if message.exit_code != 0:
+            failure = self._group.failure(message.local_rank, message.pid, message.exit_code)
+            text = text or failure.message
+            self._note(failure, message.generation)
+        self._events.append(
+            messages.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
+        )
+
+    def _note(self, failure: Failure, generation: int) -> None:
+        group = self._state.group
+        if group is not None and group.identity[0] == generation and group.failure is None and not group.told:
+            self._channel.send(seam.Note(failure.report()))
+
+    def _on_gone(self, message: seam.GroupGone) -> None:
+        self._read_steps()
+        self._take_steps()
+        self._group.close()
+        self._events.append(messages.WorkersGone(message.generation, message.orphaned))
+
+    def _on_signal(self, message: seam.SignalCaught) -> None:
+        self._events.append(messages.SignalSeen(message.signal))
+
+    def _on_hosted(self, message: seam.StoreHosted) -> None:
+        if message.port and self._link is None:
+            self._connect(message.port)
+        elif message.error and self._link is None:
+            self._leave(exit_codes.RETRY, f"No store can be served here: {message.error}")
+
+    # -------------------------------------------------------------- workers
+
+    def _read_steps(self) -> None:
+        if not self._state.active:
+            return
+        seen = self._steps.look(self._generation(), self._group.read(), self._clock())
+        if seen is not None:
+            self._events.append(seen)
+
+    def _look_for_hangs(self) -> None:
+        now = self._clock()
+        if not self._state.active or now < self._look_at:
+            return
+        self._look_at = now + HANG_LOOK_SECONDS
+        verdict = self._group.look_for_hangs(now)
+        if verdict is None:
+            return
+        if verdict.kind == "hang":
+            self._events.append(messages.HangSeen(self._generation(), verdict.local_rank, verdict.message))
+            return
+        self._observer.emit("hang_suspected", self._state, {"message": verdict.message})
+        self._tell(messages.Tell("warning", f"{verdict.message} Stacks follow."))
+        self._channel.send(seam.DumpStacks(self._generation()))
+
+    # -------------------------------------------------------------- actions
+
+    def _order_store(self, action: links.Order) -> None:
+        if self._link is not None:
+            self._link.order(action)
+
+    def _choose_port(self, action: messages.ChoosePort) -> None:
+        fixed = self._plan.master
+        port = fixed[1] if fixed and fixed[1] else hosting.free_port(self._state.node.address)
+        self._events.append(messages.PortChosen(action.generation, port))
+
+    def _start_workers(self, action: messages.StartWorkers) -> None:
+        try:
+            spawn = self._group.start(action)
+        except OSError as error:
+            self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
+            return
+        self._steps = steps.Watch()
+        self._channel.send(spawn)
+
+    def _stop_workers(self, action: messages.StopWorkers) -> None:
+        self._channel.send(seam.Stop(action.generation, action.grace_seconds, action.first, action.reason))
+
+    def _set_stop_step(self, action: messages.SetStopStep) -> None:
+        self._group.set_stop(action.generation, action.step, agreed=action.agreed)
+        time.sleep(STORE_BUFFER_SECONDS)
+        self._steps.forget()  # only what is read from now on says whether the step still lies ahead
+        self._read_steps()
+
+    def _emit(self, action: messages.Emit) -> None:
+        self._observer.emit(action.event, self._state, dict(action.fields))
+
+    def _tell(self, action: messages.Tell) -> None:
+        if _LEVELS[action.level] >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
+            print(f"elasticrun: {action.line}", file=sys.stderr, flush=True)
+
+    def _exit(self, action: messages.Exit) -> None:
+        reason = action.reason
+        if action.cause is not None and action.cause.message:
+            reason = f"{reason}: {action.cause.message}"
+        keep = KEEP_STORE_SECONDS if not self._state.leaving else 0.0
+        self._leave(action.code, reason, keep)
+
+    def _leave(self, code: int, reason: str, keep_store_seconds: float = 0.0) -> None:
+        self._left = True
+        if self._link is not None:
+            self._link.close()
+        self._channel.send(seam.Leave(code, reason, keep_store_seconds))
+
+    _obey: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        messages.Swap: _order_store,
+        messages.Publish: _order_store,
+        messages.PublishMaster: _order_store,
+        messages.ChoosePort: _choose_port,
+        messages.StartWorkers: _start_workers,
+        messages.StopWorkers: _stop_workers,
+        messages.SetStopStep: _set_stop_step,
+        messages.Emit: _emit,
+        messages.Tell: _tell,
+        messages.Exit: _exit,
+    }
+    _hear: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        seam.WorkerStarted: _on_started,
+        seam.WarmParent: _on_warm_parent,
+        seam.WorkerEnded: _on_ended,
+        seam.GroupGone: _on_gone,
+        seam.SignalCaught: _on_signal,
+        seam.StoreHosted: _on_hosted,
+    }
+
+
+def node_of(plan: Plan, settings: LauncherSettings) -> Node:
+    """What this node is for the job."""
+    address = plan.master[0] if plan.master else plan.local_address or ""
+    return Node(
+        uuid=uuid.uuid4().hex,
+        name=settings.node_name,
+        local_world_size=plan.nproc_per_node,
+        replica_index=settings.replica_index,
+        address=address,
+        joined=time.time_ns() // 1_000_000,
+    )
+
+
+def rules_of(plan: Plan, settings: LauncherSettings) -> Rules:
+    """The protocol's numbers from command line and settings."""
+    failure_grace = settings.failure_grace_seconds
+    return Rules(
+        min_nodes=plan.min_nodes,
+        max_nodes=plan.max_nodes,
+        max_restarts=plan.max_restarts,
+        initial_nodes=min(settings.initial_nodes or plan.max_nodes, plan.max_nodes),
+        startup_wait=settings.startup_wait_seconds,
+        last_call=plan.last_call_seconds,
+        join_timeout=plan.join_timeout_seconds,
+        orphan_timeout=settings.orphan_timeout_seconds,
+        shutdown_grace=plan.shutdown_grace_seconds,
+        failure_grace=plan.shutdown_grace_seconds if failure_grace is None else failure_grace,
+        startup_window=settings.startup_window_seconds,
+    )
+
+
+def with_address(state: State, address: str) -> State:
+    """The same node, now that the way to the store showed its address."""
+    return dataclasses.replace(state, node=dataclasses.replace(state.node, address=address))
+
+
+def run(
+    channel: seam.Channel, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], runtime: Runtime
+) -> None:
+    """The agent's entry, in the process that the supervisor forked for it."""
+    Agent(channel, plan, settings, local_group.LocalGroup(plan, settings, environ, runtime)).run()

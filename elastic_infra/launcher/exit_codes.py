@@ -1,0 +1,34 @@
+"""The launcher's exit codes, as one table (wire contract with ``restartPolicy`` and ``podFailurePolicy``)."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+SUCCESS: Final = 0
+"""All workers succeeded, or the job had already succeeded when this node came."""
+SCRIPT_FAILED: Final = 1
+"""The script failed beyond its budget: permanent."""
+USAGE: Final = 2
+"""Bad arguments, script missing or unreadable: permanent."""
+NO_PROGRESS: Final = 93
+"""The same step failed three times: permanent."""
+STOPPED: Final = 143
+"""Stopped by SIGTERM (preemption, scale-down): retry."""
+RETRY: Final = 200
+"""Store lost beyond ``join_timeout``, watchdog fired, or this node alone keeps failing: retry."""
+
+
+def of_signal(number: int) -> int:
+    """The launcher was ended by a signal: retry."""
+    return 128 + number
+
+
+def final(code: int, caught: int | None) -> int:
+    """What the process exits with: a launcher that was told to end never says that the job succeeded."""
+    return of_signal(caught) if caught is not None and code == SUCCESS else code
+
+
+def of_log_folder(error: OSError) -> int:
+    """Log files cannot be made: a full disk is this node's trouble, anything else the command line's."""
+    return RETRY if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE} else USAGE

@@ -1,0 +1,153 @@
+"""The local worker group as the agent sees it: its files, its progress, and why a worker ended.
+
+It prepares a generation's start (folders, progress memory, command lines) and reads what the workers leave behind.
+Starting and ending processes is the supervisor's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import IO
+
+from . import failures, hangs, logs, processes, progress, seam, workers
+from .plan import LogPlan, Plan
+from .protocol.messages import StartWorkers
+from .runtime import Runtime
+from .settings import LauncherSettings
+
+
+class LocalGroup:
+    """One node's workers, generation after generation; at most one generation has files open."""
+
+    def __init__(self, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], runtime: Runtime) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._environ = environ
+        self._runtime = runtime
+        self._start: StartWorkers | None = None
+        self._memory: progress.Memory | None = None
+        self._tail: logs.Tail | None = None
+        self._targets: tuple[logs.Destination, ...] = ()
+        self._pids: dict[int, int] = {}
+        self._stop_step: int | None = None
+        self._hangs = hangs.Watch()
+
+    def start(self, start: StartWorkers) -> seam.Spawn:
+        """Prepare a generation's workers.
+
+        Raises:
+            OSError: folders or the progress memory cannot be made.
+        """
+        self.close()
+        plan, runtime = self._plan, self._runtime
+        self._start = start
+        self._pids, self._stop_step, self._hangs = {}, None, hangs.Watch()
+        self._targets = logs.destinations(plan.logs, runtime.logs, start.generation, start.local_world_size)
+        logs.make_folders(self._targets)
+        path = runtime.progress(start.generation)
+        self._memory = progress.Memory.create(path, start.local_world_size)
+        self._tail = _tail(plan.logs, plan.role, self._targets, start)
+        specs = workers.plan(
+            start,
+            plan,
+            self._settings,
+            self._environ,
+            targets=self._targets,
+            progress_path=path,
+            interpreter=runtime.interpreter,
+            shim=runtime.shim,
+            modules_path=runtime.modules if self._is_warm() else "",
+        )
+        return seam.Spawn(start.generation, specs, warm=self._is_warm())
+
+    def read(self) -> tuple[progress.Slot, ...]:
+        """What the workers of the current generation reported; empty without one."""
+        return self._memory.read() if self._memory else ()
+
+    def started(self, message: seam.WorkerStarted) -> None:
+        """A worker of the current generation runs."""
+        if self._start and message.generation == self._start.generation:
+            self._pids[message.local_rank] = message.pid
+
+    def ended(self, message: seam.WorkerEnded) -> None:
+        """A worker ended; its silence is no hang."""
+        if self._start and message.generation == self._start.generation:
+            self._pids.pop(message.local_rank, None)
+
+    @property
+    def running(self) -> int:
+        """Workers that run."""
+        return len(self._pids)
+
+    def look_for_hangs(self, now: float) -> hangs.Verdict | None:
+        """Compare what the living workers report and do with the hang rules."""
+        slots = self.read()
+        seen = {}
+        for rank, pid in self._pids.items():
+            process = processes.read(pid)
+            if process is not None and rank < len(slots):
+                seen[rank] = hangs.Worker(slots[rank], process.state, process.cpu_seconds)
+        looked = hangs.Seen(now, seen, self._stop_step)
+        self._hangs, verdict = hangs.decide(self._hangs, looked, self._settings.hang_timeout_seconds)
+        return verdict
+
+    def set_stop(self, generation: int, step: int | None, *, agreed: bool) -> None:
+        """Propose, agree or withdraw the stop step; a generation that is over is left alone."""
+        if self._memory and self._start and self._start.generation == generation:
+            self._memory.set_stop(step, agreed=agreed)
+            self._stop_step = step
+
+    def failure(self, local_rank: int, pid: int, exit_code: int) -> failures.Failure:
+        """Why a worker of the current generation ended badly."""
+        start = self._start
+        path = self._targets[local_rank].error_file if self._targets else ""
+        error, trace, at = failures.read_error_file(path) if path else ("", "", None)
+        return failures.Failure(
+            rank=(start.first_rank if start else 0) + local_rank,
+            local_rank=local_rank,
+            generation=start.generation if start else 0,
+            attempt=start.attempt if start else 0,
+            host=socket.gethostname(),
+            pid=pid,
+            exit_code=exit_code,
+            error=error,
+            traceback=trace,
+            at=time.time() if at is None else at,
+        )
+
+    def close(self) -> None:
+        """Copy the last lines to the console and forget the generation's memory; call once its workers are gone."""
+        if self._tail:
+            self._tail.finish()
+        if self._memory:
+            self._memory.close()
+        self._tail = self._memory = None
+
+    def _is_warm(self) -> bool:
+        return self._settings.warm_start and self._plan.entrypoint.is_python
+
+
+def _tail(plan: LogPlan, role: str, targets: tuple[logs.Destination, ...], start: StartWorkers) -> logs.Tail | None:
+    if not any(target.tee for target in targets):
+        return None
+    host = socket.gethostname()
+    sources: list[tuple[str, str, IO[str]]] = []
+    for target in targets:
+        rank = start.first_rank + target.local_rank
+        line_prefix = logs.prefix(plan, role, target.local_rank, rank, host)
+        if "stdout" in target.tee and target.stdout:
+            sources.append((target.stdout, line_prefix, sys.stdout))
+        if "stderr" in target.tee and target.stderr:
+            sources.append((target.stderr, line_prefix, sys.stderr))
+    folder = os.path.dirname(os.path.dirname(targets[0].error_file))
+    filters: tuple[tuple[tuple[str, ...], str, IO[str]], ...] = (
+        (plan.stdout_filters, os.path.join(folder, "filtered_stdout.log"), sys.stdout),
+        (plan.stderr_filters, os.path.join(folder, "filtered_stderr.log"), sys.stderr),
+    )
+    tail = logs.Tail(sources, filters)
+    tail.start()
+    return tail

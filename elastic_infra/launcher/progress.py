@@ -1,0 +1,121 @@
+"""The memory in which workers report steps and read when to stop: its layout, and the agent's side of it.
+
+One small file a generation, mapped by the agent and by every worker of the node, one slot a local rank. Each field is
+eight aligned bytes with one writer, so no lock is needed. The workers' side is ``elastic_infra.training.Progress``.
+Nothing here judges what the numbers mean; ``hangs`` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+import os
+from collections.abc import Mapping
+from typing import Final
+
+VARIABLE: Final = "ELASTIC_INFRA_PROGRESS"
+"""``SLOT:PATH`` in a worker's environment (wire contract)."""
+
+NONE: Final = -1
+"""A step field that holds no step."""
+
+WORDS: Final = 16
+"""Eight-byte words of the header and of each slot: two cache lines, so that ranks do not share one."""
+
+STOP: Final = 0
+"""The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
+One word holds both, so that no worker can pair an old step with a new consent."""
+
+# Words of a slot, written by its worker; PHASE_UNTIL and AT hold seconds of CLOCK_MONOTONIC as doubles.
+STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS = range(7)
+
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """What one worker has reported."""
+
+    step: int | None
+    """The newest step, or None before the first."""
+    at: float
+    """CLOCK_MONOTONIC of that report; 0 before the first."""
+    reports: int
+    """How many steps were reported."""
+    checkpoint: int | None
+    """The newest step that the script called saved."""
+    stopped: bool
+    """Whether ``step`` has told this worker to stop."""
+    phase_until: float | None
+    """The end of the phase it is in, ``inf`` for one without a timeout; None outside of phases."""
+
+
+class Memory:
+    """The agent's side of one generation's progress file."""
+
+    def __init__(self, path: str, mapped: mmap.mmap, slots: int) -> None:
+        self.path = path
+        self.slots = slots
+        self._mapped = mapped
+        self._integers = memoryview(mapped).cast("q")
+        self._reals = memoryview(mapped).cast("d")
+
+    @classmethod
+    def create(cls, path: str, slots: int) -> Memory:
+        """Make the file with every slot empty.
+
+        Raises:
+            OSError: it cannot be made; its space is reserved, so that a full disk fails here and not in a worker.
+        """
+        size = (slots + 1) * WORDS * 8
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            memory = cls(path, mmap.mmap(descriptor, size), slots)
+        finally:
+            os.close(descriptor)
+        memory.set_stop(None, agreed=False)
+        for slot in range(1, slots + 1):
+            memory._integers[slot * WORDS + STEP] = NONE
+            memory._integers[slot * WORDS + CHECKPOINT] = NONE
+        return memory
+
+    def variable(self, slot: int) -> dict[str, str]:
+        """What the worker of this slot must find in its environment."""
+        return {VARIABLE: f"{slot}:{self.path}"}
+
+    def set_stop(self, step: int | None, *, agreed: bool) -> None:
+        """Propose, agree or withdraw the step at which every worker stops."""
+        self._integers[STOP] = NONE if step is None else 2 * step + int(agreed)
+
+    def read(self) -> tuple[Slot, ...]:
+        """Every slot, in the order of the local ranks."""
+        return tuple(self._slot(index * WORDS) for index in range(1, self.slots + 1))
+
+    def close(self) -> None:
+        """Unmap and delete the file; workers that still map it keep their view."""
+        self._integers.release()
+        self._reals.release()
+        self._mapped.close()
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+
+    def _slot(self, base: int) -> Slot:
+        words = self._integers
+        return Slot(
+            step=_or_none(words[base + STEP]),
+            at=self._reals[base + AT],
+            reports=words[base + REPORTS],
+            checkpoint=_or_none(words[base + CHECKPOINT]),
+            stopped=bool(words[base + STOPPED]),
+            phase_until=self._reals[base + PHASE_UNTIL] if words[base + PHASES] else None,
+        )
+
+
+def locate(environ: Mapping[str, str]) -> tuple[str, int] | None:
+    """Path and slot of this worker, or None outside the launcher."""
+    slot, _, path = environ.get(VARIABLE, "").partition(":")
+    return (path, int(slot)) if path and slot.isdecimal() else None
+
+
+def _or_none(step: int) -> int | None:
+    return None if step == NONE else step

@@ -1,0 +1,179 @@
+"""The agent's decisions: ``step(state, event, now) -> (state, actions)``.
+
+Takes one fact down, then looks at the whole state and orders what is due; nothing depends on which event came, so a
+lost or repeated one does no harm. Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from . import change, commit, group, messages
+from .fold import fold
+from .records import Generation
+from .roll_call import standings
+from .state import State, record, with_store
+from .group import Step
+
+EXIT_LOST: Final = 200
+"""The store or the job's other nodes stayed away for ``join_timeout``; or this node alone keeps failing."""
+
+
+def step(state: State, event: messages.Event, now: float) -> tuple[State, tuple[messages.Action, ...]]:
+    """The next state and the orders to carry out, in their order."""
+    state = _observe(fold(state, event, now), now)
+    actions: list[messages.Action] = []
+    for rule in _RULES:
+        if state.exited:
+            break
+        state, more = rule(state, now)
+        actions += more
+    return state, tuple(actions)
+
+
+def _observe(state: State, now: float) -> State:
+    """Note since when things are as they are."""
+    generation = state.generation
+    seen = (generation.identity, generation.phase) if generation else None
+    if seen != state.seen and generation is not None and seen is not None:
+        is_new = state.seen is None or state.seen[0] != seen[0]
+        state = replace(state, committed_since=now) if is_new else state
+        if is_new and generation.cause is not None and generation.cause.kind in {"scale_up", "leaving"}:
+            state = replace(state, planned_since=now)
+        state = replace(state, seen=seen, phase_since=now)
+    enough = len(commit.candidates(state, ())) >= state.rules.min_nodes
+    forming = state.store.connected and generation is None and enough
+    since = (state.forming_since if state.forming_since is not None else now) if forming else None
+    idle = None if _is_occupied(state) else (state.idle_since if state.idle_since is not None else now)
+    return replace(state, forming_since=since, idle_since=idle)
+
+
+def _is_occupied(state: State) -> bool:
+    """Workers run here, or a generation runs that this node can wait for."""
+    if state.active:
+        return True
+    generation = state.generation
+    if generation is None or not state.store.connected or generation.phase not in {"running", "proposed"}:
+        return False
+    live = {said.uuid for said in state.store.live()}
+    return any(member.uuid in live for member in generation.members)
+
+
+def _swap(state: State, now: float) -> Step:
+    """Ask for the one change of ``gen`` that is due, if none is under way."""
+    if not state.store.connected or state.store.swapping:
+        return state, ()
+    wanted = commit.restore(state, now)
+    if wanted is None:
+        wanted = _advance(state, now)
+        if wanted is None:
+            return _forget(state, now)
+        wanted = replace(wanted, revision=wanted.revision + 1)
+    return _swapping(state), (messages.Swap(wanted, state.store.version),)
+
+
+def _advance(state: State, now: float) -> Generation | None:
+    for change_of in (
+        commit.form,
+        commit.succeed,
+        change.break_up,
+        commit.commit,
+        change.agree,
+        change.propose,
+    ):
+        wanted = change_of(state, now)
+        if wanted is not None:
+            return wanted
+    return None
+
+
+def _swapping(state: State) -> State:
+    return with_store(state, replace(state.store, swapping=True))
+
+
+def _forget(state: State, now: float) -> Step:
+    """Delete the end of an earlier job under this id: nobody lives who saw it, and it is old."""
+    generation = state.generation
+    if generation is None or generation.phase != "final" or not _is_stale(state, generation, now):
+        return state, ()
+    return replace(_swapping(state), known=None), (messages.Swap(None, state.store.version),)
+
+
+def _is_stale(state: State, generation: Generation, now: float) -> bool:
+    age = state.unix_offset + now - generation.ended_at
+    alone = all(standing.live is None for standing in standings(state, generation, now))
+    return age >= state.rules.forget_final and alone and state.place() is None
+
+
+def _publish(state: State, now: float) -> Step:
+    mine = record(state)
+    if not state.store.connected or mine == state.published:
+        return state, ()
+    return replace(state, published=mine), (messages.Publish(mine),)
+
+
+def _exit(state: State, now: float) -> Step:
+    """Leave, once nothing runs here and there is a reason to."""
+    if state.active:
+        return state, ()
+    ending = _ending(state, now)
+    if ending is None:
+        return state, ()
+    return replace(state, exited=True), (ending,)
+
+
+def _ending(state: State, now: float) -> messages.Exit | None:
+    generation, rules = state.generation, state.rules
+    if state.leaving:
+        return messages.Exit(128 + (state.signal or 15), "this node was told to end")
+    if generation is not None and group.is_newest(state):
+        if generation.phase == "final" and not _is_stale(state, generation, now):
+            return messages.Exit(generation.exit_code or 0, "the job is over", generation.cause)
+        if generation.evicted == state.node.uuid:
+            return messages.Exit(EXIT_LOST, "the workers of this node alone keep failing", generation.cause)
+    if state.idle_since is not None and now - state.idle_since >= rules.join_timeout:
+        what = "no generation with enough nodes" if state.store.connected else "no store"
+        return messages.Exit(EXIT_LOST, f"{what} for {rules.join_timeout:g} s")
+    return None
+
+
+def _tell(state: State, now: float) -> Step:
+    reason = waiting_for(state, now)
+    if reason == state.waiting_for:
+        return state, ()
+    line = (messages.Tell("info", f"Waiting: {reason}."),) if reason else ()
+    return replace(state, waiting_for=reason), line
+
+
+def waiting_for(state: State, now: float) -> str:
+    """Why this node, able to work, is of no running generation; empty where it is or leaves."""
+    generation, rules = state.generation, state.rules
+    if not state.ready or state.active or state.leaving or state.exited:
+        return ""
+    if not state.store.connected:
+        return "the store does not answer"
+    if generation is None:
+        return f"the first round needs {rules.min_nodes} nodes and waits for up to {rules.max_nodes}"
+    if state.place() is not None:
+        return "peers are still at work" if generation.phase in {"running", "proposed"} else "members are stopping"
+    if generation.phase not in {"running", "proposed"}:
+        return "members are stopping"
+    if len(generation.members) >= rules.max_nodes:
+        return f"all {rules.max_nodes} places are taken"
+    if generation.finishing:
+        return "a node has finished, the job is about to end"
+    return "the next planned change takes this node in"
+
+
+_RULES: Final = (
+    group.enter,
+    group.meet,
+    group.start,
+    group.stop,
+    group.fence,
+    _publish,
+    _swap,
+    _exit,
+    _tell,
+)

@@ -1,0 +1,36 @@
+"""Who is taken and who gets which rank: by replica index where there is one, else survivors keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .records import Member, NodeRecord
+
+
+def assign(survivors: Sequence[NodeRecord], newcomers: Sequence[NodeRecord], max_nodes: int) -> tuple[Member, ...]:
+    """The members of the next generation in rank order.
+
+    ``survivors`` come in the order they had and are never displaced by newcomers. Where every node has a replica
+    index of its own the indices give the order, else survivors stay in front and newcomers follow by age.
+    """
+    taken = [*survivors, *sorted(newcomers, key=_age)][:max_nodes]
+    indices = {record.replica_index for record in taken}
+    if None not in indices and len(indices) == len(taken):
+        taken.sort(key=lambda record: record.replica_index or 0)
+    return tuple(Member(record.uuid, record.name or record.address, record.local_world_size) for record in taken)
+
+
+def first_rank(members: Sequence[Member], uuid: str) -> int:
+    """The rank of the node's first worker."""
+    position = [member.uuid for member in members].index(uuid)
+    return sum(member.local_world_size for member in members[:position])
+
+
+def world_size(members: Sequence[Member]) -> int:
+    """Workers of all members."""
+    return sum(member.local_world_size for member in members)
+
+
+def _age(record: NodeRecord) -> tuple[int, int, str]:
+    index = record.replica_index if record.replica_index is not None else 1 << 30
+    return (index, record.joined, record.uuid)

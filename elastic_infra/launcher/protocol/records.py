@@ -1,0 +1,230 @@
+"""What nodes write into the store, as frozen records with a JSON form. Shapes only, no decisions.
+
+Keys: ``gen`` holds one ``Generation`` (compare-and-set only), ``node/<uuid>`` one ``NodeRecord`` (written by its
+owner), ``gen/<n>/master`` one ``Master``. The end of the job is a phase of ``gen`` and not a key of its own, so that
+"the job ends" and "the job goes on without that node" are decided by one compare-and-set and can never both happen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+Phase = Literal["running", "proposed", "draining", "broken", "final"]
+"""``running``: committed. ``proposed``: a stop step is being agreed.
+``draining``: it is agreed (or SIGTERM is used), members stop. ``broken``: a failure, members stop at once.
+``final``: the job is over."""
+
+NodeState = Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]
+"""``warming``: not able to start workers yet. ``ready``: able, and of no generation. ``member``: of ``generation``,
+its workers run or start. ``draining``: they are being stopped. ``stopped``: none of them is left. ``finished``: all
+exited 0 by themselves. ``left``: it will not come back."""
+
+CauseKind = Literal[
+    "scale_up", "leaving", "node_lost", "worker_failed", "hang", "orphaned", "succeeded", "no_progress", "startup"
+]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a generation ended: what was seen first."""
+
+    kind: CauseKind
+    node: str
+    """The name, for people, of the node it is about."""
+    uuid: str = ""
+    rank: int | None = None
+    exit_code: int | None = None
+    step: int | None = None
+    message: str = ""
+    startup: bool = False
+    """The worker failed by itself (no signal) within the start-up window."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node's place in a generation; the order of members is the order of ranks."""
+
+    uuid: str
+    name: str
+    local_world_size: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the job has spent, global because it travels in ``gen``."""
+
+    restarts: int = 0
+    """Charged to ``max_restarts`` since the last progress."""
+    charged: int = 0
+    """Charged in all: TORCHELASTIC_RESTART_COUNT."""
+    startup_failures: int = 0
+    failed_step: int | None = None
+    same_step_failures: int = 0
+    culprit: str = ""
+    """The node whose worker failed last."""
+    culprit_failures: int = 0
+    """How often in a row it was that node."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The key ``gen``: the only thing nodes must agree on."""
+
+    number: int
+    phase: Phase = "running"
+    members: tuple[Member, ...] = ()
+    fence: int | None = None
+    """The stop step; None where no steps are reported."""
+    cause: Cause | None = None
+    epoch: str = ""
+    """The store's epoch in which ``number`` was committed: with it the number names one generation."""
+    revision: int = 0
+    """Counts every change over all epochs: after a store was reborn the highest is the newest."""
+    budget: Budget = Budget()
+    attempt: int = 0
+    finishing: bool = False
+    """A node has finished: newcomers are not admitted any more."""
+    charged: bool = False
+    """The failure that led to this generation was charged."""
+    trusted: bool = False
+    """Brought into a reborn store by a node that cannot have missed a later one."""
+    evicted: str = ""
+    """The node that keeps failing alone and was left out of this generation for it."""
+    exit_code: int | None = None
+    """Of the job, in phase ``final``."""
+    ended_at: int = 0
+    """Unix seconds of phase ``final``."""
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Names one committed generation, also across two lives of the store."""
+        return (self.number, self.epoch)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The higher of two records is the newer one, over all lives of the store."""
+        return (self.number, self.revision)
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """The key ``node/<uuid>``: what a node says of itself."""
+
+    uuid: str
+    name: str
+    state: NodeState
+    local_world_size: int = 1
+    replica_index: int | None = None
+    address: str = ""
+    generation: int = 0
+    """The generation that ``state`` speaks of."""
+    epoch: str = ""
+    """With ``generation`` the identity of that generation."""
+    step: int | None = None
+    """The highest step its workers reported."""
+    checkpoint: int | None = None
+    accepted: int | None = None
+    """The stop step it promises to stop at: its workers were all below and wait there until it is agreed."""
+    orphaned: bool = False
+    """Its workers were ended because the store had not answered it for ``orphan_timeout``."""
+    leaving: bool = False
+    """It got SIGTERM: it stops with the others and does not come back."""
+    joined: int = 0
+    """Unix milliseconds of its start: the order of newcomers without replica index."""
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Of the generation that ``state`` speaks of."""
+        return (self.generation, self.epoch)
+
+
+@dataclass(frozen=True)
+class Master:
+    """Where the workers of one generation meet: a fresh port of the group leader's node."""
+
+    generation: int
+    epoch: str
+    address: str
+    port: int
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Of the generation it belongs to."""
+        return (self.generation, self.epoch)
+
+
+def order_of(generation: Generation | None) -> tuple[int, int]:
+    """``Generation.order``, where no record is older than any."""
+    return generation.order if generation else (-1, -1)
+
+
+def to_json(record: Generation | NodeRecord | Master) -> dict[str, object]:
+    """The JSON object of a record; fields with their default value are left out."""
+    return cast("dict[str, object]", _plain(record))
+
+
+def generation_from(value: Mapping[str, object]) -> Generation:
+    """Read ``gen``; unknown fields are ignored (a newer launcher may write more).
+
+    Raises:
+        TypeError: it is not such a record.
+    """
+    given = _known(Generation, value)
+    given["members"] = tuple(Member(**_known(Member, member)) for member in given.get("members", ()))
+    if given.get("cause") is not None:
+        given["cause"] = Cause(**_known(Cause, given["cause"]))
+    given["budget"] = Budget(**_known(Budget, given.get("budget", {})))
+    return Generation(**given)
+
+
+def node_from(value: Mapping[str, object]) -> NodeRecord:
+    """Read ``node/<uuid>``; raises as ``generation_from``."""
+    return NodeRecord(**_known(NodeRecord, value))
+
+
+def master_from(value: Mapping[str, object]) -> Master:
+    """Read ``gen/<n>/master``; raises as ``generation_from``."""
+    return Master(**_known(Master, value))
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.default is dataclasses.MISSING or getattr(value, field.name) != field.default
+        }
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _known(kind: type, value: object) -> dict[str, Any]:
+    """The fields of ``kind`` that ``value`` has, each of a type that its annotation allows."""
+    if not isinstance(value, Mapping):
+        message = f"{kind.__name__} must be an object."
+        raise TypeError(message)
+    known = {field.name: field for field in dataclasses.fields(kind) if field.name in value}
+    for name, field in known.items():
+        if not isinstance(value[name], _ALLOWED.get(str(field.type).removesuffix(" | None"), object)) and not (
+            value[name] is None and str(field.type).endswith("None")
+        ):
+            message = f"{kind.__name__}.{name} must be {field.type}."
+            raise TypeError(message)
+    return {name: value[name] for name in known}
+
+
+_ALLOWED: Final[Mapping[str, type]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "Phase": str,
+    "NodeState": str,
+    "CauseKind": str,
+    "tuple[Member, ...]": list,
+    "Cause": Mapping,
+    "Budget": Mapping,
+}

@@ -1,0 +1,98 @@
+"""Where each member of a generation stands, from what the store tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .messages import Peer
+from .records import Generation, Member, NodeRecord
+from .state import State, record
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One member, as far as ending its generation is concerned."""
+
+    member: Member
+    done: bool = False
+    """It said that none of its workers of this generation is left (``stopped``, ``finished`` or ``left``)."""
+    finished: bool = False
+    """They all exited 0 by themselves."""
+    gone: bool = False
+    """It does not answer, long enough to go on without it."""
+    dead: bool = False
+    """Certainly none of its workers is left: the kernel or the dead-man timer ended them."""
+    leaving: bool = False
+    orphaned: bool = False
+    """It was cut off so long that its workers were ended."""
+    live: NodeRecord | None = None
+    """Its record, where it can be in the next generation."""
+
+    @property
+    def busy(self) -> bool:
+        """It lives and has not stopped: wait for it."""
+        return not (self.done or self.gone)
+
+    @property
+    def lost(self) -> bool:
+        """It takes no part any more, and not because it finished: what follows is a membership change."""
+        return not self.finished and (self.gone or self.leaving or self.orphaned or (self.done and self.live is None))
+
+
+def standings(state: State, generation: Generation, now: float) -> tuple[Standing, ...]:
+    """Of every member, in rank order."""
+    return tuple(_standing(state, generation, member, now) for member in generation.members)
+
+
+def _standing(state: State, generation: Generation, member: Member, now: float) -> Standing:
+    if member.uuid == state.node.uuid:
+        return _seen(generation, member, Peer(record(state), "live", now), Standing(member))
+    peer = state.store.peer(member.uuid)
+    if peer is None:
+        return _unseen(state, generation, member, now)
+    silent_for = now - peer.since if peer.presence == "silent" else 0.0
+    dead = peer.presence == "closed" or silent_for >= state.rules.dead_after or _replaced(state, peer.record)
+    gone = dead or peer.presence == "silent"
+    return _seen(generation, member, peer, Standing(member, gone=gone, dead=dead))
+
+
+def _seen(generation: Generation, member: Member, peer: Peer, presence: Standing) -> Standing:
+    said = peer.record
+    ours = said.identity == generation.identity
+    return Standing(
+        member,
+        done=ours and said.state in {"stopped", "finished", "left", "ready", "warming"},
+        finished=ours and said.state == "finished",
+        gone=presence.gone,
+        dead=presence.dead,
+        leaving=said.leaving,
+        orphaned=ours and said.orphaned,
+        live=None if presence.gone or said.leaving else said,
+    )
+
+
+def _unseen(state: State, generation: Generation, member: Member, now: float) -> Standing:
+    """A member without a record: the store forgot it long after its end, or was reborn and has yet to see it.
+
+    After a rebirth a member trains on until it is back, so nobody counts it out while all is well; once the
+    generation has to stop anyway it is waited for briefly. Without a trusted record it may be in a generation that
+    only it knows, so nothing but its death will do.
+    """
+    if generation.epoch == state.store.epoch:
+        return Standing(member, gone=True, dead=True)
+    dead = now - state.store.since >= state.rules.dead_after or _succeeded_by_namesake(state, member)
+    stopping = generation.phase in {"draining", "broken"}
+    waited = now - max(state.store.since, state.phase_since) >= state.rules.roll_call
+    return Standing(member, gone=dead or (generation.trusted and stopping and waited), dead=dead)
+
+
+def _replaced(state: State, said: NodeRecord) -> bool:
+    """A launcher with the same pod name has come: there is never more than one pod of a name."""
+    return bool(said.name) and any(
+        other.record.name == said.name and other.record.uuid != said.uuid and other.record.joined > said.joined
+        for other in state.store.peers
+    )
+
+
+def _succeeded_by_namesake(state: State, member: Member) -> bool:
+    return any(bool(peer.record.name) and peer.record.name == member.name for peer in state.store.peers)

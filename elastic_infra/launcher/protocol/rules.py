@@ -1,0 +1,48 @@
+"""The numbers of the protocol. Defaults are those of ``LauncherSettings`` and of torchrun where it has one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything the pure machine is configured with; seconds unless said otherwise."""
+
+    min_nodes: int = 1
+    max_nodes: int = 1
+    max_restarts: int = 0
+    """Failures the job survives without progress in between, over all nodes."""
+    initial_nodes: int = 1
+    """Nodes the first round hopes for while ``startup_wait`` runs."""
+    startup_wait: float = 0.0
+    """How long the first round waits for ``initial_nodes``; 0: only the last call."""
+    last_call: float = 2.0
+    """How long a first round that has its minimum waits for more, and an empty store for its old members."""
+    join_timeout: float = 600.0
+    """How long a node stays without a running generation before it exits 200 (torchrun's default)."""
+    planned_gap: float = 30.0
+    """At least this long between two planned changes, so that a burst of newcomers costs one stop."""
+    roll_call: float = 2.0
+    """How long the end of the job, or the drop of a member unseen since a rebirth, waits for news of a loss."""
+    orphan_timeout: float = 120.0
+    """A supervisor ends its workers this long after its last acknowledged beat."""
+    orphan_margin: float = 10.0
+    """Added to ``orphan_timeout`` before others rely on it: clocks drift, killing takes time."""
+    shutdown_grace: float = 30.0
+    """From the order to stop to SIGKILL."""
+    failure_grace: float = 30.0
+    """The same when a peer failed."""
+    leave_margin: float = 5.0
+    """A node that got SIGTERM gives up the agreed stop this long before its grace ends."""
+    startup_window: float = 0.0
+    """A failure this soon after the start, before any step, is a start-up failure; 0: none is."""
+    forget_final: float = 60.0
+    """The end of a job without a live member is forgotten after this long."""
+    fence_lead: float = 1.0
+    """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
+
+    @property
+    def dead_after(self) -> float:
+        """A node silent for this long runs no workers any more."""
+        return self.orphan_timeout + self.orphan_margin

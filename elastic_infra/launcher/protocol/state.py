@@ -1,0 +1,202 @@
+"""What the agent's machine knows: itself, its own worker group, and its picture of the store. Shapes and lookups."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from .messages import Peer
+from .records import Cause, Generation, Master, Member, NodeRecord
+from .rules import Rules
+
+Identity = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Node:
+    """What never changes about this node."""
+
+    uuid: str
+    name: str = ""
+    """The pod's name; empty where there is none, for then nothing proves that a namesake is gone."""
+    local_world_size: int = 1
+    replica_index: int | None = None
+    address: str = ""
+    joined: int = 0
+    """Unix milliseconds."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """This node's picture of the store; it may lag, which compare-and-set makes harmless."""
+
+    connected: bool = False
+    epoch: str = ""
+    since: float = 0.0
+    """When this epoch was first seen."""
+    generation: Generation | None = None
+    version: int = 0
+    peers: tuple[Peer, ...] = ()
+    """All nodes, this one included, by uuid."""
+    master: Master | None = None
+    swapping: bool = False
+    """A ``Swap`` is not answered yet."""
+
+    def peer(self, uuid: str) -> Peer | None:
+        """The node of this uuid, None where the store does not know it."""
+        return next((peer for peer in self.peers if peer.record.uuid == uuid), None)
+
+    def live(self) -> tuple[NodeRecord, ...]:
+        """The records of all nodes that beat."""
+        return tuple(peer.record for peer in self.peers if peer.presence == "live")
+
+
+@dataclass(frozen=True)
+class Group:
+    """This node's workers of one generation."""
+
+    identity: Identity
+    phase: Literal["preparing", "running", "stopping", "stopped", "finished"]
+    """``preparing``: nothing runs yet. ``stopped``: nothing runs any more, and it must start again.
+    ``finished``: every worker exited 0 by itself."""
+    started: float = 0.0
+    port_asked: bool = False
+    port: int = 0
+    met_in: str = ""
+    """The life of the store in which this node, the leader, last published the meeting place."""
+    exits: tuple[tuple[int, int, bool], ...] = ()
+    """(local rank, exit code, told to stop), as they ended."""
+    failure: Cause | None = None
+    """The first failure among them, not yet in the generation record or already there."""
+    stop_by: float = 0.0
+    """SIGKILL time once stopping."""
+    stop_first: str = "none"
+    """The strongest first signal ordered so far."""
+    told: bool = False
+    """They were asked to stop, by signal or stop step: what follows is no failure."""
+    lowest: int | None = None
+    highest: int | None = None
+    per_second: float = 0.0
+    checkpoint: int | None = None
+    first_checkpoint: int | None = None
+    """The newest checkpoint when this generation began to report."""
+    fence: int | None = None
+    """The stop step in the progress memory."""
+    fence_agreed: bool = False
+    accepted: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether a process may be running."""
+        return self.phase in {"running", "stopping"}
+
+
+@dataclass(frozen=True)
+class State:
+    """The whole state of one agent."""
+
+    node: Node
+    rules: Rules
+    unix_offset: float = 0.0
+    """Unix time minus this node's monotonic clock."""
+    ready: bool = False
+    store: Store = Store()
+    known: Generation | None = None
+    """The newest generation record ever seen, over all lives of the store."""
+    sure: bool = True
+    """No later one can exist that this node has not seen."""
+    group: Group | None = None
+    signal: int | None = None
+    leaving_since: float | None = None
+    idle_since: float | None = None
+    """Since when nothing this node could wait for is going on; None while something is."""
+    seen: tuple[Identity, str] | None = None
+    """Identity and phase of the record last looked at."""
+    phase_since: float = 0.0
+    committed_since: float = 0.0
+    """When the generation in the store was first seen."""
+    planned_since: float | None = None
+    """When the last planned change was committed, where this node saw it."""
+    forming_since: float | None = None
+    """When a first round could first have begun."""
+    published: NodeRecord | None = None
+    waiting_for: str = ""
+    """Why this ready node is of no generation, as last told."""
+    exited: bool = False
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this node was asked to end."""
+        return self.leaving_since is not None
+
+    @property
+    def generation(self) -> Generation | None:
+        """The record in the store."""
+        return self.store.generation
+
+    @property
+    def active(self) -> bool:
+        """Whether a worker of this node may be running."""
+        return self.group is not None and self.group.active
+
+    def place(self) -> Member | None:
+        """This node's place in the generation in the store."""
+        members = self.generation.members if self.generation else ()
+        return next((member for member in members if member.uuid == self.node.uuid), None)
+
+    def group_of(self, generation: Generation | None) -> Group | None:
+        """The local group, if it is of this generation."""
+        if generation is None or self.group is None or self.group.identity != generation.identity:
+            return None
+        return self.group
+
+
+def start(node: Node, rules: Rules, now: float, unix: float) -> State:
+    """The state of an agent that has just begun."""
+    return State(node, rules, unix_offset=unix - now, idle_since=now)
+
+
+def with_group(state: State, group: Group) -> State:
+    """The same with another local group."""
+    return dataclasses.replace(state, group=group)
+
+
+def with_store(state: State, store: Store) -> State:
+    """The same with another picture of the store."""
+    return dataclasses.replace(state, store=store)
+
+
+def record(state: State) -> NodeRecord:
+    """What this node says of itself."""
+    node, group = state.node, state.group
+    number, epoch = group.identity if group else (0, "")
+    return NodeRecord(
+        uuid=node.uuid,
+        name=node.name,
+        state=_word(state),
+        local_world_size=node.local_world_size,
+        replica_index=node.replica_index,
+        address=node.address,
+        generation=number,
+        epoch=epoch,
+        accepted=group.accepted if group else None,
+        orphaned=group is not None and group.failure is not None and group.failure.kind == "orphaned",
+        leaving=state.leaving,
+        joined=node.joined,
+    )
+
+
+def _word(state: State) -> Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]:
+    group = state.group
+    if group is not None and group.active:
+        return "draining" if group.phase == "stopping" else "member"
+    if group is not None and group.phase == "finished":
+        return "finished"
+    if state.leaving:
+        return "left"
+    if group is not None and group.phase == "preparing":
+        return "member"
+    if group is not None and state.place() is not None and state.group_of(state.generation):
+        return "stopped"
+    return "ready" if state.ready else "warming"

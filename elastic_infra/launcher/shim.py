@@ -1,0 +1,157 @@
+"""What runs first in every Python worker: per-process defaults, then the user's program as ``__main__``.
+
+A file of its own, outside any package, so that a worker needs nothing on its path: the launcher copies this source
+into its runtime folder and starts ``python -u <copy> script|module|run_path TARGET ARGUMENTS``. It imports only the
+standard library and never torch: the collective timeout is set by a hook after the program's own import.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.util
+import json
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+import types
+from datetime import timedelta
+
+PREFIX = "ELASTIC_INFRA_"
+DUMP_SIGNAL = signal.SIGRTMIN + 7
+"""Makes a worker write the stacks of all its threads and live on; a real-time signal, which scripts rarely use."""
+
+TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed_c10d")
+"""Both places where torch keeps the default timeout of process groups."""
+TIMEOUT_NAMES = ("default_pg_timeout", "default_pg_nccl_timeout")
+
+
+class TimeoutLoader:
+    """Runs a module as its own loader would, then sets the default timeouts in it."""
+
+    def __init__(self, loader, seconds):
+        self._loader = loader
+        self._seconds = seconds
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        set_timeouts(module, self._seconds)
+
+
+class ImportHook:
+    """First on ``sys.meta_path``: names every import in a file, and wraps the two modules that hold timeouts."""
+
+    def __init__(self, seconds, names):
+        self._seconds = seconds
+        self._names = names
+
+    def find_spec(self, name, path=None, target=None):
+        if self._names is not None and sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+            os.write(self._names, name.encode() + b"\n")  # imported, not merely looked for
+        if self._seconds is None or name not in TIMEOUT_MODULES:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            spec.loader = TimeoutLoader(spec.loader, self._seconds)
+        return spec
+
+
+def set_timeouts(module, seconds):
+    """The default timeout of gloo and of NCCL, where this module has them."""
+    for name in TIMEOUT_NAMES:
+        if getattr(module, name, None) is not None:
+            setattr(module, name, timedelta(seconds=seconds))
+
+
+def prepare(environ):
+    """Apply this process's defaults: timeouts, stacks on demand, a title, the record of a failure."""
+    text = environ.get(PREFIX + "NCCL_COLLECTIVE_TIMEOUT_SECONDS")
+    seconds = float(text) if text else None
+    names = environ.pop(PREFIX + "MODULES", None)
+    descriptor = os.open(names, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600) if names else None
+    if seconds is not None or descriptor is not None:
+        sys.meta_path.insert(0, ImportHook(seconds, descriptor))
+    for name in TIMEOUT_MODULES:
+        if seconds is not None and name in sys.modules:
+            set_timeouts(sys.modules[name], seconds)
+    faulthandler.register(DUMP_SIGNAL, file=sys.__stderr__, all_threads=True, chain=False)
+    sys.excepthook = report_failure
+
+
+def set_title(target, environ):
+    """Name the process after script and rank, for ``top`` and ``ps``; 15 bytes are all the kernel keeps."""
+    stem = os.path.splitext(os.path.basename(target.rstrip("/")))[0]
+    rank = environ.get("RANK", "")
+    try:
+        with open("/proc/self/comm", "w") as file:
+            file.write(f"{stem[:14 - len(rank)]}:{rank}")
+    except OSError:
+        pass  # a title is a convenience
+
+
+def report_failure(kind, error, trace):
+    """Print the exception without this file's frames, and leave it where torch's ``record`` would."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path and not os.path.exists(path):
+        stack = "".join(traceback.format_exception(kind, error, trace))
+        extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
+        try:
+            with open(path, "w") as file:
+                json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}}, file)
+        except OSError:
+            pass  # the traceback below says it too
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+
+def run(kind, target, arguments):
+    """Run the program in a fresh ``__main__``, as the interpreter does for its own command line."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=__builtins__, __annotations__={})
+    sys.modules["__main__"] = main
+    sys.argv = [target, *arguments]
+    if kind == "module":
+        sys.path[0] = os.getcwd()
+        runpy._run_module_as_main(target, alter_argv=True)
+    elif kind == "run_path":
+        runpy.run_path(target, run_name="__main__")
+    elif os.path.isdir(target) or target.endswith((".zip", ".pyz", ".egg")):
+        sys.path[0] = target
+        runpy._run_module_as_main("__main__", alter_argv=False)
+    else:
+        run_script(main, target)
+
+
+def run_script(main, target):
+    """Execute a file the way ``python -u file`` does."""
+    path = os.path.abspath(target)
+    sys.path[0] = os.path.dirname(os.path.realpath(target))
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __loader__=loader, __spec__=None, __cached__=None, __package__=None)
+    code = loader.source_to_code(loader.get_data(path), path)
+    exec(code, main.__dict__)
+
+
+def main():
+    """Entry of a worker that was started cold."""
+    kind, target, *arguments = sys.argv[1:]
+    prepare(os.environ)
+    set_title(target, os.environ)
+    run(kind, target, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The link to a store server of ours over TCP."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ..protocol import messages, records
+from . import keys, wire
+from .link import RETRY_SECONDS, Acknowledged, Holding, Link, Order, Rejected, Unreachable
+
+CONNECT_SECONDS: Final = 3.0
+FRESH_MARGIN: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the store is and how to be let in."""
+
+    host: str
+    port: int
+    job: str
+    node: str
+    token: str = ""
+
+
+class Lost(Exception):
+    """The connection is of no use any more; ``by_peer``: its other end was seen closing."""
+
+    def __init__(self, reason: str, *, by_peer: bool) -> None:
+        super().__init__(reason)
+        self.by_peer = by_peer
+
+
+class Refusal(Exception):
+    """The store answered hello with a refusal."""
+
+
+class TcpLink(Link):
+    """Connects, says hello, beats, carries orders out and passes notices on."""
+
+    def __init__(self, target: Target, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._target = target
+        self._clock = clock
+        self._former: socket.socket | None = None
+        """Kept open until the next connection stands: its end would tell the store that this node is dead."""
+
+    def _run(self) -> None:
+        attempt = 0
+        while not self._closing:
+            try:
+                session = self._connect()
+            except Refusal as error:
+                self._tell(Rejected(str(error)))
+                return
+            except (OSError, wire.WireError, UnicodeError) as error:
+                self._tell(Unreachable(_why(error), refused=isinstance(error, ConnectionRefusedError)))
+                select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+                self._take_orders()
+                attempt += 1
+                continue
+            attempt = 0
+            self._serve(session)
+
+    def _connect(self) -> _Session:
+        target = self._target
+        end = socket.create_connection((target.host, target.port), timeout=CONNECT_SECONDS)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if end.getsockname() == end.getpeername():  # a free port of our own range connected to itself
+            end.close()
+            message = "nothing listens there"
+            raise ConnectionRefusedError(message)
+        sent_at = self._clock()
+        try:
+            end.sendall(wire.encode({
+                "op": "hello", "id": 0, "job": target.job, "node": target.node, "token": target.token,
+            }))  # fmt: skip
+            lines = wire.Lines()
+            received = _until_first(end, lines, sent_at + CONNECT_SECONDS, self._clock)
+        except (OSError, wire.WireError):
+            end.close()
+            raise
+        hello = received.pop(0)
+        if "error" in hello:
+            end.close()
+            raise Refusal(str(hello["error"]))
+        if self._former is not None:
+            self._former.close()
+        self._former = end
+        session = _Session(end, lines, keys.Mirror(), self._clock, sent_at)
+        picture = session.mirror.connected(str(hello["epoch"]), hello, self._clock())
+        self._take_orders()  # given to a connection that is gone
+        self._tell(Holding(os.dup(end.fileno()), end.getsockname()[0]), Acknowledged(sent_at), picture)
+        for notice in received:
+            self._tell(*session.read(notice))
+        return session
+
+    def _serve(self, session: _Session) -> None:
+        try:
+            while not self._closing:
+                wait = session.wait()
+                readable, _, _ = select.select([session.socket.fileno(), self._wake_read], [], [], wait)
+                for order in self._take_orders():
+                    session.carry_out(order)
+                if session.socket.fileno() in readable:
+                    self._tell(*session.receive())
+                session.beat()
+            for order in self._take_orders():
+                session.carry_out(order)
+        except Lost as lost:
+            age = self._clock() - session.acknowledged_at
+            fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
+            self._tell(messages.StoreLost(fresh), Unreachable(str(lost), refused=False))
+
+
+class _Session:
+    """One connection that stands."""
+
+    def __init__(
+        self,
+        end: socket.socket,
+        lines: wire.Lines,
+        mirror: keys.Mirror,
+        clock: Callable[[], float],
+        acknowledged_at: float,
+    ) -> None:
+        self.socket = end
+        self.mirror = mirror
+        self.acknowledged_at = acknowledged_at
+        self._lines = lines
+        self._clock = clock
+        self._calls: dict[int, tuple[str, float]] = {}
+        self._last_id = 0
+        self._next_beat = clock() + wire.BEAT_SECONDS
+
+    def wait(self) -> float:
+        """Seconds until something is due."""
+        due = [self._next_beat, *(sent_at + wire.CALL_SECONDS for _, sent_at in self._calls.values())]
+        return max(0.0, min(due) - self._clock())
+
+    def carry_out(self, order: Order) -> None:
+        """Send the call of an order."""
+        if isinstance(order, messages.Swap):
+            value = records.to_json(order.generation) if order.generation else None
+            self._call("swap", key=keys.GENERATION, value=value, version=order.version)
+        elif isinstance(order, messages.Publish):
+            self._call("set", key=keys.node_key(order.record.uuid), value=records.to_json(order.record))
+        else:
+            number = order.master.generation
+            self._call("set", key=keys.master_key(number), value=records.to_json(order.master))
+            self._call("delete", key=keys.master_key(number - 2))
+
+    def beat(self) -> None:
+        """Beat when it is time; raise ``Lost`` when a call was not answered in time."""
+        now = self._clock()
+        oldest = min((sent_at for _, sent_at in self._calls.values()), default=now)
+        if now - oldest >= wire.CALL_SECONDS:
+            message = f"the store did not answer for {wire.CALL_SECONDS:g} s"
+            raise Lost(message, by_peer=False)
+        if now >= self._next_beat:
+            self._next_beat = now + wire.BEAT_SECONDS
+            self._call("beat")
+
+    def receive(self) -> list[messages.Event | Acknowledged]:
+        """Read once; what came as news."""
+        try:
+            data = self.socket.recv(1 << 18)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise Lost(_why(error), by_peer=isinstance(error, ConnectionResetError)) from error
+        if not data:
+            message = "the store closed the connection"
+            raise Lost(message, by_peer=True)
+        try:
+            return [news for message in self._lines.feed(data) for news in self.read(message)]
+        except wire.WireError as error:
+            raise Lost(str(error), by_peer=False) from error
+
+    def read(self, message: dict[str, object]) -> list[messages.Event | Acknowledged]:
+        """One message as news."""
+        if "event" in message:
+            return list(self.mirror.noticed(message, self._clock()))
+        kind, sent_at = self._calls.pop(cast("int", message.get("id")), ("", 0.0))
+        if kind == "beat":
+            self.acknowledged_at = sent_at
+            return [Acknowledged(sent_at)]
+        if kind == "swap":
+            return [messages.SwapDone(message.get("swapped") is True)]
+        return []
+
+    def _call(self, operation: str, **fields: object) -> None:
+        self._last_id += 1
+        self._calls[self._last_id] = (operation, self._clock())
+        request = {"op": operation, "id": self._last_id, **fields}
+        self.socket.settimeout(wire.CALL_SECONDS)
+        try:
+            self.socket.sendall(wire.encode(request))
+        except OSError as error:
+            by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
+            raise Lost(_why(error), by_peer=by_peer) from error
+
+
+def _until_first(
+    end: socket.socket, lines: wire.Lines, deadline: float, clock: Callable[[], float]
+) -> list[dict[str, object]]:
+    """The answer to hello, and what came with it; raises ``OSError`` where none comes in time."""
+    while True:
+        end.settimeout(max(0.01, deadline - clock()))
+        data = end.recv(1 << 18)
+        if not data:
+            message = "what listens there is no store of ours: it closed the connection"
+            raise ConnectionError(message)
+        received = list(lines.feed(data))
+        if received and not ("epoch" in received[0] or "error" in received[0]):
+            message = "what listens there is no store of ours"
+            raise ConnectionError(message)
+        if received:
+            return received
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"its name cannot be resolved ({error.strerror})"
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return str(error.strerror if isinstance(error, OSError) and error.strerror else error)

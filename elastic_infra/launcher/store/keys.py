@@ -1,0 +1,99 @@
+"""The store's keys and notices as the protocol's events. What cannot be read is left out: it is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from ..protocol import messages, records
+
+GENERATION: Final = "gen"
+_NODE: Final = "node/"
+_PRESENCES: Final = ("live", "silent", "closed")
+
+
+def node_key(uuid: str) -> str:
+    """Where a node's record lives."""
+    return _NODE + uuid
+
+
+def master_key(number: int) -> str:
+    """Where the workers' meeting place of a generation lives."""
+    return f"gen/{number}/master"
+
+
+class Mirror:
+    """What the store said, joined to peers: a node is its record and its presence, which come apart."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, records.NodeRecord] = {}
+        self._presences: dict[str, tuple[messages.Presence, float]] = {}
+
+    def connected(self, epoch: str, snapshot: Mapping[str, object], now: float) -> messages.StoreConnected:
+        """The picture that a new connection begins with."""
+        self._records.clear()
+        self._presences.clear()
+        entries = cast("Mapping[str, list[object]]", snapshot.get("entries", {}))
+        generation, version, master = None, 0, None
+        for key, (at, value) in entries.items():
+            found = _parse(key, value)
+            if isinstance(found, records.Generation):
+                generation, version = found, cast("int", at)
+            elif isinstance(found, records.NodeRecord):
+                self._records[found.uuid] = found
+            elif isinstance(found, records.Master) and (master is None or found.generation > master.generation):
+                master = found
+        presences = cast("Mapping[str, list[object]]", snapshot.get("presences", {}))
+        for node, (state, seconds) in presences.items():
+            self._note_presence(node, state, now - cast("float", seconds))
+        peers = tuple(self._peer(uuid, now) for uuid in self._records)
+        return messages.StoreConnected(epoch, generation, version, peers, master)
+
+    def noticed(self, notice: Mapping[str, object], now: float) -> Iterator[messages.Event]:
+        """The events of one notice."""
+        key, kind = str(notice.get("key", "")), notice.get("event")
+        if kind == "presence":
+            node = str(notice.get("node"))
+            self._note_presence(node, notice.get("presence"), now)
+            if node in self._records:
+                yield messages.PeerSeen(self._peer(node, now))
+        elif kind == "set":
+            yield from self._set(key, notice, now)
+        elif kind == "deleted" and key == GENERATION:
+            yield messages.GenerationSeen(None, 0)
+        elif kind == "deleted" and self._records.pop(key.removeprefix(_NODE), None) is not None:
+            yield messages.PeerForgotten(key.removeprefix(_NODE))
+
+    def _set(self, key: str, notice: Mapping[str, object], now: float) -> Iterator[messages.Event]:
+        found = _parse(key, notice.get("value"))
+        if isinstance(found, records.Generation):
+            yield messages.GenerationSeen(found, cast("int", notice["version"]))
+        elif isinstance(found, records.NodeRecord):
+            self._records[found.uuid] = found
+            yield messages.PeerSeen(self._peer(found.uuid, now))
+        elif isinstance(found, records.Master):
+            yield messages.MasterSeen(found)
+
+    def _note_presence(self, node: str, presence: Any, since: float) -> None:
+        if presence in _PRESENCES:
+            self._presences[node] = (presence, since)
+
+    def _peer(self, uuid: str, now: float) -> messages.Peer:
+        presence, since = self._presences.get(uuid, ("live", now))
+        return messages.Peer(self._records[uuid], presence, since)
+
+
+def _parse(key: str, value: object) -> records.Generation | records.NodeRecord | records.Master | None:
+    if not isinstance(value, Mapping):
+        return None
+    try:
+        if key == GENERATION:
+            return records.generation_from(value)
+        if key.startswith(_NODE):
+            found = records.node_from(value)
+            return found if node_key(found.uuid) == key else None
+        if key.startswith("gen/") and key.endswith("/master"):
+            return records.master_from(value)
+    except (TypeError, ValueError):
+        return None
+    return None

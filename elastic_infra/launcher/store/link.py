@@ -1,0 +1,126 @@
+"""A node's link to the store: a thread of its own, so that no name lookup and no dead peer ever holds up the agent.
+
+The agent gives orders and takes news; both are queues. A link connects again by itself until it is closed, tells at
+most one line about it in ten seconds, and beats once a second. What it carries is decided by the agent's machine.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+from ..protocol import messages
+
+Order = messages.Swap | messages.Publish | messages.PublishMaster
+
+RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Waits between attempts to connect; the last one repeats."""
+TELL_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """The store answered a beat sent then."""
+
+    sent_at: float
+
+
+@dataclass(frozen=True)
+class Holding:
+    """This connection is the node's now: whoever must outlive the agent holds it too."""
+
+    descriptor: int
+    """A duplicate; the taker closes it."""
+    address: str
+    """This node's own, as the way to the store shows it."""
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """The store cannot be had, and why; ``refused``: its address answers, and nothing listens there."""
+
+    reason: str
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The store is there and does not want this node (a wrong token): trying again is of no use."""
+
+    reason: str
+
+
+News = messages.Event | Acknowledged | Holding | Unreachable | Rejected
+
+
+class Link(ABC):
+    """Queues in both directions around a thread."""
+
+    def __init__(self) -> None:
+        self._orders: collections.deque[Order] = collections.deque()
+        self._news: collections.deque[News] = collections.deque()
+        self._news_read, self._news_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Readable when there is news."""
+        return self._news_read
+
+    def order(self, order: Order) -> None:
+        """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
+        self._orders.append(order)
+        _poke(self._wake_write)
+
+    def take(self) -> list[News]:
+        """The news so far, oldest first."""
+        _drain(self._news_read)
+        taken = []
+        while self._news:
+            taken.append(self._news.popleft())
+        return taken
+
+    def close(self) -> None:
+        """Give up the thread; orders given before are still sent."""
+        self._closing = True
+        _poke(self._wake_write)
+        self._thread.join(1.0)
+
+    def _tell(self, *news: News) -> None:
+        self._news.extend(news)
+        _poke(self._news_write)
+
+    def _take_orders(self) -> list[Order]:
+        _drain(self._wake_read)
+        taken = []
+        while self._orders:
+            taken.append(self._orders.popleft())
+        return taken
+
+    @abstractmethod
+    def _run(self) -> None:
+        """The thread: connect, serve the connection until it is lost, begin again."""
+
+
+def _poke(descriptor: int) -> None:
+    try:
+        os.write(descriptor, b"x")
+    except BlockingIOError:
+        pass  # full means awake already
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4096):
+            pass
+    except BlockingIOError:
+        pass

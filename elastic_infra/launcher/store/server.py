@@ -1,0 +1,287 @@
+"""The store's server: one thread, one selector, JSON lines; what strangers send never ends it.
+
+A connection says ``hello`` first (job, node, token) and then gets everything of its job, and every change as it
+happens. One connection a node: a later one takes the place of the former. A node whose connection the kernel closed
+is dead, a node that only stopped beating is silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hmac
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from . import wire
+from .space import Notice, Refused, Space
+
+HELLO_SECONDS: Final = 10.0
+"""A connection that has not introduced itself by then is closed."""
+KEEP_NODE_SECONDS: Final = 600.0
+"""The record of a node stays this long after its end, for peers that still settle its generation."""
+MAX_CONNECTIONS: Final = 4096
+TICK_SECONDS: Final = 0.25
+_LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
+
+
+class Connection:
+    """One client, introduced or not."""
+
+    def __init__(self, end: socket.socket, now: float) -> None:
+        self.socket = end
+        self.lines = wire.Lines()
+        self.out = bytearray()
+        self.since = now
+        self.job: str | None = None
+        self.node = ""
+
+
+class Server:
+    """All jobs of one port."""
+
+    def __init__(self, listener: socket.socket, token: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self.epoch = secrets.token_hex(8)
+        self._listener = listener
+        self._token = token
+        self._clock = clock
+        self._spaces: dict[str, Space] = {}
+        self._connections: dict[socket.socket, Connection] = {}
+        self._nodes: dict[tuple[str, str], Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        self._ticked = clock()
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def is_done(self) -> bool:
+        """Whether every job is over and all its nodes have gone, having read so."""
+        return bool(self._spaces) and not self._nodes and all(_is_over(space) for space in self._spaces.values())
+
+    def serve_once(self, timeout: float) -> None:
+        """Wait for something to do, at most ``timeout`` seconds, and do it."""
+        for key, events in self._selector.select(timeout):
+            if key.fileobj is self._listener:
+                self._accept()
+                continue
+            connection = self._connections.get(key.fileobj)  # type: ignore[call-overload]  # a socket
+            if connection is not None and events & selectors.EVENT_WRITE:
+                self._flush(connection)
+            if connection is not None and events & selectors.EVENT_READ:
+                self._read(connection)
+        now = self._clock()
+        if now - self._ticked >= TICK_SECONDS:
+            self._tick(now)
+
+    def _tick(self, now: float) -> None:
+        if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: nobody could be heard
+            for space in self._spaces.values():
+                for presence in space.presences.values():
+                    presence.heard = max(presence.heard, now)
+        self._ticked = now
+        for job, space in self._spaces.items():
+            self._notify(job, space.grow_silent(now, wire.SILENCE_SECONDS) + space.forget(now, KEEP_NODE_SECONDS))
+        for connection in list(self._connections.values()):
+            if connection.job is None and now - connection.since > HELLO_SECONDS:
+                self._drop(connection)
+
+    def _accept(self) -> None:
+        try:
+            end, _ = self._listener.accept()
+        except OSError:
+            return  # the client is gone again, or descriptors are short: the next one will show
+        if len(self._connections) >= MAX_CONNECTIONS:
+            end.close()
+            return
+        end.setblocking(False)
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[end] = Connection(end, self._clock())
+        self._selector.register(end, selectors.EVENT_READ)
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            data = connection.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._drop(connection, died=error.errno not in {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
+            return
+        if not data:
+            self._drop(connection, died=True)
+            return
+        try:
+            for request in connection.lines.feed(data):
+                self._answer(connection, request)
+        except wire.WireError as error:
+            self._send(connection, {"error": f"{error}."})
+            self._drop(connection)
+
+    def _answer(self, connection: Connection, request: Mapping[str, object]) -> None:
+        if connection.socket not in self._connections:
+            return
+        try:
+            reply = self._reply(connection, request)
+        except Refused as error:
+            reply = {"error": f"{error}."}
+        self._send(connection, {"id": request.get("id"), **reply})
+        if connection.job is None:
+            self._drop(connection)
+
+    def _reply(self, connection: Connection, request: Mapping[str, object]) -> dict[str, object]:
+        operation = request.get("op")
+        if connection.job is None:
+            return self._hello(connection, request)
+        space = self._spaces[connection.job]
+        if connection.node:
+            self._notify(connection.job, space.heard(connection.node, self._clock()))
+        if operation == "beat":
+            return {}
+        key = _key(request)
+        if operation == "set":
+            self._notify(connection.job, space.put(key, _value(request)))
+            return {}
+        if operation == "delete":
+            self._notify(connection.job, space.delete(key))
+            return {}
+        if operation == "get":
+            version, value = space.entries.get(key, (0, None))
+            return {"version": version, "value": value}
+        if operation == "swap":
+            swapped, notices = space.swap(key, request.get("value"), _version(request))
+            self._notify(connection.job, notices)
+            return {"swapped": swapped}
+        message = "the operation is unknown"
+        raise Refused(message)
+
+    def _hello(self, connection: Connection, request: Mapping[str, object]) -> dict[str, object]:
+        job, node, token = request.get("job"), request.get("node", ""), request.get("token", "")
+        if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
+            message = "a connection begins with hello"
+            raise Refused(message)
+        if not (isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())):
+            message = "the token is wrong"
+            raise Refused(message)
+        now = self._clock()
+        space = self._spaces.setdefault(job, Space())
+        if node:
+            former = self._nodes.get((job, node))
+            self._nodes[job, node] = connection
+            if former is not None and former is not connection:
+                self._drop(former)
+            self._notify(job, space.heard(node, now))
+        connection.job, connection.node = job, node
+        return {"epoch": self.epoch, **space.snapshot(now)}
+
+    def _notify(self, job: str, notices: list[Notice]) -> None:
+        if not notices:
+            return
+        data = b"".join(wire.encode(notice) for notice in notices)
+        for connection in [c for c in self._connections.values() if c.job == job]:
+            self._send_bytes(connection, data)
+
+    def _send(self, connection: Connection, message: dict[str, object]) -> None:
+        self._send_bytes(connection, wire.encode(message))
+
+    def _send_bytes(self, connection: Connection, data: bytes) -> None:
+        connection.out += data
+        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        if connection.socket not in self._connections:
+            return
+        with contextlib.suppress(OSError):  # a broken connection shows as one that reads its end
+            sent = connection.socket.send(connection.out)
+            del connection.out[:sent]
+        if len(connection.out) > wire.MAX_BACKLOG:
+            self._drop(connection)
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        self._selector.modify(connection.socket, events)
+
+    def _drop(self, connection: Connection, *, died: bool = False) -> None:
+        """Close a connection; ``died`` says that its process is what ended."""
+        if self._connections.pop(connection.socket, None) is None:
+            return
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        place = (connection.job or "", connection.node)
+        if self._nodes.get(place) is not connection:
+            return
+        del self._nodes[place]
+        if died:
+            self._notify(place[0], self._spaces[place[0]].closed(connection.node, self._clock()))
+
+
+def _key(request: Mapping[str, object]) -> str:
+    key = request.get("key")
+    if isinstance(key, str) and 0 < len(key) <= 256:
+        return key
+    message = "a key is a string of 1 to 256 characters"
+    raise Refused(message)
+
+
+def _value(request: Mapping[str, object]) -> object:
+    value = request.get("value")
+    if value is not None:
+        return value
+    message = "a value is missing"
+    raise Refused(message)
+
+
+def _version(request: Mapping[str, object]) -> int:
+    version = request.get("version")
+    if isinstance(version, int):
+        return version
+    message = "a version is a number"
+    raise Refused(message)
+
+
+def _is_over(space: Space) -> bool:
+    """The one thing the server knows of what it stores, and only to end itself."""
+    value = space.entries.get("gen", (0, None))[1]
+    return isinstance(value, Mapping) and value.get("phase") == "final"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket: on loopback where ``host`` names it, else on every address, IPv6 included.
+
+    Raises:
+        OSError: the port is taken or not allowed.
+    """
+    if host in _LOOPBACK:
+        family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+        return socket.create_server(("::1" if host == "::1" else "127.0.0.1", port), family=family, backlog=512)
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=512, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=512)
+
+
+def serve(host: str, port: int, token: str, listening: Callable[[int], None]) -> None:
+    """Serve the jobs of one launch until they are over and nobody is connected any more.
+
+    ``listening`` is called with the port once it is bound.
+
+    Raises:
+        OSError: the port cannot be bound.
+    """
+    server = _bound(host, port, token, listening)
+    while not server.is_done():
+        server.serve_once(TICK_SECONDS)
+
+
+def serve_forever(host: str, port: int, token: str, listening: Callable[[int], None]) -> NoReturn:
+    """Serve until the process is ended, whatever happens to the jobs; otherwise as ``serve``."""
+    server = _bound(host, port, token, listening)
+    while True:
+        server.serve_once(TICK_SECONDS)
+
+
+def _bound(host: str, port: int, token: str, listening: Callable[[int], None]) -> Server:
+    listener = listen(host, port)
+    listening(listener.getsockname()[1])
+    return Server(listener, token)

@@ -1,0 +1,280 @@
+"""The warm parent: a process that has imported what workers import, and forks them.
+
+Runs from a copy beside the shim's, started by the supervisor with the workers' environment as
+``python -u <copy> SOCKET SUPERVISOR MODULES``. It keeps one thread and opens no accelerator, so forking it is safe:
+imports happen in a child, which is thrown away when a module leaves a thread, a socket, an accelerator device, a
+signal handler or a changed environment behind; the next child leaves that module out. The first clean child serves.
+Workers are forked twice, so that the supervisor adopts and reaps them, and wait for its word before they run.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import importlib
+import importlib.machinery
+import json
+import os
+import random
+import re
+import select
+import signal
+import site
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+
+import elastic_infra_shim as shim
+
+BASE = ("torch", "torch.distributed", "torch._dynamo")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""With these at 1, importing NumPy and torch leaves one thread."""
+ENVIRONMENT = "a changed environment"
+"""Torch's own additions (the folder of its compile cache) are no fault: every worker gets what a cold one would."""
+IMPORT_SECONDS = 300.0
+MOST_TRIALS = 20
+DEVICES = re.compile(r"/dev/(nvidia|kfd|dri|dxg|accel|davinci|habanalabs|vfio)")
+OPENBLAS_SETTERS = [
+    f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")
+]
+
+
+def candidates(path):
+    """The modules that the first generation imported and that lie under site-packages, in its order."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            names = list(dict.fromkeys(file.read().split()))
+    except OSError:
+        names = []
+    return [*BASE, *(name for name in names if name not in BASE and is_installed(name))]
+
+
+def is_installed(name):
+    """Whether the module's top package lies under site-packages: never the script's own tree."""
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
+    folders.add(site.getusersitepackages())
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        return False
+    places = [spec.origin] if spec and spec.origin else list(spec.submodule_search_locations or []) if spec else []
+    return any(place.startswith(folder + os.sep) for place in places for folder in folders)
+
+
+def traces():
+    """What an import may not change, as comparable parts."""
+    opened = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:") or DEVICES.match(target):
+            opened.add(target)
+    numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    return {
+        "a second thread": len(os.listdir("/proc/self/task")),
+        "an open device or socket": opened,
+        "a signal handler": {number: signal.getsignal(number) for number in numbers},
+        ENVIRONMENT: dict(os.environ),
+    }
+
+
+def import_all(names, journal):
+    """Import in this process, each name written to the journal first; returns the first trace that one left."""
+    before = traces()
+    for name in names:
+        os.write(journal, name.encode() + b"\n")
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            pass  # the program that imported it may have caught the same error
+        after = traces()
+        for trace, value in after.items():
+            if value != before[trace] and not (trace == ENVIRONMENT and name.partition(".")[0] == "torch"):
+                return trace
+        before = after
+    return ""
+
+
+def import_silently(names, journal):
+    """``import_all``, with the output of the imports thrown away: the workers have shown it already."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    kept = [os.dup(1), os.dup(2)]
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    trace = import_all(names, journal)
+    for target, descriptor in ((1, kept[0]), (2, kept[1])):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    os.close(null)
+    return trace
+
+
+def follow(reader):
+    """Wait for a child's imports: the module at which it failed and why, or None when all were clean."""
+    text, deadline = b"", time.monotonic() + IMPORT_SECONDS
+    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        data = os.read(reader, 65536)
+        if not data:
+            break
+        text += data
+    os.close(reader)
+    *names, last = text.decode().split("\n")
+    if last.startswith("{"):
+        verdict = json.loads(last)["trace"]
+        return (names[-1], verdict) if verdict else None
+    return names[-1] if names else "torch", "a crash or an endless import"
+
+
+def become_warm(connection, supervisor, writer, names, dropped):
+    """In the child: import, and serve if that left nothing behind; returns in the workers only."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    before = dict(os.environ)
+    trace = import_silently(names, writer)
+    os.write(writer, json.dumps({"trace": trace}).encode())
+    if trace:
+        os._exit(0)
+    os.close(writer)
+    added = {name: value for name, value in os.environ.items() if name not in before}
+    threads = usual_threads()
+    gc.collect()
+    gc.freeze()
+    pages = int(open("/proc/self/statm").read().split()[1])
+    size = pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+    connection.sendall(json.dumps({"ready": len(names), "dropped": dropped, "megabytes": size}).encode())
+    return serve(connection, supervisor, threads, added)
+
+
+def usual_threads():
+    """How many threads torch would choose with the workers' own environment; None where they fix it."""
+    if FORCED:
+        unforced = {name: value for name, value in os.environ.items() if name not in FORCED}
+        code = "import torch; print(torch.get_num_threads())"
+        try:
+            done = subprocess.run([sys.executable, "-c", code], env=unforced, capture_output=True, timeout=IMPORT_SECONDS)
+            return int(done.stdout)
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return len(os.sched_getaffinity(0))
+    return None
+
+
+def restore_threads(number):
+    """Give a worker the threads that a cold start would have."""
+    if number is None:
+        return
+    sys.modules["torch"].set_num_threads(number)
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        libraries = {line.split()[-1] for line in file if "openblas" in line and "/" in line}
+    for path in libraries:
+        library = ctypes.CDLL(path)
+        for setter in OPENBLAS_SETTERS:
+            if hasattr(library, setter):
+                getattr(library, setter)(len(os.sched_getaffinity(0)))
+
+
+def reseed():
+    """Forked ranks would draw identical numbers."""
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    sys.modules["torch"].default_generator.seed()
+
+
+def serve(connection, supervisor, threads, added):
+    """Fork a worker for every request; returns in the worker, with what it is to run."""
+    while True:
+        data, descriptors = receive(connection)
+        if not data:
+            os._exit(0)
+        job = json.loads(data)
+        middle = os.fork()
+        if middle == 0:
+            worker = os.fork()
+            if worker:
+                connection.sendall(json.dumps({"local_rank": job["local_rank"], "pid": worker}).encode())
+                os._exit(0)
+            become_worker(job, descriptors[0], supervisor)
+            complete_environment(job["env"], added)
+            restore_threads(threads)
+            reseed()
+            connection.close()
+            return job
+        os.waitpid(middle, 0)
+        os.close(descriptors[0])
+
+
+def receive(connection):
+    """One request and the pipe on which its worker waits."""
+    descriptors = array.array("i")
+    data, ancillary, _, _ = connection.recvmsg(LONGEST, socket.CMSG_SPACE(descriptors.itemsize))
+    for _, _, payload in ancillary:
+        descriptors.frombytes(payload)
+    return data, list(descriptors)
+
+
+def complete_environment(given, added):
+    """The worker's own environment, plus what torch adds to it when it is imported."""
+    os.environ.clear()
+    os.environ.update({**added, **given})
+
+
+def become_worker(job, go, supervisor):
+    """Leave the warm parent behind: a session of its own, the supervisor as parent, the worker's streams."""
+    os.setsid()
+    while os.getppid() != supervisor:
+        if os.getppid() == 1 and supervisor != 1:
+            os._exit(1)
+        time.sleep(0.0005)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != supervisor or not os.read(go, 1):
+        os._exit(1)
+    os.close(go)
+    for target, path in ((1, job["stdout"]), (2, job["stderr"])):
+        if path is not None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+
+
+def main():
+    """Fork children until one imports cleanly and serves; what it returns is run as the user's program."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    names, dropped = candidates(sys.argv[3]), []
+    for _ in range(MOST_TRIALS):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            return become_warm(connection, int(sys.argv[2]), writer, names, dropped)
+        os.close(writer)
+        offender = follow(reader)
+        if offender is None:
+            connection.close()
+            os.waitpid(child, 0)
+            os._exit(0)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        name, trace = offender
+        dropped.append(f"{name} ({trace})")
+        names = [other for other in names if other != name and not other.startswith(name + ".")]
+        if "torch" not in names:
+            break
+    connection.sendall(json.dumps({"failed": ", ".join(dropped)}).encode())
+    os._exit(0)
+
+
+LONGEST = 1 << 22
+FORCED = [name for name in THREADS if name not in os.environ]
+os.environ.update(dict.fromkeys(FORCED, "1"))
+JOB = main()
+if JOB is not None:
+    del sys.modules["elastic_infra_shim"]
+    KIND, TARGET, *ARGUMENTS = JOB["argv"][3:]
+    shim.prepare(os.environ)
+    shim.set_title(TARGET, os.environ)
+    shim.run(KIND, TARGET, ARGUMENTS)

@@ -1,0 +1,150 @@
+"""The supervisor's view of the warm parent: when to start it, and how to have it fork a worker.
+
+Never waited for: until it is ready, and whenever it does not answer at once, workers are started cold. What runs in
+the process itself is ``warm``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import time
+from typing import Final
+
+from . import processes, seam
+from .runtime import Runtime
+
+QUIET_SECONDS: Final = 2.0
+"""The first generation has stopped importing for this long: only then the warm parent may take its CPU."""
+LATEST_SECONDS: Final = 30.0
+"""Start anyway after this long; the script may import nothing."""
+ANSWER_SECONDS: Final = 5.0
+"""A fork takes milliseconds; a parent that needs longer is given up."""
+LONGEST_REQUEST: Final = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending:
+    """A worker that was asked for and has no pid yet."""
+
+    generation: int
+    spec: seam.WorkerSpec
+    go: int
+    """Pipe on which the worker waits for our word; closing it ends the worker."""
+    deadline: float
+
+
+class WarmParent:
+    """One warm parent for the whole launch; it is not replaced when it ends."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._environ: dict[str, str] | None = None
+        self._wanted_at = 0.0
+        self._was_started = False
+        self.pid = 0
+        self.channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ready = False
+        self.pending: dict[int, Pending] = {}
+        """By local rank."""
+
+    def want(self, spec: seam.WorkerSpec, now: float) -> None:
+        """Remember the environment of the first workers; the process starts later."""
+        if self._environ is None:
+            self._environ, self._wanted_at = spec.env, now
+
+    def is_due(self, now: float, wall: float) -> bool:
+        """Whether the first generation has imported what it needs."""
+        if self._environ is None or self._was_started:
+            return False
+        try:
+            quiet = wall - os.stat(self._runtime.modules).st_mtime
+        except OSError:
+            quiet = 0.0
+        return quiet >= QUIET_SECONDS or now - self._wanted_at >= LATEST_SECONDS
+
+    def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._was_started = True
+        self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
+        self.channel.settimeout(1.0)
+        self._theirs.set_inheritable(True)
+        argv = (
+            self._runtime.interpreter,
+            "-u",
+            self._runtime.warm,
+            str(self._theirs.fileno()),
+            str(os.getpid()),
+            self._runtime.modules,
+        )
+        self.pid = processes.start(argv, dict(self._environ or {}), None, None)
+        self._theirs.close()
+
+    def request(self, generation: int, spec: seam.WorkerSpec) -> bool:
+        """Ask for a worker; False when it must be started cold."""
+        if not self.ready:
+            return False
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        job = json.dumps(dataclasses.asdict(spec)).encode()
+        try:
+            socket.send_fds(self.channel, [job], [reader])
+        except OSError:
+            os.close(writer)
+            return False
+        finally:
+            os.close(reader)
+        self.pending[spec.local_rank] = Pending(generation, spec, writer, time.monotonic() + ANSWER_SECONDS)
+        return True
+
+    def receive(self) -> tuple[Pending, int] | str | None:
+        """One message: a worker and its pid, a line on what happened, or None when the process is gone."""
+        try:
+            data = self.channel.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        message = json.loads(data)
+        if "pid" in message:
+            pending = self.pending.pop(message["local_rank"], None)
+            return (pending, message["pid"]) if pending else "a worker that is no longer wanted"
+        self.ready = "ready" in message
+        if not self.ready:
+            return f"cold starts only: {message['failed']}"
+        dropped = ", ".join(message["dropped"])
+        left_out = f"; left out: {dropped}" if dropped else ""
+        return f"{message['ready']} modules loaded, {message['megabytes']} MB{left_out}"
+
+    def is_late(self, now: float) -> bool:
+        """Whether a request has waited too long."""
+        return any(now >= pending.deadline for pending in self.pending.values())
+
+    def release(self, pending: Pending) -> None:
+        """Let a worker run."""
+        os.write(pending.go, b"1")
+        os.close(pending.go)
+
+    def forget(self, generation: int) -> None:
+        """The generation ends before these workers ran: they end too."""
+        for rank, pending in list(self.pending.items()):
+            if pending.generation == generation:
+                os.close(pending.go)
+                del self.pending[rank]
+
+    def kill(self) -> tuple[Pending, ...]:
+        """End it; returns the workers that must now be started cold."""
+        left = tuple(self.pending.values())
+        for pending in left:
+            os.close(pending.go)
+        self.pending.clear()
+        self.ready = False
+        if self.pid:
+            processes.send(self.pid, signal.SIGKILL)
+        return left

@@ -1,0 +1,130 @@
+"""From a worker group's facts to the processes of this node: command lines and environments.
+
+Pure. The environment is torchrun's, value for value (``LocalElasticAgent._start_workers`` in
+https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/agent/server/local_elastic_agent.py), plus ours.
+Nothing is started here; the supervisor does that.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Final
+
+from . import defaults, progress, seam
+from .logs import Destination
+from .options import OptionsError
+from .plan import Entrypoint, Plan
+from .protocol.messages import StartWorkers
+from .settings import PREFIX, LauncherSettings, env_name
+
+GENERATION: Final = PREFIX + "GENERATION"
+"""Number of the worker group; checkpoints carry it and refuse an older writer."""
+ATTEMPT: Final = PREFIX + "ATTEMPT"
+"""How often the workers of this job were started before, for any cause."""
+COLLECTIVE_TIMEOUT: Final = env_name("nccl_collective_timeout_seconds")
+"""Read by the shim."""
+MODULES: Final = PREFIX + "MODULES"
+"""File to which the shim of local rank 0 appends the modules it imports, for the warm parent."""
+
+_SECRETS: Final = frozenset({env_name("store_token")})
+"""What workers do not need they do not get."""
+
+
+def plan(
+    start: StartWorkers,
+    launch: Plan,
+    settings: LauncherSettings,
+    environ: Mapping[str, str],
+    *,
+    targets: tuple[Destination, ...],
+    progress_path: str,
+    interpreter: str,
+    shim: str,
+    modules_path: str = "",
+) -> tuple[seam.WorkerSpec, ...]:
+    """The workers of this node.
+
+    Args:
+        start: the group's facts.
+        launch: the resolved command line.
+        settings: the launcher's settings.
+        environ: the launcher's environment.
+        targets: output of each local rank.
+        progress_path: the generation's progress memory.
+        interpreter: the Python that runs scripts.
+        shim: path of the shim's source.
+        modules_path: file for the names of imported modules; empty records none.
+    """
+    common = _common_environ(start, launch, settings, environ)
+    specs = []
+    for target in targets:
+        mine = {
+            **common,
+            **_rank_environ(start, launch, environ, target.local_rank),
+            "TORCHELASTIC_ERROR_FILE": target.error_file,
+            progress.VARIABLE: f"{target.local_rank}:{progress_path}",
+        }
+        if modules_path and target.local_rank == 0:
+            mine[MODULES] = modules_path
+        argv = command_line(launch.entrypoint, interpreter, shim, target.local_rank)
+        specs.append(seam.WorkerSpec(target.local_rank, argv, mine, target.stdout, target.stderr))
+    return tuple(specs)
+
+
+def command_line(entrypoint: Entrypoint, interpreter: str, shim: str, local_rank: int) -> tuple[str, ...]:
+    """What a worker executes; ``${local_rank}`` in the script's arguments is replaced, as torchrun does."""
+    arguments = tuple(
+        string.Template(argument).safe_substitute(local_rank=str(local_rank)) for argument in entrypoint.arguments
+    )
+    if not entrypoint.is_python:
+        return (entrypoint.target, *arguments)
+    return (interpreter, "-u", shim, entrypoint.kind, entrypoint.target, *arguments)
+
+
+def _common_environ(
+    start: StartWorkers, launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]
+) -> dict[str, str]:
+    inherited = {name: value for name, value in environ.items() if name not in _SECRETS}
+    missing = defaults.runtime_defaults(settings, inherited, nproc_per_node=launch.nproc_per_node)
+    return {
+        **inherited,
+        **missing,
+        "GROUP_RANK": str(start.group_rank),
+        "ROLE_NAME": launch.role,
+        "LOCAL_WORLD_SIZE": str(start.local_world_size),
+        "WORLD_SIZE": str(start.world_size),
+        "GROUP_WORLD_SIZE": str(start.group_world_size),
+        "ROLE_WORLD_SIZE": str(start.world_size),
+        "MASTER_ADDR": start.master_address,
+        "MASTER_PORT": str(start.master_port),
+        "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),
+        "TORCHELASTIC_MAX_RESTARTS": str(launch.max_restarts),
+        "TORCHELASTIC_RUN_ID": launch.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": launch.signals,
+        GENERATION: str(start.generation),
+        ATTEMPT: str(start.attempt),
+    }
+
+
+def _rank_environ(start: StartWorkers, launch: Plan, environ: Mapping[str, str], local_rank: int) -> dict[str, str]:
+    rank = str(start.first_rank + local_rank)
+    virtual = _one_visible_device(environ, local_rank) if launch.virtual_local_rank else {}
+    shown = "0" if launch.virtual_local_rank else str(local_rank)
+    return {"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": shown, **virtual}
+
+
+def _one_visible_device(environ: Mapping[str, str], local_rank: int) -> dict[str, str]:
+    """Only this worker's accelerator, at index 0; HIP's own variable leads where it is set, as in torchrun."""
+    hip = environ.get("HIP_VISIBLE_DEVICES")
+    name = "HIP_VISIBLE_DEVICES" if hip else "CUDA_VISIBLE_DEVICES"
+    listed = environ.get(name)
+    device = str(local_rank)
+    if listed is not None:
+        devices = listed.split(",")
+        if local_rank >= len(devices):
+            message = f"--virtual-local-rank: local rank {local_rank} has no device in {name}={listed}."
+            raise OptionsError(message)
+        device = devices[local_rank].strip()
+    return {"CUDA_VISIBLE_DEVICES": device, **({"HIP_VISIBLE_DEVICES": device} if hip else {})}

@@ -1,0 +1,92 @@
+"""Breadth-first exploration of a model: every property in every reachable world, and a way out of each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.launcher.protocol.model import Broken, Model, Scenario, World
+
+Law = Callable[[World], None]
+"""Raises ``Broken`` where a world breaks it."""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What an exploration covered."""
+
+    states: int
+    transitions: int
+    good: int
+
+
+def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World], bool], limit: int) -> Explored:
+    """Visit every world; raise ``Broken`` with the way to the first that breaks a law or has no way to a good one."""
+    model = Model(scenario)
+    first = model.initial()
+    worlds = [first]
+    index = {model.key(first): 0}
+    parents: list[tuple[int, str]] = [(-1, "start")]
+    backward: list[list[int]] = [[]]
+    queue, transitions = deque([0]), 0
+    while queue:
+        here = queue.popleft()
+        try:
+            for law in laws:
+                law(worlds[here])
+            for label, world, free in model.successors(worlds[here]):
+                transitions += 1
+                key = model.key(world)
+                there = index.get(key)
+                if there is None:
+                    there = index[key] = len(worlds)
+                    worlds.append(world)
+                    parents.append((here, label))
+                    backward.append([])
+                    queue.append(there)
+                if free and there != here:
+                    backward[there].append(here)
+        except Broken as broken:
+            message = f"{broken}\n{_way(parents, here)}"
+            raise Broken(message) from broken
+        if len(worlds) > limit:
+            message = f"more than {limit} states: narrow the scenario"
+            raise RuntimeError(message)
+    good = [i for i, world in enumerate(worlds) if is_good(world)]
+    _raise_if_stuck(worlds, parents, backward, good)
+    return Explored(len(worlds), transitions, len(good))
+
+
+def _raise_if_stuck(
+    worlds: list[World], parents: list[tuple[int, str]], backward: list[list[int]], good: list[int]
+) -> None:
+    escapes = set(good)
+    queue = deque(good)
+    while queue:
+        for before in backward[queue.popleft()]:
+            if before not in escapes:
+                escapes.add(before)
+                queue.append(before)
+    stuck = next((i for i in range(len(worlds)) if i not in escapes), None)
+    if stuck is not None:
+        message = f"no way from here to a good state:\n{_picture(worlds[stuck])}\n{_way(parents, stuck)}"
+        raise Broken(message)
+
+
+def _way(parents: list[tuple[int, str]], end: int) -> str:
+    labels: list[str] = []
+    while end >= 0:
+        end, label = parents[end]
+        labels.append(label)
+    return " > ".join(reversed(labels))
+
+
+def _picture(world: World) -> str:
+    lines = [f"store: {world.store and world.store.generation}"]
+    for host in world.hosts:
+        state = host.state
+        group = state.group if state else None
+        mood = f"connected={host.connected} cut={host.cut} frozen={host.frozen} workers={host.workers}"
+        lines.append(f"  {host.end or 'node'} {mood} group={group} waiting={state.waiting_for if state else ''!r}")
+    return "\n".join(lines)

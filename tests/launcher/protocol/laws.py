@@ -1,0 +1,64 @@
+"""The properties of the protocol, as laws over one world, and what a good end looks like."""
+
+from __future__ import annotations
+
+from tests.launcher.protocol.model import Broken, Host, Identity, World
+
+
+def one_generation_runs(world: World) -> None:
+    """No two generations ever have all their workers running."""
+    complete = [identity for identity in _running(world) if _is_complete(world, identity)]
+    if len(complete) > 1:
+        message = f"two generations run in full: {complete}"
+        raise Broken(message)
+
+
+def only_failures_are_charged(world: World) -> None:
+    """What a lost or leaving member causes is never charged: at most the failures injected are."""
+    generation = world.store.generation if world.store else None
+    if generation is not None and generation.budget.charged > world.failures:
+        message = f"charged {generation.budget.charged} for {world.failures} failures"
+        raise Broken(message)
+
+
+def the_end_is_agreed_once(world: World) -> None:
+    """All nodes that leave because the job is over leave with the same code."""
+    codes = {host.end for host in world.hosts if host.end in {"exit 0", "exit 1", "exit 93"}}
+    if len(codes) > 1:
+        message = f"nodes left with {codes}"
+        raise Broken(message)
+
+
+def is_good(world: World) -> bool:
+    """Everybody alive works in the generation of the store, knows why not, or the job is over."""
+    if world.store is None:
+        return not any(host.state for host in world.hosts) and all(host.end for host in world.hosts)
+    alive = [host for host in world.hosts if not host.end]
+    if not alive:
+        return True
+    return all(_is_settled(world, host) for host in alive)
+
+
+def _is_settled(world: World, host: Host) -> bool:
+    generation = world.store.generation if world.store else None
+    if host.state is None or host.cut or host.frozen or generation is None or generation.phase != "running":
+        return False
+    if host.state.place() is None:
+        return generation.finishing or len(generation.members) >= host.state.rules.max_nodes
+    return host.workers == generation.identity and not host.stopping
+
+
+def _running(world: World) -> set[Identity]:
+    return {host.workers for host in world.hosts if host.workers and not host.frozen and not host.ended}
+
+
+def _is_complete(world: World, identity: Identity) -> bool:
+    """Every member of a generation runs its workers; its members are known from whoever runs them."""
+    for host in world.hosts:
+        generation = host.state.known if host.state and host.workers == identity else None
+        if generation is None or generation.identity != identity:
+            continue
+        uuids = {member.uuid for member in generation.members}
+        members = [other for i, other in enumerate(world.hosts) if f"n{i}" in uuids]
+        return all(m.workers == identity and not m.frozen and not m.ended for m in members)
+    return False

@@ -1,0 +1,149 @@
+"""Membership with real launchers and real process groups on loopback."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.launcher.loopback import TRAIN, Job, kill_tree
+
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+QUICK = ("last_call_timeout=1", "join_timeout=120")
+
+
+@pytest.fixture
+def job(tmp_path: pathlib.Path) -> Iterator[Job]:
+    job = Job(tmp_path, script=(str(TRAIN), str(tmp_path), "100000", "0.05"))
+    yield job
+    job.end()
+
+
+def stop_at(job: Job, steps: int) -> None:
+    job.script = (*job.script[:2], str(steps), job.script[3])
+
+
+def codes(job: Job, seconds: float = 120.0) -> list[int]:
+    return [node.wait(seconds) for node in job.nodes]
+
+
+def test_all_nodes_finish_together(job: Job) -> None:
+    """Every launcher exits 0, after every worker has finished."""
+    stop_at(job, 20)
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+
+    assert codes(job) == [0, 0], job.logs()
+    assert len([line for line in job.journal() if line["event"] == "finished"]) == 2
+
+
+def test_scale_up_stops_at_one_step(job: Job) -> None:
+    """Survivors train until the newcomer is ready and all stop at the same step; nothing is repeated or skipped."""
+    job.start_store()
+    job.start_node(*QUICK)
+    job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+
+    stopped = {line["step"] for line in lines if line["event"] == "stopped"}
+    assert len(stopped) == 1, lines
+    first = min(line["step"] for line in lines if line["world"] == 3 and line["event"] == "step")
+    assert first == stopped.pop() + 1
+    assert {line["restarts"] for line in lines} == {0}
+
+
+def test_scale_down_by_sigterm(job: Job) -> None:
+    """The leaving node exits 143, the others go on from the step all stopped at, nothing is charged."""
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    job.wait_for_world(3)
+    job.nodes[1].send_signal(signal.SIGTERM)
+
+    assert job.nodes[1].wait(60) == 143
+    lines = job.wait_for_world(2)
+    assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1
+    assert {line["restarts"] for line in lines} == {0}
+
+
+def test_lost_node_is_no_failure(job: Job) -> None:
+    """R7: the survivor goes on with world size 1 although no restart is allowed."""
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    killed = time.monotonic()
+    kill_tree(job.nodes[0])
+    lines = job.wait_for_world(1, killed)
+
+    assert {line["restarts"] for line in lines} == {0}
+    assert job.nodes[1].poll() is None
+
+
+def test_lost_store_host_is_replaced(job: Job) -> None:
+    """The node that served the store is lost: a survivor of the same address serves it, and training goes on."""
+    first = job.start_node(*QUICK)
+    job.wait_for_world(1)
+    job.start_node(*QUICK)
+    job.start_node(*QUICK)
+    job.wait_for(lambda lines: any(line["world"] == 3 and line["event"] == "step" for line in lines), 120)
+    killed = time.monotonic()
+    kill_tree(first)
+    lines = job.wait_for_world(2, killed)
+
+    assert {line["restarts"] for line in lines} == {0}
+
+
+def test_store_restarted_empty(job: Job) -> None:
+    """Workers train on while the store is away and nothing restarts when it is back with nothing in it."""
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    assert job.store is not None
+    job.store.kill()
+    job.store.wait()
+    gone = time.monotonic()
+    job.wait_for_world(2, gone)
+    job.start_store()
+    back = time.monotonic()
+    job.wait_for_world(2, back + 3)
+    job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+
+    assert len({line["generation"] for line in lines}) == 2
+    assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1
+
+
+def test_late_joiner_after_success(job: Job) -> None:
+    """A node that comes when the job is over exits 0 without running anything."""
+    stop_at(job, 5)
+    job.start_store()
+    job.start_node(*QUICK)
+
+    assert codes(job) == [0]
+    before = len(job.journal())
+    late = job.start_node(*QUICK)
+    assert late.wait(60) == 0
+    assert len(job.journal()) == before
+
+
+def test_killed_worker_restarts_and_is_charged(job: Job) -> None:
+    """A worker killed by a signal costs one restart on all nodes."""
+    job.options = ("--max-restarts", "1")
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(2)
+    killed = time.monotonic()
+    os.kill(int(str(lines[-1]["pid"])), signal.SIGKILL)
+    lines = job.wait_for_world(2, killed + 0.5)
+
+    assert lines[-1]["restarts"] == 1
