@@ -29,9 +29,9 @@ class Cluster:
     kubeconfig: Path
     images: tuple[str, str]
     """Two names of images that hold Python and torch."""
-    volumes: Path | None
-    """Folder that cluster nodes and tests share, for volumes; None: volumes come from `storage_class`."""
-    storage_class: str
+    bed: Path | None = None
+    """The bed's folder; None on a cluster of the user's own."""
+    storage_class: str = ""
     """Class of ReadWriteMany volumes, on a cluster that makes its own."""
 
     def run(self, *arguments: str, text: str | None = None) -> str:
@@ -169,9 +169,9 @@ def namespace(cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, 
 
 def checkpoint_volume(cluster: Cluster, name: str) -> tuple[kube.Object, ...]:
     """The volume, where the cluster makes none by itself: a folder that every pod may write."""
-    if cluster.volumes is None:
+    if cluster.bed is None:
         return ()
-    folder = cluster.volumes / name
+    folder = cluster.bed / "volumes" / name
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     volume = {

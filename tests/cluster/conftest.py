@@ -62,7 +62,7 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         bed = lifecycle.up(root, lambda _: None)
     except lifecycle.MachineError as error:
         pytest.skip(f"no cluster: {error}")
-    yield Cluster(kubectl, bed.kubeconfig, IMAGES, bed.path("volumes"), "")
+    yield Cluster(kubectl, bed.kubeconfig, IMAGES, root)
     if not was_up:
         lifecycle.down(root, lambda _: None)
 

@@ -17,7 +17,7 @@ from tests.cluster.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "shape"
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
-LONG = jobs.Training(steps=100_000)
+LONG = jobs.Training()
 UNKNOWN_METRIC = {"metrics": [{"type": "external", "name": "nobody-reports-it", "target": "1"}]}
 """An autoscaler that never knows what to do leaves the size to the test."""
 OPERATORS = {

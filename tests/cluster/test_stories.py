@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,22 @@ from typing import Any
 import pytest
 
 from tests.cluster import jobs
+from tests.cluster.bed import kubelet, lifecycle
+from tests.cluster.bed.layout import Bed
 from tests.cluster.cluster import Namespace, is_ready, restarts
 from tests.cluster.stack import Engine, Stack
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "story"
+KILL_WORKER = f"""
+import os, pathlib
+def words(folder):
+    return (folder / "cmdline").read_bytes().decode().split(chr(0))
+pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
+os.kill(max(pids), 9)
+"""
+"""The youngest process that has the script among its words is the worker, the oldest is its launcher."""
 
 
 @pytest.fixture
@@ -36,23 +48,23 @@ def container_restarts(space: Namespace) -> int:
 
 def test_a_job_trains_and_succeeds_once(space: Namespace, stack: Stack) -> None:
     """`up` creates the job, it trains to its end, and the next `up` does not start it again."""
-    training = jobs.Training(steps=20, seconds=0.1)
+    training = jobs.Training()
     settings = jobs.config(space, training)
 
     created = stack.up(settings)
-    space.await_condition(JOB, "Succeeded")
+    jobs.await_step(space, 10)
+    jobs.finish(space, JOB, training)
     uid = space.api.get(space.job(JOB))["metadata"]["uid"]
     again = stack.up(settings)
 
     assert set(created) == {"create"}
     assert again == {}
     assert space.api.get(space.job(JOB))["metadata"]["uid"] == uid
-    jobs.assert_undisturbed(space, training)
 
 
 def test_a_new_image_replaces_the_job(space: Namespace, stack: Stack) -> None:
     """A changed image is a replacement: every pod is new, and training goes on from the checkpoint."""
-    training = jobs.Training(steps=80, seconds=0.3)
+    training = jobs.Training()
     old, new = space.cluster.images
     stack.up(jobs.config(space, training, image=old))
     jobs.await_step(space, 10)
@@ -61,18 +73,17 @@ def test_a_new_image_replaces_the_job(space: Namespace, stack: Stack) -> None:
     expected = stack.preview(jobs.config(space, training, image=new))
     done = stack.up(jobs.config(space, training, image=new))
     pods = space.await_running(JOB, 2)
-    space.await_condition(JOB, "Succeeded")
 
     assert expected == done
     assert done["replace"] >= 1
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in pods)
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {new}
-    jobs.assert_undisturbed(space, training)
+    jobs.finish(space, JOB, training)
 
 
 def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: Stack) -> None:
     """A third node joins and leaves through the scale subresource; the first two pods stay."""
-    training = jobs.Training(steps=150, seconds=0.3)
+    training = jobs.Training()
     stack.up(jobs.config(space, training))
     first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
     jobs.await_world(space, 2)
@@ -82,36 +93,33 @@ def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: Stack) -> None
     grown = uids(space)
     space.scale(JOB, 2)
     jobs.await_world(space, 2, after=jobs.last_step(space))
-    space.await_condition(JOB, "Succeeded")
 
     assert first.items() <= grown.items()
-    jobs.assert_undisturbed(space, training)
+    jobs.finish(space, JOB, training)
 
 
 def test_an_autoscaler_follows_the_load(space: Namespace, stack: Stack) -> None:
     """A real autoscaler grows a busy job; `preview` and `up` after it change nothing."""
-    training = jobs.Training(steps=150, seconds=0.4, busy=True)
+    training = jobs.Training(busy=True)
     speed = {"nodes": 2, "period_seconds": 15, "stabilization_window_seconds": 0}
     scaling = {"metrics": [{"type": "cpu", "target": 40}], "behavior": {"scale_up": speed}}
     settings = jobs.config(
         space, training, autoscaling=scaling, elastic={"nnodes": "1:2", "initial_nodes": 1, "nproc_per_node": 1}
     )
     stack.up(settings)
-    jobs.await_world(space, 1)
 
     jobs.await_world(space, 2)
     foreseen, done = stack.preview(settings), stack.up(settings)
     replicas = space.api.get(space.job(JOB))["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"]
-    space.await_condition(JOB, "Succeeded")
 
     assert foreseen == done == {}
     assert replicas == 2
-    jobs.assert_undisturbed(space, training)
+    jobs.finish(space, JOB, training)
 
 
 def test_a_job_is_suspended_and_resumed(space: Namespace, stack: Stack) -> None:
     """Suspension ends all pods; after it training goes on from the checkpoint."""
-    training = jobs.Training(steps=60, seconds=0.3)
+    training = jobs.Training()
     settings = jobs.config(space, training)
     stack.up(settings)
     jobs.await_step(space, 10)
@@ -119,28 +127,78 @@ def test_a_job_is_suspended_and_resumed(space: Namespace, stack: Stack) -> None:
     held = stack.up({**settings, "run_policy": {"suspend": True}})
     until("no pods", lambda: not space.pods(JOB), describe=space.describe)
     resumed = stack.up({**settings, "run_policy": {"suspend": False}})
-    space.await_condition(JOB, "Succeeded")
 
     assert held == resumed == {"update": 1}
-    jobs.assert_undisturbed(space, training)
+    jobs.finish(space, JOB, training)
 
 
-@pytest.mark.parametrize("victim", ["worker-1", "worker-0"])
-def test_a_lost_node_is_replaced(space: Namespace, stack: Stack, victim: str) -> None:
-    """A pod that is force-deleted comes again under its name, and training goes on."""
-    training = jobs.Training(steps=120, seconds=0.3)
+@pytest.mark.parametrize(
+    ("victim", "grace"),
+    [("worker-1", 0), ("worker-0", 0), ("worker-0", None)],
+    ids=["worker-1-lost", "worker-0-lost", "worker-0-preempted"],
+)
+def test_a_node_that_goes_is_replaced(space: Namespace, stack: Stack, victim: str, grace: int | None) -> None:
+    """A pod that is deleted, at once or in its own time, comes again under its name, and training goes on."""
+    training = jobs.Training()
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
     before = uids(space)
     name = f"{JOB}-{victim}"
 
-    space.api.delete(space.pod(name), grace=0)
+    space.api.delete(space.pod(name), grace=grace)
     until("the new pod", lambda: _is_new(space, name, before[name]), describe=space.describe)
     jobs.await_world(space, 2, after=jobs.last_step(space))
-    space.await_condition(JOB, "Succeeded")
 
-    jobs.assert_undisturbed(space, training)
+    jobs.finish(space, JOB, training)
+
+
+def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: Stack) -> None:
+    """`kill -9` of a training process costs no pod and no container."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = uids(space)
+
+    space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", "python3", "-c", KILL_WORKER)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: Stack) -> None:
+    """Not ready for less than the pods tolerate: no pod and no container is replaced, and training goes on."""
+    bed = space.cluster.bed
+    if bed is None:
+        pytest.skip("only the bed's kubelet may be stopped")
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = uids(space)
+
+    lifecycle.send(bed, "kubelet", signal.SIGSTOP)
+    try:
+        until("the silence to be noticed", lambda: not kubelet.is_ready(Bed.read(bed)))
+        noticed = last_written(bed, space)
+    finally:
+        lifecycle.send(bed, "kubelet", signal.SIGCONT)
+    until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
+    jobs.await_step(space, noticed + 5)
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def last_written(bed: Path, space: Namespace) -> int:
+    """The latest step, read from the bed's disk: nothing can be run in a pod without the kubelet."""
+    logs = (bed / "volumes" / space.name).glob("*.jsonl")
+    whole = [log.read_text().rpartition("\n")[0].splitlines() for log in logs]
+    return max(int(json.loads(lines[-1])["step"]) for lines in whole if lines)
 
 
 def _is_new(space: Namespace, name: str, old: str) -> bool:

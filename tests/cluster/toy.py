@@ -2,8 +2,9 @@
 
 A step draws the same samples for any number of workers, each worker sums its share in integers, and the sum
 over workers is exact. It checkpoints to the folder TOY_FOLDER every TOY_EVERY steps, writes a line for every
-step, and resumes from the last checkpoint. Environment: TOY_FOLDER, TOY_STEPS, TOY_EVERY, TOY_SECONDS (the
-length of a step), TOY_BUSY (1: burn CPU for that time rather than sleep).
+step, and resumes from the last checkpoint. It ends after TOY_STEPS steps, or after the step at which its first
+worker finds the file `finish` in the folder. Further variables: TOY_SECONDS (the length of a step), TOY_BUSY
+(1: burn CPU for that time rather than sleep).
 """
 
 from __future__ import annotations
@@ -66,6 +67,14 @@ def spend(seconds: float, *, busy: bool) -> None:
         pass
 
 
+def exchange(step: int, rank: int, world: int, finish: Path) -> tuple[int, bool]:
+    """All workers' sum of a step, and whether the first one was told to finish."""
+    told = rank == 0 and finish.exists()
+    sums = torch.tensor([share(step, rank, world), int(told)], dtype=torch.int64)
+    dist.all_reduce(sums)
+    return int(sums[0].item()), bool(sums[1].item())
+
+
 def main(environ: dict[str, str]) -> None:
     """Trains to the end."""
     folder = Path(environ["TOY_FOLDER"])
@@ -73,17 +82,18 @@ def main(environ: dict[str, str]) -> None:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     step, weight = load(folder)
+    done = step >= steps
     with (folder / f"{socket.gethostname()}.jsonl").open("a") as log:
-        while step < steps:
+        while not done:
             spend(float(environ.get("TOY_SECONDS", "0.5")), busy=environ.get("TOY_BUSY") == "1")
-            total = torch.tensor([share(step, rank, world)], dtype=torch.int64)
-            dist.all_reduce(total)
-            weight = update(weight, int(total.item()))
+            total, told = exchange(step, rank, world, folder / "finish")
+            weight = update(weight, total)
             step += 1
+            done = told or step == steps
             record = {"step": step, "rank": rank, "world": world, "time": time.time(), "weight": weight}
             log.write(json.dumps({**record, "image": environ.get("TOY_IMAGE", "")}) + "\n")
             log.flush()
-            if rank == 0 and (step % every == 0 or step == steps):
+            if rank == 0 and (step % every == 0 or done):
                 save(folder, step, weight)
         dist.barrier()
     dist.destroy_process_group()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+SHARES_PER_CPU = 1024
+"""The weight of one process under v1: without it all pods together would weigh no more than that."""
 CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
 
@@ -25,6 +28,8 @@ def create(name: str, root: Path = ROOT) -> None:
     for hierarchy in hierarchies(root):
         group = hierarchy / name
         group.mkdir(exist_ok=True)
+        if (group / "cpu.shares").exists():
+            (group / "cpu.shares").write_text(str(SHARES_PER_CPU * (os.cpu_count() or 1)))
         for file in CPUSET_FILES:
             if hierarchy != root and (hierarchy / file).exists():
                 (group / file).write_text((hierarchy / file).read_text())

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.bed import cgroups, programs, sandbox, state
+from tests.cluster.bed.component import run
 from tests.cluster.bed.layout import Bed
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -90,6 +91,14 @@ def first_process(root: Path) -> int | None:
     """The supervisor's process id outside the bed: the door to its namespaces."""
     pid = holder(root)
     return next(_children(pid), None) if pid else None
+
+
+def send(root: Path, part: str, number: signal.Signals) -> None:
+    """Sends a signal to the process of one part of a running bed; tests stop and continue parts this way."""
+    current = state.read(root)
+    pids = {p.name: p.pid for p in current.parts} if current else {}
+    door = ("nsenter", "--target", str(first_process(root)), "--pid")
+    run(*door, "kill", f"-{number.value}", str(pids[part]))
 
 
 def _line(part: state.Part) -> str:
