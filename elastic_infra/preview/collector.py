@@ -44,10 +44,12 @@ def _record_jobs(found: list[tuple[str, dict[str, Any]]]) -> None:
 
 async def _run(order: dict[str, Any]) -> None:
     import pulumi
+    from pulumi.runtime.stack import wait_for_rpcs
 
     pulumi.runtime.set_mocks(_mocks(), project=order["project"], stack="preview", preview=True)
     pulumi.runtime.set_all_config(order["config"])
-    await pulumi.runtime.run_in_stack(lambda: _program(Path(order["main"])))
+    _program(Path(order["main"]))
+    await wait_for_rpcs()
 
 
 def _mocks() -> Any:  # noqa: ANN401 - a class of pulumi, imported late
