@@ -77,7 +77,7 @@ def over_budget(field: str, workloads: Sequence[Workload], rule: Rule) -> Iterat
     total = sum(amount(workload) for workload in workloads)
     if limit is not None and total > limit:
         yield (
-            f"the {len(workloads)} jobs together use up to {total} {what}, and {limit} are allowed. "
+            f"all jobs together ({len(workloads)}) use up to {total} {what}, and {limit} are allowed. "
             "Lower elastic.nnodes of some, or run them one after the other."
         )
 

@@ -6,7 +6,7 @@ Each message says what, why and what to do, in the words of the config, which is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
@@ -83,7 +83,7 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
             yield from ((str(affinity.get("key")), str(value)) for value in affinity.get("values", []))
         for each in affinity.values():
             yield from _affine(each)
-    elif isinstance(affinity, list):
+    elif isinstance(affinity, Sequence) and not isinstance(affinity, str):
         for each in affinity:
             yield from _affine(each)
 
@@ -95,13 +95,18 @@ def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) ->
         "runAsNonRoot": at(spec, "securityContext.runAsNonRoot") is True,
         "seccompProfile": at(spec, "securityContext.seccompProfile.type") in {"RuntimeDefault", "Localhost"},
         "allowPrivilegeEscalation": at(training, "securityContext.allowPrivilegeEscalation") is False,
-        "capabilities": at(training, "securityContext.capabilities.drop") == ["ALL"],
+        "capabilities": _words(at(training, "securityContext.capabilities.drop")) == ["ALL"],
         "hostPath": not any("hostPath" in volume for volume in items(at(spec, "volumes"))),
         "host namespaces": not any(at(spec, name) for name in ("hostNetwork", "hostPID", "hostIPC")),
     }
     if broken := [name for name, holds in held.items() if not holds]:
         listed = ", ".join(broken)
         yield f"does not satisfy Pod Security profile 'restricted' ({listed}). Set security.profile: restricted."
+
+
+def _words(value: object) -> list[str]:
+    """A list of words; a policy pack's lists are proxies that equal no list."""
+    return [str(word) for word in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
 
 
 def labels(workload: Workload, rule: settings.Labels) -> Messages:
@@ -118,10 +123,10 @@ def labels(workload: Workload, rule: settings.Labels) -> Messages:
 def priority_class(workload: Workload, rule: settings.PriorityClass) -> Messages:
     """Only allowed classes are used."""
     name = at(pod_template(workload), "spec.priorityClassName")
-    allowed = ", ".join(rule.allowed) or "none"
+    allowed = ", ".join(rule.allowed or ()) or "any"
     if name is None and rule.required:
         yield f"names no priority class. Set placement.priority_class to one of: {allowed}."
-    elif name is not None and name not in rule.allowed:
+    elif name is not None and rule.allowed is not None and name not in rule.allowed:
         yield f"uses priority class {name!r}, which is not allowed. Set placement.priority_class to one of: {allowed}."
 
 

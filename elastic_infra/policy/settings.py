@@ -96,8 +96,8 @@ class Labels(Rule):
 class PriorityClass(Rule):
     """Jobs take only the priority classes that they may."""
 
-    allowed: tuple[str, ...] = ()
-    """Names of the classes."""
+    allowed: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Names of the classes; unset allows any."""
 
     required: bool = False
     """Whether a job must name one at all."""
