@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import secrets
 import sys
@@ -92,12 +91,6 @@ def engine(
     pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
     with serving(api) as address:
         yield Engine(root, {**env, "PULUMI_DEBUG_PROVIDERS": address})
-
-
-@pytest.fixture(scope="session")
-def arm() -> jobs.Arm:
-    """What runs the training script: the package's launcher, or torchrun while there is none."""
-    return "ours" if importlib.util.find_spec("elastic_infra.launcher.__main__") else "tuned"
 
 
 @pytest.fixture

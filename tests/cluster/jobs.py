@@ -23,6 +23,8 @@ Arm = Literal["ours", "tuned", "plain"]
 """The package's launcher; torchrun with an expert's settings; torchrun as it comes."""
 TOY = "toy"
 SCRIPT = "/toy/toy.py"
+CONTROL = {"rendezvous": {"host": "worker0"}}
+"""Where torchrun's own store lives; it does not speak to the package's."""
 TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
 
@@ -64,7 +66,6 @@ def config(space: Namespace, training: Training, **changes: Any) -> dict[str, An
         "env": {**training.env(), "TOY_IMAGE": image, "GLOO_SOCKET_IFNAME": "eth0"},
         "elastic": {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 1},
         "resources": {"cpu": "400m", "memory": "1200Mi"},
-        "rendezvous": {"host": "worker0"},
         "storage": {
             "checkpoint": {"claim": CLAIM, "mount_path": MOUNT},
             "volumes": [{"name": TOY, "configmap": TOY}],

@@ -42,7 +42,7 @@ def test_pods_resolve_names_of_services(space: Namespace) -> None:
 
 def test_the_webhook_refuses_what_the_definition_accepts(space: Namespace) -> None:
     """The operator's admission webhook is asked: it wants a container named `pytorch`."""
-    job = jobs.objects("wrong", jobs.config(space, jobs.Training()), "tuned")[-1]
+    job = jobs.objects("wrong", jobs.config(space, jobs.Training(), **jobs.CONTROL), "tuned")[-1]
     worker: Any = job["spec"]["pytorchReplicaSpecs"]["Worker"]
     worker["template"]["spec"]["containers"][0]["name"] = "other"
 
@@ -75,7 +75,7 @@ def test_pods_have_cpu_figures(space: Namespace) -> None:
 def test_plain_torchrun_trains(space: Namespace) -> None:
     """Two nodes of tuned torchrun meet, train, and the job succeeds with the exact weights."""
     training = jobs.Training()
-    jobs.submit(space, "control", jobs.config(space, training), "tuned")
+    jobs.submit(space, "control", jobs.config(space, training, **jobs.CONTROL), "tuned")
 
     jobs.await_world(space, 2)
     jobs.finish(space, "control", training)

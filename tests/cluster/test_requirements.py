@@ -43,7 +43,7 @@ def running(shared_space: Namespace) -> Iterator[Namespace]:
     shared_space.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
     elastic = {"nnodes": "2:4", "initial_nodes": 2, "nproc_per_node": 1}
     size = {"shared_memory": {"size": "64Mi"}, "autoscaling": UNKNOWN_METRIC, "elastic": elastic}
-    jobs.submit(shared_space, JOB, jobs.config(shared_space, LONG, **size), "tuned")
+    jobs.submit(shared_space, JOB, jobs.config(shared_space, LONG, **jobs.CONTROL, **size), "tuned")
     shared_space.await_running(JOB, 2)
     yield shared_space
     shared_space.api.delete(shared_space.job(JOB), propagation="Foreground")
@@ -72,7 +72,7 @@ def test_the_server_accepts_every_example(shared_space: Namespace, example: Path
 
 def test_a_node_has_exactly_the_environment_we_know(running: Namespace) -> None:
     """The operator adds what is documented, no init container, and no variable twice."""
-    rendered = jobs.objects(JOB, jobs.config(running, LONG, autoscaling=UNKNOWN_METRIC), "tuned")
+    rendered = jobs.objects(JOB, jobs.config(running, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC), "tuned")
     job = next(m for m in rendered if m["kind"] == "PyTorchJob")
     worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]
     ours = {entry["name"] for entry in worker["template"]["spec"]["containers"][0]["env"]}
@@ -123,7 +123,7 @@ def test_one_autoscaler_follows_the_job(running: Namespace) -> None:
 def test_the_operators_own_autoscaler_is_the_only_one(shared_space: Namespace) -> None:
     """Asked for, the operator makes one with the job's name, and we make none."""
     scaling = {"owner": "operator", **UNKNOWN_METRIC}
-    settings = jobs.config(shared_space, LONG, autoscaling=scaling)
+    settings = jobs.config(shared_space, LONG, **jobs.CONTROL, autoscaling=scaling)
     jobs.submit(shared_space, "theirs", settings, "tuned")
 
     def named() -> list[str]:
@@ -153,7 +153,7 @@ def test_shared_memory_is_as_large_as_asked(running: Namespace) -> None:
 def test_a_size_set_by_others_stays(space: Namespace, engine: Engine, tmp_path: Path) -> None:
     """Scaled to 4 and to 2 behind Pulumi's back: no diff, no conflict, first pods untouched; destroy leaves nothing."""
     elastic = {"nnodes": "1:4", "initial_nodes": 2, "nproc_per_node": 1}
-    settings = jobs.config(space, LONG, autoscaling=UNKNOWN_METRIC, elastic=elastic)
+    settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC, elastic=elastic)
     with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
         stack.up(settings)
         first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
@@ -183,7 +183,7 @@ def test_a_size_set_by_others_stays(space: Namespace, engine: Engine, tmp_path: 
 def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine, tmp_path: Path) -> None:
     """The job succeeds, the rest is deleted, the finished pod stays for its log, and `up` starts nothing again."""
     script = "case $HOSTNAME in *-0) sleep 3;; *) sleep 600;; esac"
-    settings = jobs.config(space, LONG, script=None, command=["sh", "-c", script])
+    settings = jobs.config(space, LONG, **jobs.CONTROL, script=None, command=["sh", "-c", script])
     with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
         stack.up(settings)
         space.await_condition(JOB, "Succeeded")
@@ -196,7 +196,7 @@ def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine,
 
 def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine, tmp_path: Path) -> None:
     """The operator's pods and Services go; our Service and autoscaler stay and point at the job."""
-    settings = jobs.config(space, LONG, autoscaling=UNKNOWN_METRIC)
+    settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC)
     with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
         stack.up({**settings, "run_policy": {"suspend": False}})
         nodes = len(space.await_running(JOB, 1))

@@ -30,9 +30,9 @@ os.kill(max(pids), 9)
 
 
 @pytest.fixture
-def stack(engine: Engine, tmp_path: Path, arm: jobs.Arm, space: Namespace) -> Iterator[Stack]:
+def stack(engine: Engine, tmp_path: Path, space: Namespace) -> Iterator[Stack]:
     """A stack of its own for the one job of a story; it is gone before the namespace is."""
-    with engine.stack(space.name, JOB, tmp_path, arm) as own:
+    with engine.stack(space.name, JOB, tmp_path, "ours") as own:
         yield own
 
 
@@ -95,6 +95,7 @@ def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: Stack) -> None
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
     assert first.items() <= grown.items()
+    assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
 
@@ -114,6 +115,7 @@ def test_an_autoscaler_follows_the_load(space: Namespace, stack: Stack) -> None:
 
     assert foreseen == done == {}
     assert replicas == 2
+    assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
 
@@ -150,6 +152,25 @@ def test_a_node_that_goes_is_replaced(space: Namespace, stack: Stack, victim: st
     until("the new pod", lambda: _is_new(space, name, before[name]), describe=space.describe)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: Stack) -> None:
+    """The rendezvous store's pod is replaced; no node is restarted and no step is done again."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_world(space, 2)
+    before = uids(space)
+    store = store_pods(space)
+
+    space.api.delete(space.pod(store[0]), grace=0)
+    until("the new store", lambda: store_pods(space) not in ([], store), describe=space.describe)
+    jobs.await_step(space, jobs.last_step(space) + 20)
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
 
@@ -192,6 +213,13 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     assert uids(space) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
+
+
+def store_pods(space: Namespace) -> list[str]:
+    """Names of the store's pods that are ready and not on their way out."""
+    found = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=rendezvous")
+    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"] and is_ready(pod)]
+    return [pod["metadata"]["name"] for pod in alive]
 
 
 def last_written(bed: Path, space: Namespace) -> int:

@@ -203,8 +203,18 @@ def _remove(root: Path) -> None:
     with suppress(FileNotFoundError):
         cgroups.remove(Bed.read(root).cgroup)
     shutil.rmtree(root)
-    with suppress(OSError):
-        sandbox.CERTIFICATES.rmdir()
+    if not _is_mounted_anywhere(sandbox.CERTIFICATES):
+        with suppress(OSError):
+            sandbox.CERTIFICATES.rmdir()
+
+
+def _is_mounted_anywhere(point: Path) -> bool:
+    """Whether a process of another bed has something there; removing the folder would unmount it."""
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        with suppress(OSError):
+            if f" {point} " in mounts.read_text():
+                return True
+    return False
 
 
 def _children(pid: int) -> Iterator[int]:
