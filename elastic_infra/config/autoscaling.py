@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from elastic_infra.config.base import Part
 from elastic_infra.config.values import LabelKey, LabelValue, MetricName, Quantity, Whole
@@ -63,6 +63,14 @@ class Behavior(Part):
     """Default: one node in 5 minutes, after 10 minutes without need."""
 
 
+def _not_empty(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+    """Not pydantic's own limit, which also counts items that are wrong as missing."""
+    if metrics:
+        return metrics
+    message = "needs at least one metric; without any the cluster would choose one."
+    raise ValueError(message)
+
+
 class Autoscaling(Part):
     """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
 
@@ -70,7 +78,9 @@ class Autoscaling(Part):
     """`component`: an HPA of ours, with `behavior`. `operator`: the training operator makes it from
     `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
 
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1, max_length=16)]
+    metrics: Annotated[
+        tuple[Metric, ...], Field(max_length=16, json_schema_extra={"minItems": 1}), AfterValidator(_not_empty)
+    ]
     """What to follow; the largest answer wins."""
 
     behavior: Behavior | None = None
