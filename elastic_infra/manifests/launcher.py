@@ -34,6 +34,8 @@ MAX_ARCHIVE_BYTES: Final = 700 * 1024
 
 _CONTENT: Final = ("__init__.py", "launcher", "training")
 _FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_UNIX: Final = 3
+"""The zip format's number for the kind of system; Python would write the one it runs on."""
 _ENTRY: Final = '''\
 """Entry of the mounted launcher: reachable for itself and for the workers that it starts."""
 
@@ -75,7 +77,9 @@ def archive() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as target:
         for path in sorted(files):
-            target.writestr(zipfile.ZipInfo(path, _FIXED_TIME), files[path])
+            entry = zipfile.ZipInfo(path, _FIXED_TIME)
+            entry.create_system = _UNIX
+            target.writestr(entry, files[path])
     return buffer.getvalue()
 
 
