@@ -15,17 +15,18 @@ Figure = Callable[[JobConfig], "str | int | None"]
 
 
 def deltas(old: JobConfig | None, new: JobConfig | None) -> Mapping[str, Delta]:
-    """Every figure that differs, by name; a job that does not exist has none."""
-    before, after = _figures(old), _figures(new)
+    """Every figure that differs, by name; of a job that only one side has, its size and limits."""
+    both = old is not None and new is not None
+    before, after = _figures(old, times=both), _figures(new, times=both)
     pairs = {name: Delta(before.get(name), after.get(name)) for name in {**before, **after}}
     return {name: delta for name, delta in pairs.items() if delta.old != delta.new}
 
 
-def _figures(config: JobConfig | None) -> dict[str, str | int | None]:
+def _figures(config: JobConfig | None, *, times: bool) -> dict[str, str | int | None]:
     if config is None:
         return {}
-    times = {f"{budget.name}_seconds": _whole(budget.seconds) for budget in budgets(config)}
-    return {name: figure(config) for name, figure in FIGURES.items()} | times
+    bounds = {f"{budget.name}_seconds": _whole(budget.seconds) for budget in budgets(config)} if times else {}
+    return {name: figure(config) for name, figure in FIGURES.items()} | bounds
 
 
 def _whole(seconds: float | None) -> int | None:
@@ -36,14 +37,8 @@ def _nodes(config: JobConfig) -> str:
     return config.elastic.nnodes
 
 
-def most_nodes(config: JobConfig) -> int:
-    """Nodes at most."""
-    return config.elastic.max_nodes
-
-
-def most_gpus(config: JobConfig) -> int:
-    """GPUs of all nodes, at most."""
-    return config.resources.gpu.count * config.elastic.max_nodes if config.resources.gpu else 0
+def _most_gpus(config: JobConfig) -> int | None:
+    return config.resources.gpu.count * config.elastic.max_nodes if config.resources.gpu else None
 
 
 def _memory_at_most(config: JobConfig) -> str | None:
@@ -71,7 +66,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "nodes": _nodes,
     "initial_nodes": lambda config: config.initial_nodes,
     "workers_per_node": lambda config: config.nproc_per_node,
-    "gpus_at_most": most_gpus,
+    "gpus_at_most": _most_gpus,
     "memory_per_node": lambda config: config.resources.memory,
     "memory_at_most": _memory_at_most,
     "shared_memory": _shared_memory,

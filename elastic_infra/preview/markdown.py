@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from elastic_infra.preview.model import Change, Comparison, Consequence, JobDiff
-from elastic_infra.preview.words import figure, headline, on_one_line, places, shortened, tally
+from elastic_infra.preview.words import figures, headline, on_one_line, places, shortened, tally
 
 MAX_LENGTH: Final = 65_536
 """GitHub's limit in characters. Counted in UTF-8 bytes here, which are never fewer, however characters are counted."""
@@ -76,11 +76,12 @@ def _unchanged(comparison: Comparison) -> Iterator[str]:
 
 def _details(job: JobDiff) -> str:
     lines = [f"> ⚠️ {_plain(warning)}" for warning in job.warnings]
+    lines += [""] if lines else []
     if job.changes:
-        lines += ["", "| setting | before | after | consequence | reaches |", "|---|---|---|---|---|"]
+        lines += ["| setting | before | after | consequence | reaches |", "|---|---|---|---|---|"]
         lines += [_row(change) for change in job.changes]
     if job.deltas:
-        lines += ["", *(f"- {_plain(figure(name, delta))}" for name, delta in job.deltas.items())]
+        lines += ["", *(f"- {_plain(text)}" for text in figures(job))]
     return _folded(f"<code>{html.escape(job.name)}</code>: {job.consequence.value}", lines or ["Nothing else."])
 
 

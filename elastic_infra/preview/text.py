@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from elastic_infra.preview.model import Comparison, Consequence, JobDiff
-from elastic_infra.preview.words import figure, from_to, places, shortened, tally
+from elastic_infra.preview.words import figures, from_to, places, shortened, tally
 
 MAX_PLACES: Final = 2
 
@@ -41,12 +41,12 @@ def _print_job(job: JobDiff, console: Console) -> None:
         named = ", ".join([*reach, *([f"and {more} more"] if more else [])]) or "nothing"
         line = Text(f"    {shortened(change)}: {from_to(change)}  ")
         console.print(line.append(change.consequence.value, _STYLES[change.consequence]))
-        console.print(Text(f"        reaches {named}", "dim"))
+        console.print(Text(f"        reaches {named}", "dim"), soft_wrap=True)
     for note in _notes(job):
         console.print(Text(f"    {note}"))
     console.print()
 
 
 def _notes(job: JobDiff) -> Iterator[str]:
-    yield from (figure(name, delta) for name, delta in job.deltas.items())
+    yield from figures(job)
     yield from (f"warning: {warning}" for warning in job.warnings)

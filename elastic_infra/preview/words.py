@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -41,18 +42,35 @@ def tally(comparison: Comparison) -> tuple[str, ...]:
     """``("2 restarts", "1 update in place")``, the worst first."""
     counts = Counter(job.consequence for job in comparison.jobs)
     parts = [f"{counts[each]} {words[counts[each] > 1]}" for each, words in _COUNTED.items() if counts[each]]
-    errors = len(comparison.errors)
-    return (*parts, *([f"{errors} error{'s' if errors > 1 else ''}"] if errors else []))
+    errors, gpus = len(comparison.errors), gpus_more(comparison)
+    cost = [f"{gpus:+d} GPUs at most"] if gpus else []
+    return (*parts, *cost, *([f"{errors} error{'s' if errors > 1 else ''}"] if errors else []))
+
+
+def gpus_more(comparison: Comparison) -> int:
+    """How many GPUs more all jobs together may use, at their largest."""
+    found = (job.deltas.get("gpus_at_most", Delta(0, 0)) for job in comparison.jobs)
+    return sum(_count(delta.new) - _count(delta.old) for delta in found)
+
+
+def _count(value: str | int | None) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def figure(name: str, delta: Delta) -> str:
-    """``GPUs at most 32 → 48``."""
+    """``GPUs at most 32 → 48``; one value when the other is not there."""
     label = _FIGURES.get(name, name.replace("_seconds", " (s)").replace("_", " "))
-    return f"{label} {_side(delta.old)} → {_side(delta.new)}"
+    values = [str(value) for value in (delta.old, delta.new) if value is not None]
+    return (
+        f"{label} {' → '.join(values)}" if len(values) > 1 or delta.old is None else f"{label} {values[0]} → {ABSENT}"
+    )
 
 
-def _side(value: str | int | None) -> str:
-    return ABSENT if value is None else str(value)
+def figures(job: JobDiff) -> tuple[str, ...]:
+    """Every figure that moved; of a job that comes or goes, the figures it has."""
+    if job.consequence in {Consequence.ADDED, Consequence.REMOVED}:
+        return tuple(figure(name, Delta(None, delta.new or delta.old)) for name, delta in job.deltas.items())
+    return tuple(figure(name, delta) for name, delta in job.deltas.items())
 
 
 def headline(job: JobDiff) -> str:
@@ -60,8 +78,8 @@ def headline(job: JobDiff) -> str:
     named = [f"renamed from {job.renamed_from}"] if job.renamed_from else []
     paths = [shortened(change) for change in job.changes if change.path != "name"]
     listed = [", ".join(paths[:MAX_NAMED]) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")]
-    figures = [figure(name, delta) for name, delta in job.deltas.items() if name in KEY_FIGURES]
-    return "; ".join(filter(None, [*named, *listed, *figures]))
+    key = dataclasses.replace(job, deltas={name: job.deltas[name] for name in KEY_FIGURES if name in job.deltas})
+    return "; ".join(filter(None, [*named, *listed, *figures(key)]))
 
 
 MAX_NAMED: Final = 4

@@ -48,7 +48,11 @@ def _ask(config: dict[str, Any], name: str, settings: dict[str, Any]) -> list[st
     )  # fmt: skip
     said: list[str] = []
     assert isinstance(policy, pulumi.ResourceValidationPolicy)
-    policy.validate(args, lambda message, _urn=None: said.append(message))
+
+    def report(message: str, _urn: str | None = None) -> None:
+        said.append(message)
+
+    policy.validate(args, report)
     return said
 
 
