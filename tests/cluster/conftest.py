@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +16,10 @@ from tests.cluster.bed import lifecycle, programs
 from tests.cluster.bed.__main__ import DEFAULT_DIR
 from tests.cluster.bed.layout import IMAGES
 from tests.cluster.cluster import Cluster, Namespace, namespace
-from tests.cluster.provider.server import serving
-from tests.cluster.stack import Engine, official_provider
+from tests.cluster.provider.server import ClusterProvider
+from tests.cluster.stack import why_no_official_provider
+from tests.engine.engine import Engine
+from tests.engine.provider import serving
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,22 +75,23 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
 
 @pytest.fixture(scope="session")
 def engine(
-    cluster: Cluster, api: kube.Kube, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster,
+    api: kube.Kube,
+    pulumi_cli: Path,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Engine]:
     """The Pulumi engine, with the official kubernetes provider where that can be had, else with the stand-in."""
-    root = Path(sys.prefix)
-    if not (root / "bin" / "pulumi").exists():
-        pytest.skip("no Pulumi CLI: run `make setup`")
-    home = tmp_path_factory.mktemp("pulumi")
-    env = {"PULUMI_HOME": str(home), "PULUMI_SKIP_UPDATE_CHECK": "true", "KUBECONFIG": str(cluster.kubeconfig)}
-    reason = official_provider(root / "bin" / "pulumi", {**os.environ, **env})
-    if reason is None:
-        pytestconfig.stash[PROVIDER] = "official"
-        yield Engine(root, env)
-        return
-    pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
-    with serving(api) as address:
-        yield Engine(root, {**env, "PULUMI_DEBUG_PROVIDERS": address})
+    folder = tmp_path_factory.mktemp("engine")
+    with serving(ClusterProvider(api)) as address, Engine.started(pulumi_cli, folder, address) as own:
+        official = {key: value for key, value in own.environ.items() if key != "PULUMI_DEBUG_PROVIDERS"}
+        reason = why_no_official_provider(pulumi_cli, official)
+        if reason is None:
+            pytestconfig.stash[PROVIDER] = "official"
+            yield Engine(folder, {**official, "KUBECONFIG": str(cluster.kubeconfig)})
+        else:
+            pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
+            yield own
 
 
 @pytest.fixture

@@ -3,97 +3,80 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi import automation
 
 from elastic_infra import ElasticTrainingJob
 from tests.cluster import jobs
+from tests.engine import engine
 
-PROJECT = "cluster-tests"
 PLUGIN = "pulumi-resource-kubernetes"
 INSTALL_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Engine:
-    """How to run the engine: its program and its environment."""
+class JobStack:
+    """A stack with one job. Verbs return the engine's operation for every object that is touched, by its role."""
 
-    root: Path
-    """Folder with `bin/pulumi`."""
-    env: Mapping[str, str]
+    stack: engine.Stack
+    job: str
+    arm: jobs.Arm
 
-    @contextmanager
-    def stack(self, name: str, job: str, folder: Path, arm: jobs.Arm) -> Iterator[Stack]:
-        """A stack with one job, its state in `folder`; whatever it still holds is destroyed afterwards."""
-        own = {"PULUMI_BACKEND_URL": f"file://{folder}", "PULUMI_CONFIG_PASSPHRASE": "", **self.env}
-        holder: list[Mapping[str, Any]] = []
+    def up(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """Deploys the job."""
+        return self._touched(self.stack.up(self._program(settings)))
 
-        def program() -> None:
-            if holder:
-                options = pulumi.ResourceOptions(transforms=[_arm_transform(arm)])
-                ElasticTrainingJob(job, holder[0], options)  # type: ignore[arg-type]  # a plain dict, validated inside
-
-        stack = automation.create_or_select_stack(
-            stack_name=name,
-            project_name=PROJECT,
-            program=program,
-            opts=automation.LocalWorkspaceOptions(
-                env_vars=own,
-                work_dir=str(folder),
-                pulumi_command=automation.PulumiCommand(str(self.root), skip_version_check=True),
-            ),
-        )
-        try:
-            yield Stack(stack, holder)
-        finally:
-            stack.destroy(run_program=False)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One stack. Each verb returns what it did, as the engine counts it."""
-
-    stack: automation.Stack
-    settings: list[Mapping[str, Any]]
-
-    def up(self, settings: Mapping[str, Any]) -> dict[str, int]:
-        """Deploys the job; returns operations on resources by kind, `same` left out."""
-        self.settings[:] = [settings]
-        done = self.stack.up().summary.resource_changes or {}
-        return _without_same(done)
-
-    def preview(self, settings: Mapping[str, Any]) -> dict[str, int]:
+    def preview(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """What `up` would do."""
-        self.settings[:] = [settings]
-        return _without_same(self.stack.preview().change_summary)
+        return self._touched(self.stack.preview(self._program(settings)))
 
-    def refresh(self) -> dict[str, int]:
+    def refresh(self) -> None:
         """Reads what is live."""
-        return _without_same(self.stack.refresh().summary.resource_changes or {})
+        self._touched(self.stack.refresh())
 
     def destroy(self) -> None:
         """Removes everything."""
-        self.stack.destroy()
+        self._touched(self.stack.destroy())
+
+    def _program(self, settings: Mapping[str, Any]) -> Callable[[], None]:
+        def program() -> None:
+            options = pulumi.ResourceOptions(transforms=[_arm_transform(self.arm)])
+            ElasticTrainingJob(self.job, settings, options)  # type: ignore[arg-type]  # a plain dict, validated inside
+
+        return program
+
+    def _touched(self, outcome: engine.Outcome) -> dict[str, str]:
+        assert not outcome.failed, outcome.text
+        return {name.removeprefix(f"{self.job}-"): op for name, op in outcome.ops().items() if name != self.job}
 
 
-def official_provider(pulumi_program: Path, environ: Mapping[str, str]) -> str | None:
-    """None when the engine has, or can install, the official kubernetes provider; else why not."""
-    if shutil.which(PLUGIN, path=environ.get("PATH")):
+@contextmanager
+def job_stack(pulumi_engine: engine.Engine, job: str, arm: jobs.Arm) -> Iterator[JobStack]:
+    """A new stack for one job; whatever it still holds is destroyed afterwards."""
+    own = JobStack(pulumi_engine.stack(), job, arm)
+    try:
+        yield own
+    finally:
+        own.destroy()
+
+
+def why_no_official_provider(program: Path, environ: Mapping[str, str]) -> str | None:
+    """None when the engine finds, or can install, the official kubernetes provider."""
+    if shutil.which(PLUGIN):
         return None
-    command = (str(pulumi_program), "plugin", "install", "resource", "kubernetes")
     try:
         done = subprocess.run(
-            command,
-            cwd=environ["PULUMI_HOME"],
-            env=environ,
+            (str(program), "plugin", "install", "resource", "kubernetes"),
+            cwd=program.parent,
+            env={**os.environ, **environ},
             capture_output=True,
             text=True,
             timeout=INSTALL_SECONDS,
@@ -102,11 +85,6 @@ def official_provider(pulumi_program: Path, environ: Mapping[str, str]) -> str |
     except subprocess.TimeoutExpired:
         return f"its download took longer than {INSTALL_SECONDS} s"
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no word"])[-1]
-
-
-def _without_same(counts: Mapping[Any, int]) -> dict[str, int]:
-    names = {getattr(kind, "value", kind): count for kind, count in counts.items()}
-    return {name: count for name, count in names.items() if name != "same"}
 
 
 def _arm_transform(arm: jobs.Arm) -> Any:

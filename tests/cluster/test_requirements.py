@@ -11,8 +11,9 @@ import pytest
 from elastic_infra.config.load import read_mapping
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, Namespace, restarts
-from tests.cluster.stack import Engine
+from tests.cluster.stack import job_stack
 from tests.cluster.waiting import until
+from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "shape"
@@ -150,11 +151,11 @@ def test_shared_memory_is_as_large_as_asked(running: Namespace) -> None:
     assert restarts(running.api.get(running.pod(name))) == 0
 
 
-def test_a_size_set_by_others_stays(space: Namespace, engine: Engine, tmp_path: Path) -> None:
+def test_a_size_set_by_others_stays(space: Namespace, engine: Engine) -> None:
     """Scaled to 4 and to 2 behind Pulumi's back: no diff, no conflict, first pods untouched; destroy leaves nothing."""
     elastic = {"nnodes": "1:4", "initial_nodes": 2, "nproc_per_node": 1}
     settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC, elastic=elastic)
-    with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
+    with job_stack(engine, JOB, "tuned") as stack:
         stack.up(settings)
         first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
 
@@ -170,7 +171,7 @@ def test_a_size_set_by_others_stays(space: Namespace, engine: Engine, tmp_path: 
         stack.destroy()
 
         assert counts == [{}, {}, {}, {}]
-        assert in_place == {"update": 1}
+        assert in_place == {"workload": "update"}
         assert live["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
         assert live["runPolicy"]["backoffLimit"] == 17
         assert first == two
@@ -180,11 +181,11 @@ def test_a_size_set_by_others_stays(space: Namespace, engine: Engine, tmp_path: 
             assert [o["metadata"]["name"] for o in left if o["metadata"]["name"].startswith(JOB)] == []
 
 
-def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine, tmp_path: Path) -> None:
+def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine) -> None:
     """The job succeeds, the rest is deleted, the finished pod stays for its log, and `up` starts nothing again."""
     script = "case $HOSTNAME in *-0) sleep 3;; *) sleep 600;; esac"
     settings = jobs.config(space, LONG, **jobs.CONTROL, script=None, command=["sh", "-c", script])
-    with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
+    with job_stack(engine, JOB, "tuned") as stack:
         stack.up(settings)
         space.await_condition(JOB, "Succeeded")
         until("one pod", lambda: len(space.pods(JOB)) == 1, describe=space.describe)
@@ -194,10 +195,10 @@ def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine,
         assert [pod["status"]["phase"] for pod in space.pods(JOB)] == ["Succeeded"]
 
 
-def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine, tmp_path: Path) -> None:
+def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine) -> None:
     """The operator's pods and Services go; our Service and autoscaler stay and point at the job."""
     settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC)
-    with engine.stack(space.name, JOB, tmp_path, "tuned") as stack:
+    with job_stack(engine, JOB, "tuned") as stack:
         stack.up({**settings, "run_policy": {"suspend": False}})
         nodes = len(space.await_running(JOB, 1))
 

@@ -14,8 +14,9 @@ from tests.cluster import jobs
 from tests.cluster.bed import kubelet, lifecycle
 from tests.cluster.bed.layout import Bed
 from tests.cluster.cluster import Namespace, is_ready, restarts
-from tests.cluster.stack import Engine, Stack
+from tests.cluster.stack import JobStack, job_stack
 from tests.cluster.waiting import until
+from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "story"
@@ -30,9 +31,10 @@ os.kill(max(pids), 9)
 
 
 @pytest.fixture
-def stack(engine: Engine, tmp_path: Path, space: Namespace) -> Iterator[Stack]:
+def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
     """A stack of its own for the one job of a story; it is gone before the namespace is."""
-    with engine.stack(space.name, JOB, tmp_path, "ours") as own:
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
         yield own
 
 
@@ -46,7 +48,7 @@ def container_restarts(space: Namespace) -> int:
     return sum(restarts(pod) for pod in space.pods(JOB))
 
 
-def test_a_job_trains_and_succeeds_once(space: Namespace, stack: Stack) -> None:
+def test_a_job_trains_and_succeeds_once(space: Namespace, stack: JobStack) -> None:
     """`up` creates the job, it trains to its end, and the next `up` does not start it again."""
     training = jobs.Training()
     settings = jobs.config(space, training)
@@ -57,12 +59,12 @@ def test_a_job_trains_and_succeeds_once(space: Namespace, stack: Stack) -> None:
     uid = space.api.get(space.job(JOB))["metadata"]["uid"]
     again = stack.up(settings)
 
-    assert set(created) == {"create"}
+    assert created == dict.fromkeys(("launcher", "service", "store", "workload"), "create")
     assert again == {}
     assert space.api.get(space.job(JOB))["metadata"]["uid"] == uid
 
 
-def test_a_new_image_replaces_the_job(space: Namespace, stack: Stack) -> None:
+def test_a_new_image_replaces_the_job(space: Namespace, stack: JobStack) -> None:
     """A changed image is a replacement: every pod is new, and training goes on from the checkpoint."""
     training = jobs.Training()
     old, new = space.cluster.images
@@ -74,14 +76,13 @@ def test_a_new_image_replaces_the_job(space: Namespace, stack: Stack) -> None:
     done = stack.up(jobs.config(space, training, image=new))
     pods = space.await_running(JOB, 2)
 
-    assert expected == done
-    assert done["replace"] >= 1
+    assert expected == done == {"store": "update", "workload": "delete-replaced"}
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in pods)
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {new}
     jobs.finish(space, JOB, training)
 
 
-def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: Stack) -> None:
+def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: JobStack) -> None:
     """A third node joins and leaves through the scale subresource; the first two pods stay."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
@@ -99,7 +100,7 @@ def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: Stack) -> None
     jobs.finish(space, JOB, training)
 
 
-def test_an_autoscaler_follows_the_load(space: Namespace, stack: Stack) -> None:
+def test_an_autoscaler_follows_the_load(space: Namespace, stack: JobStack) -> None:
     """A real autoscaler grows a busy job; `preview` and `up` after it change nothing."""
     training = jobs.Training(busy=True)
     speed = {"nodes": 2, "period_seconds": 15, "stabilization_window_seconds": 0}
@@ -119,7 +120,7 @@ def test_an_autoscaler_follows_the_load(space: Namespace, stack: Stack) -> None:
     jobs.finish(space, JOB, training)
 
 
-def test_a_job_is_suspended_and_resumed(space: Namespace, stack: Stack) -> None:
+def test_a_job_is_suspended_and_resumed(space: Namespace, stack: JobStack) -> None:
     """Suspension ends all pods; after it training goes on from the checkpoint."""
     training = jobs.Training()
     settings = jobs.config(space, training)
@@ -130,7 +131,7 @@ def test_a_job_is_suspended_and_resumed(space: Namespace, stack: Stack) -> None:
     until("no pods", lambda: not space.pods(JOB), describe=space.describe)
     resumed = stack.up({**settings, "run_policy": {"suspend": False}})
 
-    assert held == resumed == {"update": 1}
+    assert held == resumed == {"workload": "update"}
     jobs.finish(space, JOB, training)
 
 
@@ -139,7 +140,7 @@ def test_a_job_is_suspended_and_resumed(space: Namespace, stack: Stack) -> None:
     [("worker-1", 0), ("worker-0", 0), ("worker-0", None)],
     ids=["worker-1-lost", "worker-0-lost", "worker-0-preempted"],
 )
-def test_a_node_that_goes_is_replaced(space: Namespace, stack: Stack, victim: str, grace: int | None) -> None:
+def test_a_node_that_goes_is_replaced(space: Namespace, stack: JobStack, victim: str, grace: int | None) -> None:
     """A pod that is deleted, at once or in its own time, comes again under its name, and training goes on."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
@@ -156,7 +157,7 @@ def test_a_node_that_goes_is_replaced(space: Namespace, stack: Stack, victim: st
     jobs.finish(space, JOB, training)
 
 
-def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: Stack) -> None:
+def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: JobStack) -> None:
     """The rendezvous store's pod is replaced; no node is restarted and no step is done again."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
@@ -174,7 +175,7 @@ def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: S
     jobs.finish(space, JOB, training)
 
 
-def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: Stack) -> None:
+def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: JobStack) -> None:
     """`kill -9` of a training process costs no pod and no container."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
@@ -190,7 +191,7 @@ def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: St
     jobs.finish(space, JOB, training)
 
 
-def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: Stack) -> None:
+def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: JobStack) -> None:
     """Not ready for less than the pods tolerate: no pod and no container is replaced, and training goes on."""
     bed = space.cluster.bed
     if bed is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.engine import Engine, Stack
-from tests.engine.provider import serving
+from tests.engine.provider import KubernetesProvider, serving
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,7 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def engine(pulumi_cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """A real engine with the test-only provider."""
-    with serving() as providers, Engine.started(pulumi_cli, tmp_path_factory.mktemp("engine"), providers) as engine:
+    with (
+        serving(KubernetesProvider()) as providers,
+        Engine.started(pulumi_cli, tmp_path_factory.mktemp("engine"), providers) as engine,
+    ):
         yield engine
 
 

@@ -94,6 +94,10 @@ class Stack:
         """Do it."""
         return _outcome(lambda **sinks: self._stack.up(program=program, color="never", **sinks))
 
+    def refresh(self) -> Outcome:
+        """Read what is live, without running the program."""
+        return _outcome(lambda **sinks: self._stack.refresh(color="never", **sinks))
+
     def destroy(self) -> Outcome:
         """Delete everything, as `pulumi destroy` does without running the program."""
         return _outcome(lambda **sinks: self._stack.destroy(color="never", **sinks))
@@ -147,7 +151,7 @@ class Engine:
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
-        self._environ = environ
+        self.environ = environ
         self._numbers = itertools.count()
 
     @classmethod
@@ -187,7 +191,7 @@ class Engine:
         backend = automation.ProjectBackend(url=f"file://{self._folder / 'state'}")
         settings = automation.ProjectSettings(name=PROJECT, runtime="python", backend=backend)
         workspace = automation.LocalWorkspace(
-            work_dir=str(work), project_settings=settings, env_vars=dict(self._environ)
+            work_dir=str(work), project_settings=settings, env_vars=dict(self.environ)
         )
         file = self._folder / "state/.pulumi/stacks" / PROJECT / f"{work.name}.json"
         return Stack(_Brief(work.name, workspace, StackInitMode.CREATE), file)

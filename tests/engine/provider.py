@@ -111,10 +111,10 @@ def _kind(change: changes.Change, *, replaces: bool) -> proto.PropertyDiff:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[str]:
+def serving(provider: KubernetesProvider) -> Iterator[str]:
     """Serve on loopback; gives what the engine wants in PULUMI_DEBUG_PROVIDERS."""
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(KubernetesProvider(), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
