@@ -1,18 +1,37 @@
 """Hosts the component for Pulumi programs in other languages."""
 
-from pulumi.provider.experimental import component_provider_host
+from __future__ import annotations
+
+import sys
+
+import pulumi
+from pulumi.errors import InputPropertyErrorDetails
+from pulumi.provider import ConstructResult, main
+from pulumi.provider.experimental.component import ComponentProvider
+from pulumi.provider.server import ComponentInitError
 
 from elastic_infra import ElasticTrainingJob, __version__
 
 
-def main() -> None:
-    """Serve until the engine hangs up."""
-    component_provider_host(
-        [ElasticTrainingJob],
-        "elastic-infra",
-        version=str(__version__),
-    )
+class Host(ComponentProvider):
+    """Pulumi's own host, but a user's mistake is told as one: the base class adds frames of this package to it."""
+
+    def construct(
+        self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
+    ) -> ConstructResult:
+        """Make the component.
+
+        Raises:
+            pulumi.InputPropertiesError: the config is not valid; the text has every fault as `path: reason`.
+        """
+        try:
+            return super().construct(name, resource_type, inputs, options)
+        except ComponentInitError as error:
+            if isinstance(error.inner, pulumi.RunError):
+                no_paths: list[InputPropertyErrorDetails] = []  # beside a path the engine would print the value
+                raise pulumi.InputPropertiesError(str(error.inner), no_paths) from None
+            raise
 
 
 if __name__ == "__main__":
-    main()
+    main(Host([ElasticTrainingJob], "elastic-infra", version=str(__version__)), sys.argv[1:])

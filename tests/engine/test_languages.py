@@ -1,0 +1,150 @@
+"""The component for programs in other languages: as a plugin that the engine starts, over the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pulumi
+import pytest
+
+import elastic_infra
+from tests.engine.engine import Engine, Stack
+from tests.engine.jobs import WORKLOAD
+
+ROOT: Final = Path(elastic_infra.__file__).resolve().parent.parent
+SCHEMA: Final = Path(__file__).parent / "schema.json"
+TOKEN: Final = "elastic-infra:index:ElasticTrainingJob"
+VERSION: Final = str(elastic_infra.__version__)
+
+JOB: Final = {
+    "image": "registry.example.com/train:1",
+    "script": "train.py",
+    "env": {"DATASET": {"value": "/data"}, "HF_TOKEN": {"secret": "hf", "key": "token"}},
+    "elastic": {"nnodes": "2:4", "maxRestarts": 8.0, "rdzvConfigs": {"joinTimeout": 600}},
+    "resources": {"cpu": "2", "memory": "4Gi", "gpu": {"count": 2}},
+    "sharedMemory": {"size": "1Gi"},
+    "storage": {"checkpoint": {"claim": "checkpoints"}},
+    "placement": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+}
+"""As a program in another language says it: camelCase, no shorthands."""
+
+
+@pytest.fixture(scope="module")
+def plugin(engine: Engine) -> Path:
+    """The component, installed as the plugin that `pulumi package add` would install."""
+    program = engine.home / f"plugins/resource-elastic-infra-v{VERSION}/pulumi-resource-elastic-infra"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!{sys.executable}\nimport runpy, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        'runpy.run_module("elastic_infra", run_name="__main__")\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def remote(late: Callable[[], dict[str, Any]] = dict, /, **changes: Any) -> Callable[[], None]:
+    """A program that asks the plugin for a job, as generated SDKs do."""
+
+    def program() -> None:
+        made = pulumi.ComponentResource(
+            TOKEN,
+            "train",
+            {**JOB, "jobName": None, "rendezvousEndpoint": None, "minNodes": None, **changes, **late()},
+            pulumi.ResourceOptions(version=VERSION),
+            remote=True,
+        )
+        for output in ("jobName", "rendezvousEndpoint", "minNodes"):
+            pulumi.export(output, getattr(made, output))
+
+    return program
+
+
+def test_the_engine_reads_the_schema(engine: Engine, plugin: Path) -> None:
+    """`pulumi package get-schema` gives what is committed, in the engine's own words, and the version."""
+    environ = {**os.environ, **engine.environ}
+    done = subprocess.run(
+        ["pulumi", "package", "get-schema", str(plugin)],
+        cwd=engine.home,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, committed = json.loads(done.stdout), json.loads(SCHEMA.read_text())
+    resource, expected = found["resources"][TOKEN], committed["resources"][TOKEN]
+
+    assert (found["name"], found["version"]) == ("elastic-infra", VERSION)
+    assert resource["requiredInputs"] == expected["requiredInputs"]
+    assert resource["inputProperties"].keys() == expected["inputProperties"].keys()
+    assert resource["properties"].keys() == expected["properties"].keys()
+    assert found["types"].keys() == committed["types"].keys()
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_language_gets_the_same_job(stack: Stack) -> None:
+    """Names are translated, floats are counts, outputs come back; a second look changes nothing."""
+    made = stack.up(remote())
+    spec = made.inputs(WORKLOAD)["spec"]
+    container = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+
+    assert not made.failed, made.text
+    assert spec["elasticPolicy"]["maxRestarts"] == 8
+    assert {"key": "join_timeout", "value": "600"} in spec["elasticPolicy"]["rdzvConf"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] in {2, "2"}
+    assert stack.outputs() == {
+        "jobName": "train",
+        "minNodes": 2,
+        "rendezvousEndpoint": "train-rdzv.default.svc:29400",
+    }
+    assert stack.preview(remote()).ops() == {}
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_language_has_secrets(scratch: Stack) -> None:
+    """A secret that crosses the wire is masked at its own place."""
+    token = lambda: {"env": {"TOKEN": {"value": pulumi.Output.secret("hunter2-secret")}}}  # noqa: E731 - made late
+    shown = scratch.preview(remote(token), diff=True)
+
+    assert not shown.failed, shown.text
+    assert "hunter2" not in shown.text
+    assert shown.inputs("train")["image"] == JOB["image"]
+    assert "[secret]" in shown.text
+    assert shown.inputs(WORKLOAD)["spec"]["elasticPolicy"]["maxReplicas"] == 4
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"elastic": {"nnodes": "4:2"}}, "elastic.nnodes: the minimum (4)"),
+        ({"elastic": {"maxRestarts": 2.5}}, "elastic.max_restarts: must be a whole number."),
+    ],
+)
+def test_another_language_reads_every_fault(scratch: Stack, change: dict[str, Any], fault: str) -> None:
+    """The same lines as in Python, without our source and without the value.
+
+    What Python's own SDK prints after it, as the caller, is another language's business.
+    """
+    outcome = scratch.preview(remote(**change))
+
+    assert outcome.failed
+    assert f"- {fault}" in outcome.text
+    assert "component.py" not in outcome.text
+    assert "with value" not in outcome.text
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_language_is_guarded(stack: Stack) -> None:
+    """`on_restart: refuse` works across the wire."""
+    guard = {"runPolicy": {"onRestart": "refuse"}}
+    stack.up(remote(**guard))
+    changed = stack.preview(remote(**guard, image="registry.example.com/train:2"))
+
+    assert changed.failed
+    assert "on_restart is 'refuse'" in changed.text

@@ -1,0 +1,229 @@
+"""The component's wiring, on Pulumi's mocks: what it registers, with which options, and what it gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks
+from pulumi.runtime.stack import run_pulumi_func
+
+from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, inputs
+
+JOB: Final[ElasticTrainingJobArgs] = {
+    "image": "registry.example.com/train:1",
+    "script": "train.py",
+    "elastic": {"nnodes": "2:4"},
+    "resources": {"cpu": "2", "memory": "4Gi"},
+}
+EVERYTHING: Final[dict[str, Any]] = {
+    **JOB,
+    "autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]},
+    "disruption": {"pod_disruption_budget": True},
+    "storage": {"checkpoint": {"size": "10Gi"}},
+}
+
+
+class Recorder(pulumi.runtime.Mocks):
+    """Keeps every registration."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, pulumi.runtime.MockResourceArgs] = {}
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        self.made[args.name] = args
+        return args.name, dict(args.inputs)
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> Any:
+        """No program here calls a function."""
+        raise AssertionError(args.token)
+
+
+def run(program: Callable[[], Any]) -> Recorder:
+    """Run a program to its end, in a loop and a context of its own: Pulumi binds Outputs to the loop they begin in."""
+    recorder, loops = Recorder(), list[asyncio.AbstractEventLoop]()
+
+    def with_loop() -> None:
+        """Pulumi's mocks make a loop in each thread and close none."""
+        loops.append(asyncio.new_event_loop())
+        asyncio.set_event_loop(loops[-1])
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(initializer=with_loop))
+        mocks.set_mocks(recorder, project="team-a", stack="test", preview=False)
+        await run_pulumi_func(program)
+
+    contextvars.copy_context().run(asyncio.run, main())
+    for loop in loops:
+        loop.close()
+    return recorder
+
+
+def registered(args: Any, name: str = "train") -> dict[str, tuple[str, dict[str, Any]]]:
+    """Resource to type and inputs, of a program with one job."""
+    recorder = run(lambda: ElasticTrainingJob(name, args))
+    return {made.name: (made.typ, dict(made.inputs)) for made in recorder.made.values()}
+
+
+def test_every_object_is_one_child() -> None:
+    """Each by the type under which the official provider knows it, named after the component for ever."""
+    types = {name: kind for name, (kind, _) in registered(EVERYTHING).items()}
+
+    assert types == {
+        "train": "elastic-infra:index:ElasticTrainingJob",
+        "train-launcher": "kubernetes:core/v1:ConfigMap",
+        "train-checkpoint": "kubernetes:core/v1:PersistentVolumeClaim",
+        "train-service": "kubernetes:core/v1:Service",
+        "train-store": "kubernetes:apps/v1:Deployment",
+        "train-workload": "kubernetes:kubeflow.org/v1:PyTorchJob",
+        "train-autoscaler": "kubernetes:autoscaling/v2:HorizontalPodAutoscaler",
+        "train-disruption_budget": "kubernetes:policy/v1:PodDisruptionBudget",
+    }
+
+
+def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
+    """Cost grows with resources: a component, a Job, its launcher."""
+    types = {name: kind for name, (kind, _) in registered({**JOB, "elastic": {}}).items()}
+
+    assert types == {
+        "train": "elastic-infra:index:ElasticTrainingJob",
+        "train-launcher": "kubernetes:core/v1:ConfigMap",
+        "train-workload": "kubernetes:batch/v1:Job",
+    }
+
+
+def test_a_dict_and_a_config_mean_the_same() -> None:
+    """However the config comes, the same is registered."""
+    assert registered(EVERYTHING) == registered(JobConfig.from_mapping(EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("change", "ignored"),
+    [
+        ({"autoscaling": None}, None),
+        ({}, ["spec.pytorchReplicaSpecs.Worker.replicas"]),
+        (
+            {"autoscaling": {"owner": "operator", "metrics": [{"type": "cpu", "target": "80"}]}},
+            ["spec.pytorchReplicaSpecs.Worker.replicas"],
+        ),
+        ({"autoscaling": None, "elastic": {}, "disruption": {}}, None),
+    ],
+)
+def test_changes_of_others_are_ignored_only_where_there_are_others(
+    change: dict[str, Any], ignored: list[str] | None
+) -> None:
+    """An autoscaler owns the number of nodes, whoever made it; without one the program does."""
+    options = component._workload_options(JobConfig.from_mapping({**EVERYTHING, **change}), [])
+
+    assert options.ignore_changes == ignored
+    assert options.delete_before_replace
+
+
+def test_the_summary_is_plain_and_small() -> None:
+    """The first lines of a preview, and what policies read."""
+    _, summary = registered(JOB)["train"]
+    digest = summary.pop("launcher")
+
+    assert summary == {
+        "image": "registry.example.com/train:1",
+        "namespace": "default",
+        "nnodes": "2:4",
+        "nproc_per_node": 1,
+        "gpus_per_node": 0,
+        "workload": "PyTorchJob",
+    }
+    assert len(digest) == 8
+
+
+@pytest.mark.parametrize(
+    ("elastic", "expected"),
+    [
+        (
+            {"nnodes": "2:4"},
+            {
+                "job_name": "train",
+                "namespace": "default",
+                "min_nodes": 2,
+                "max_nodes": 4,
+                "rendezvous_endpoint": "train-rdzv.default.svc:29400",
+                "scale_path": "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/train/scale",
+            },
+        ),
+        (
+            {},
+            {
+                "job_name": "train",
+                "namespace": "default",
+                "min_nodes": 1,
+                "max_nodes": 1,
+                "rendezvous_endpoint": None,
+                "scale_path": None,
+            },
+        ),
+    ],
+)
+def test_outputs_lead_to_the_job(elastic: dict[str, str], expected: dict[str, Any]) -> None:
+    """What a program needs to watch or scale the job."""
+    found: dict[str, Any] = {}
+
+    def program() -> None:
+        made = ElasticTrainingJob("train", JobConfig.from_mapping({**JOB, "elastic": elastic}))
+        for output in expected:
+            getattr(made, output).apply(lambda value, output=output: found.__setitem__(output, value))
+
+    run(program)
+
+    assert found == expected
+
+
+def test_a_name_of_its_own_reaches_every_object() -> None:
+    """Resources are named after the component, objects after the config's name."""
+    made = registered({**JOB, "name": "ranking"})
+
+    assert made["train-workload"][1]["metadata"]["name"] == "ranking"
+    assert made["train-service"][1]["metadata"]["name"] == "ranking-rdzv"
+
+
+def test_a_wrong_config_is_a_run_error() -> None:
+    """Pulumi prints its text without a traceback; every fault is a line."""
+    wrong: Any = {"image": "i", "elastic": {"nnodes": "4:2"}, "sript": "s"}
+    with pytest.raises(pulumi.RunError) as error:
+        inputs.rendered("train", wrong)
+
+    assert str(error.value).splitlines() == [
+        "ElasticTrainingJob 'train' cannot be deployed. Mend these:",
+        "  - elastic.nnodes: the minimum (4) must be at least 1 and at most the maximum (2); the limit is 10000.",
+        "  - sript: is not a known key. Did you mean 'script'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, ["a.b[1]"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        ({"a": 1}, {"b": 1}, ["a", "b"]),
+        ({"a": 1.0}, {"a": 1}, []),
+        ({"a": 1}, {"a": pulumi.output.UNKNOWN}, []),
+    ],
+)
+def test_a_difference_is_a_path(old: Any, new: Any, expected: list[str]) -> None:
+    """The cause of a refused restart is named, and what is unknown in a preview is no cause."""
+    assert list(inputs.changed_paths(old, new)) == expected
+
+
+def test_the_component_is_cheap_to_import() -> None:
+    """The typed modules of pulumi_kubernetes and torch stay out of a program that declares jobs."""
+    heavy = ("pulumi_kubernetes", "torch")
+    program = f"import sys, elastic_infra.component; print(*[m for m in sys.modules if m.startswith({heavy!r})])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
