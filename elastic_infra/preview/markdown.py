@@ -75,14 +75,13 @@ def _unchanged(comparison: Comparison) -> Iterator[str]:
 
 
 def _details(job: JobDiff) -> str:
-    lines = [f"> ⚠️ {_plain(warning)}" for warning in job.warnings]
-    lines += [""] if lines else []
-    if job.changes:
-        lines += ["| setting | before | after | consequence | reaches |", "|---|---|---|---|---|"]
-        lines += [_row(change) for change in job.changes]
-    if job.deltas:
-        lines += ["", *(f"- {_plain(text)}" for text in figures(job))]
-    return _folded(f"<code>{html.escape(job.name)}</code>: {job.consequence.value}", lines or ["Nothing else."])
+    warnings = [f"> ⚠️ {_plain(warning)}" for warning in job.warnings]
+    header = ["| setting | before | after | consequence | reaches |", "|---|---|---|---|---|"]
+    table = [*header, *map(_row, job.changes)] if job.changes else []
+    listed = [f"- {_plain(text)}" for text in figures(job)]
+    parts = [part for part in (warnings, table, listed) if part] or [["Nothing else."]]
+    lines = [line for part in parts for line in ("", *part)]
+    return _folded(f"<code>{html.escape(job.name)}</code>: {job.consequence.value}", lines[1:])
 
 
 def _folded(summary: str, lines: Sequence[str]) -> str:

@@ -60,10 +60,9 @@ def _count(value: str | int | None) -> int:
 def figure(name: str, delta: Delta) -> str:
     """``GPUs at most 32 → 48``; one value when the other is not there."""
     label = _FIGURES.get(name, name.replace("_seconds", " (s)").replace("_", " "))
-    values = [str(value) for value in (delta.old, delta.new) if value is not None]
-    return (
-        f"{label} {' → '.join(values)}" if len(values) > 1 or delta.old is None else f"{label} {values[0]} → {ABSENT}"
-    )
+    if delta.old is None:
+        return f"{label} {delta.new}"
+    return f"{label} {delta.old} → {ABSENT if delta.new is None else delta.new}"
 
 
 def figures(job: JobDiff) -> tuple[str, ...]:
@@ -79,7 +78,9 @@ def headline(job: JobDiff) -> str:
     paths = [shortened(change) for change in job.changes if change.path != "name"]
     listed = [", ".join(paths[:MAX_NAMED]) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")]
     key = dataclasses.replace(job, deltas={name: job.deltas[name] for name in KEY_FIGURES if name in job.deltas})
-    return "; ".join(filter(None, [*named, *listed, *figures(key)]))
+    count = len(job.warnings)
+    warned = [f"⚠️ {count} warning{'s' if count > 1 else ''}"] if count else []
+    return "; ".join(filter(None, [*named, *listed, *figures(key), *warned]))
 
 
 MAX_NAMED: Final = 4

@@ -94,7 +94,10 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
         side(llm=changed(LLM, run_policy={"on_restart": "refuse"})),
         side(llm=changed(LLM, run_policy={"on_restart": "refuse"}, args=["--epochs", "4"])),
     ),
-    "launcher": tuple(dataclasses.replace(side(llm=LLM), package=version) for version in ("0.1.0", "0.2.0")),
+    "launcher": (
+        dataclasses.replace(side(llm=LLM), package="0.1.0"),
+        dataclasses.replace(side(llm=LLM), package="0.2.0"),
+    ),
     "nothing": (side(llm=LLM, eval=SMALL), side(llm=LLM, eval=SMALL)),
     "broken-base": (side(CONFLICT, llm=LLM), side(llm=changed(LLM, elastic__max_restarts=8), eval=SMALL)),
     "many": (

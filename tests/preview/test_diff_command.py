@@ -1,0 +1,169 @@
+"""`elastic-infra diff` as it is called: files, folders, revisions, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.preview.repositories import EVAL, LLM, commit, consequences, diff, git, run, write
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits: the second restarts one job, adds one, and leaves one alone."""
+    folder = tmp_path / "infra"
+    folder.mkdir()
+    commit(folder, {"jobs/llm.yaml": LLM, "jobs/eval/job.yaml": EVAL, "README.md": "image: no job\n"})
+    commit(folder, {"jobs/llm.yaml": LLM.replace("llm:1", "llm:2"), "jobs/tune.job.yaml": EVAL})
+    return folder
+
+
+def test_two_revisions(repository: Path) -> None:
+    """Read with git: the working tree does not matter."""
+    (repository / "jobs/llm.yaml").write_text("broken: [", "utf-8")
+    code, document, stderr = diff(repository, "HEAD~1", "HEAD")
+
+    assert (code, stderr) == (0, "")
+    assert consequences(document) == {"llm": "restart", "tune": "added", "eval": "none"}
+
+
+def test_a_revision_and_the_working_tree(repository: Path) -> None:
+    """A revision is read where the other side lies."""
+    _, document, _ = diff(repository, "HEAD~1", "jobs")
+    _, from_inside, _ = diff(repository / "jobs", "HEAD~1", ".")
+    _, one_file, _ = diff(repository, "HEAD~1", "jobs/llm.yaml")
+
+    assert consequences(document) == {"llm": "restart", "tune": "added", "eval": "none"}
+    assert from_inside == document
+    assert consequences(one_file) == {"llm": "restart"}
+
+
+def test_a_path_of_a_revision(repository: Path) -> None:
+    """`REVISION:PATH`, a folder or a file."""
+    _, folders, _ = diff(repository, "HEAD~1:jobs/eval", "HEAD:jobs/eval")
+    _, files, _ = diff(repository, "HEAD~1:jobs/llm.yaml", "HEAD:jobs/llm.yaml")
+
+    assert consequences(folders) == {"eval": "none"}
+    assert consequences(files) == {"llm": "restart"}
+
+
+def test_a_folder_that_is_new_in_the_pull_request(repository: Path) -> None:
+    """Everything in it is added."""
+    write(repository, {"more/probe.yaml": EVAL})
+    code, document, _ = diff(repository, "HEAD", "more")
+
+    assert (code, consequences(document)) == (0, {"probe": "added"})
+
+
+def test_two_files_are_one_job(tmp_path: Path) -> None:
+    """Whatever the files are called."""
+    write(tmp_path, {"old.yaml": LLM, "new.yaml": LLM.replace("llm:1", "llm:2")})
+    _, document, _ = diff(tmp_path, "old.yaml", "new.yaml")
+    _, named, _ = diff(tmp_path, "old.yaml", "new.yaml", "--name", "llm")
+
+    assert consequences(document) == {"new": "restart"}
+    assert consequences(named) == {"llm": "restart"}
+
+
+def test_the_exit_code_tells_on_request(repository: Path) -> None:
+    """0, or 1 when asked and something changes."""
+    assert run(repository, "diff", "HEAD~1", "HEAD").returncode == 0
+    assert run(repository, "diff", "HEAD~1", "HEAD", "--exit-code").returncode == 1
+    assert run(repository, "diff", "HEAD", "HEAD", "--exit-code").returncode == 0
+
+
+def test_another_pinned_version_restarts_every_job(repository: Path) -> None:
+    """It mounts another launcher; the lock file of each side tells."""
+    lock = 'version = 1\n\n[[package]]\nname = "elastic-infra"\nversion = "{}"\n'
+    commit(repository, {"uv.lock": lock.format("0.1.0")})
+    commit(repository, {"uv.lock": lock.format("0.2.0")})
+    _, document, _ = diff(repository, "HEAD~1:jobs", "HEAD:jobs")
+
+    assert set(consequences(document).values()) == {"restart"}
+    assert {job["changes"][0]["path"] for job in document["jobs"]} == {"launcher changed"}
+
+
+BROKEN = {
+    "YAML": (b"image: team/llm:2\nscript: [a\n", "is not valid YAML at line"),
+    "merge conflict": (b"image: team/llm:2\n<<<<<<< HEAD\nscript: a\n", "holds a merge conflict marker at line 2"),
+    "binary": (b"image: \0\nscript: a\n", "is a binary file"),
+    "not UTF-8": (b"image: caf\xe9\nscript: a\n", "is not UTF-8 text"),
+    "invalid": (b"image: team/llm:2\nscript: a\nelastik: {}\n", "Did you mean 'elastic'?"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_broken_file_is_named_and_the_rest_is_shown(repository: Path, content: bytes, reason: str, side: str) -> None:
+    """Which side, which file, why; the job itself counts neither as added nor as removed."""
+    commit(repository, {"jobs/llm.yaml": content})
+    sides = ("HEAD", "HEAD~1") if side == "base" else ("HEAD~2", "HEAD")
+    code, document, stderr = diff(repository, *sides)
+
+    assert code == 2
+    assert "llm" not in consequences(document)
+    assert consequences(document)["eval"] == "none"
+    (error,) = document["errors"]
+    assert (error["side"], error["path"], error["job"]) == (side, "jobs/llm.yaml", "llm")
+    assert reason in error["reason"]
+    assert f"{side} jobs/llm.yaml: " in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_side_that_is_nothing(repository: Path, tmp_path: Path) -> None:
+    """A typo, a path that the revision lacks, a folder that is no repository."""
+    code, document, stderr = diff(repository, "HEAD~7", "HEAD")
+    lacking = diff(repository, "HEAD:jibs", "HEAD:jobs")
+    outside = run(tmp_path, "diff", "main", "jobs", "--format", "json")
+
+    assert (code, lacking[0], outside.returncode) == (2, 2, 2)
+    assert document["errors"][0]["side"] == "base"
+    assert "base HEAD~7: 'HEAD~7' is neither a file, a folder nor a revision" in stderr
+    assert "'HEAD' has no 'jibs'" in lacking[2]
+    assert "no git repository here" in outside.stderr
+
+
+def test_an_option_is_no_revision(repository: Path) -> None:
+    """What looks like an option of git never becomes one."""
+    code, _, stderr = diff(repository, "--", "--output=/nowhere", "HEAD")
+
+    assert code == 2
+    assert "is neither a file, a folder nor a revision" in stderr
+
+
+def test_a_shallow_clone_says_what_to_fetch(repository: Path, tmp_path: Path) -> None:
+    """The usual state of a CI checkout."""
+    git(tmp_path, "clone", "--quiet", "--depth=1", repository.as_uri(), "shallow")
+    code, _, stderr = diff(tmp_path / "shallow", "HEAD~1", "HEAD")
+
+    assert code == 2
+    assert "is not in this shallow clone. Fetch it first" in stderr
+
+
+def test_a_name_that_kubernetes_refuses(tmp_path: Path) -> None:
+    """The file's stem is the job's name."""
+    write(tmp_path, {"base/My_Job.yaml": LLM, "head/My_Job.yaml": LLM, "head/ok.yaml": LLM})
+    code, document, _ = diff(tmp_path, "base", "head")
+
+    assert (code, consequences(document)) == (2, {"ok": "added"})
+    assert {error["side"] for error in document["errors"]} == {"base", "head"}
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    """A link may lead out of the folder, to anything."""
+    write(tmp_path, {"secret.yaml": LLM, "head/eval.yaml": EVAL, "base/eval.yaml": EVAL})
+    (tmp_path / "head/llm.yaml").symlink_to(tmp_path / "secret.yaml")
+    _, document, _ = diff(tmp_path, "base", "head")
+
+    assert consequences(document) == {"eval": "none"}
+
+
+def test_only_the_document_goes_to_stdout(repository: Path) -> None:
+    """Markdown too; what a person should know besides goes to stderr."""
+    write(repository, {"Pulumi.yaml": "name: infra\nruntime: python\n"})
+    done = run(repository, "diff", "HEAD", ".", "--format", "markdown", "--title", "GPU jobs", "--link", "https://ci/1")
+
+    assert done.stdout.startswith("<!-- elastic-infra diff -->\n### GPU jobs\n")
+    assert done.stdout.endswith("[More](https://ci/1)\n")
+    assert "head: 1 Pulumi programs were not looked into; --run-programs executes them." in done.stderr
