@@ -1,0 +1,308 @@
+"""The program `elastic-infra`: documents on stdout, everything else on stderr, 0 or 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import jsonschema
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from elastic_infra import JobConfig, __version__, render
+from elastic_infra.cli import documents
+from elastic_infra.cli.documents import text
+from elastic_infra.cli.program import COMMANDS, INTERRUPTED
+from tests.cli import elastic_infra
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICKSTART = ROOT / "examples/quickstart/job.yaml"
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    """A valid job without warnings."""
+    file = tmp_path / "train.yaml"
+    file.write_text("{image: i, script: s, resources: {memory: 1Gi}, storage: {checkpoint: {claim: c}}}")
+    return file
+
+
+class TestRender:
+    def test_prints_what_the_api_server_gets(self) -> None:
+        """The YAML stream holds the rendered objects, in their order, the launcher's archive included."""
+        result = elastic_infra("render", QUICKSTART)
+        expected = [manifest for _, manifest in render("quickstart", config(QUICKSTART)).objects()]
+
+        assert result.code == 0
+        assert list(yaml.safe_load_all(result.out)) == expected
+
+    def test_short_leaves_out_the_archive_only(self) -> None:
+        """For readers: the ConfigMap stays, its archive goes."""
+        full = list(yaml.safe_load_all(elastic_infra("render", QUICKSTART).out))
+        short = list(yaml.safe_load_all(elastic_infra("render", QUICKSTART, "--short").out))
+        del full[0]["binaryData"]
+
+        assert short == full
+
+    def test_warnings_go_to_stderr(self, tmp_path: Path) -> None:
+        """What surprises is said beside the document, never in it."""
+        file = tmp_path / "train.yaml"
+        file.write_text("{image: i, script: s}")
+        result = elastic_infra("render", file)
+
+        assert result.code == 0
+        assert "warning" not in result.out
+        assert f"{file}: warning: storage.checkpoint: " in result.err
+
+    @pytest.mark.parametrize(
+        ("path", "content", "options", "name"),
+        [
+            ("train.yaml", "", [], "train"),
+            ("llm.job.yaml", "", [], "llm"),
+            ("llm/job.yaml", "", [], "llm"),
+            ("llm/job.json", "", [], "llm"),
+            ("train.yaml", "name: own\n", [], "own"),
+            ("train.yaml", "name: own\n", ["--name", "asked"], "asked"),
+        ],
+    )
+    def test_name(self, tmp_path: Path, path: str, content: str, options: list[str], name: str) -> None:
+        """The option wins over the file's name, that over the stem, and job.yaml is named after its folder."""
+        file = tmp_path / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{content}image: i\nscript: s\n")
+        objects = list(yaml.safe_load_all(elastic_infra("render", file, *options).out))
+
+        assert objects[-1]["metadata"]["name"] == name
+
+    def test_target_is_checked_as_if_it_were_in_the_file(self, job_file: Path) -> None:
+        """A target from the command line decides, and meets the same rules."""
+        kinds = [
+            each["kind"] for each in yaml.safe_load_all(elastic_infra("render", job_file, "--target", "pytorchjob").out)
+        ]
+        refused = elastic_infra("render", QUICKSTART, "--target", "job")
+
+        assert "PyTorchJob" in kinds
+        assert (refused.code, refused.out) == (2, "")
+        assert f"{QUICKSTART}: target: " in refused.err
+
+
+class TestYaml:
+    def test_both_dumpers_write_the_same(self) -> None:
+        """With and without libyaml the text is the same, so that a stored file does not change with the machine."""
+        objects = [manifest for _, manifest in render("quickstart", config(QUICKSTART)).objects()]
+
+        class Pure(yaml.SafeDumper):
+            ignore_aliases = documents._Dumper.ignore_aliases
+
+        Pure.add_representer(str, documents._string)
+        pure = yaml.dump_all(
+            objects, Dumper=Pure, sort_keys=False, explicit_start=True, allow_unicode=True, width=2**31 - 1
+        )
+
+        assert text(render("quickstart", config(QUICKSTART))) == pure
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "1e3",
+            "0o7",
+            "y",
+            "N",
+            "on",
+            "1:30",
+            "2020-01-01",
+            "0x1F",
+            ".5",
+            "1_0",
+            "+1",
+            "=",
+            "<<",
+            "null",
+            "~",
+            "",
+            "-",
+            "1e+3",
+            "12e03",
+            ".inf",
+        ],
+    )
+    def test_text_that_looks_like_something_else_is_quoted(self, value: str) -> None:
+        """YAML 1.1 and 1.2 parsers disagree about these, so none is left plain."""
+        line = yaml.dump([value], Dumper=documents._Dumper).strip()
+
+        assert line == f"- '{value}'"
+
+    @hypothesis.given(st.text(st.characters(exclude_categories=["Cs"])))
+    def test_every_text_comes_back(self, value: str) -> None:
+        """What is written is read back the same."""
+        assert yaml.safe_load(yaml.dump([value], Dumper=documents._Dumper, allow_unicode=True)) == [value]
+
+
+class TestValidate:
+    def test_valid_files_say_nothing(self, job_file: Path) -> None:
+        """Silence and 0 for what is right."""
+        result = elastic_infra("validate", job_file, job_file)
+
+        assert (result.code, result.out, result.err) == (0, "", "")
+
+    def test_every_fault_of_every_file_is_a_line(self, job_file: Path, tmp_path: Path) -> None:
+        """`FILE: path: reason` on stderr, exit 2, one broken file hiding neither another nor a second fault."""
+        broken, missing = tmp_path / "broken.yaml", tmp_path / "missing.yaml"
+        broken.write_text("{image: i, script: s, elastic: {nnodes: 0, max_restart: 1}}")
+        result = elastic_infra("validate", broken, job_file, missing)
+        starts = [line.rsplit(": ", 1)[0] for line in result.err.splitlines()]
+
+        assert (result.code, result.out) == (2, "")
+        assert starts[0] == f"{broken}: elastic.nnodes"
+        assert f"{broken}: elastic.max_restart: " in result.err
+        assert "Did you mean 'max_restarts'?" in result.err
+        assert starts[-1].startswith(f"{missing}: cannot be read")
+
+    def test_a_name_that_kubernetes_refuses_is_a_fault(self, tmp_path: Path) -> None:
+        """The name comes from the file, so its faults belong to the file."""
+        file = tmp_path / "My Job.yaml"
+        file.write_text("{image: i, script: s}")
+        result = elastic_infra("validate", file)
+
+        assert result.code == 2
+        assert f"{file}: name: must be lower-case letters" in result.err
+
+
+class TestSchema:
+    def test_is_valid_and_whole(self) -> None:
+        """Draft 2020-12, with a description on every field."""
+        schema = json.loads(elastic_infra("schema").out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        parts = [schema, *schema["$defs"].values()]
+        fields = [field for part in parts for field in part.get("properties", {}).values()]
+
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert len(fields) > 100
+        assert [field for field in fields if not field.get("description")] == []
+
+    @pytest.mark.parametrize(
+        "shorthand",
+        [
+            {"elastic": {"nnodes": 2}},
+            {"elastic": {"nproc_per_node": 8}},
+            {"env": {"A": "x", "B": 3, "C": {"secret": "s", "key": "k"}}},
+            {"resources": {"gpu": 8, "cpu": 4}},
+            {"resources": {"gpu": {"count": 8}, "cpu": "4"}},
+            {"shared_memory": False},
+            {"shared_memory": {"size": "1Gi"}},
+            {"runtime": {"hang_timeout_seconds": 30}},
+        ],
+    )
+    def test_knows_shorthands(self, shorthand: dict[str, Any]) -> None:
+        """What the config takes, an editor takes."""
+        job = {"image": "i", "script": "s", **shorthand}
+        jsonschema.Draft202012Validator(json.loads(elastic_infra("schema").out)).validate(job)
+
+        assert JobConfig.from_mapping(job)
+
+    @pytest.mark.parametrize("wrong", [{"imag": 1}, {"elastic": {"nnodes": []}}, {"launcher": {"metrics_port": 80}}])
+    def test_refuses_what_the_config_refuses(self, wrong: dict[str, Any]) -> None:
+        """Types, limits and unknown keys are seen in the editor already."""
+        validator = jsonschema.Draft202012Validator(json.loads(elastic_infra("schema").out))
+
+        assert not validator.is_valid({"image": "i", "script": "s", **wrong})
+
+
+class TestExplain:
+    def test_json_has_size_and_budgets(self) -> None:
+        """Everything a program asks, as numbers."""
+        result = elastic_infra("explain", QUICKSTART, "--format", "json")
+        found = json.loads(result.out)
+        budgets = {budget["name"]: budget for budget in found["budgets"]}
+
+        assert (result.code, result.err) == (0, "")
+        assert found["nodes"] == {"minimum": 2, "initial": 2, "maximum": 4}
+        assert found["rendezvous"] == "quickstart-rdzv:29400"
+        assert budgets["worst_case"]["seconds"] == (3 + 1) * (1800 + 300)
+        assert budgets["worst_case"]["fields"][0] == "elastic.max_restarts"
+
+    def test_table_has_the_same(self) -> None:
+        """People read what programs read."""
+        result = elastic_infra("explain", QUICKSTART)
+
+        assert result.code == 0
+        assert "2 to 4, 2 at first; our autoscaler changes it (cpu)" in result.out
+        assert "2 h 20 min" in result.out
+        assert "(max_restarts (3) + 1) * (collective (1800)" in result.out
+
+    def test_single_pod_has_no_rendezvous(self, job_file: Path) -> None:
+        """What does not exist is not explained."""
+        found = json.loads(elastic_infra("explain", job_file, "--format", "json").out)
+
+        assert found["rendezvous"] is None
+        assert {budget["name"] for budget in found["budgets"]}.isdisjoint({"start", "lost_node"})
+
+
+class TestProgram:
+    def test_version(self) -> None:
+        """The package's version and nothing else."""
+        assert elastic_infra("--version").out == f"{__version__}\n"
+
+    def test_help_names_every_command(self) -> None:
+        """Nothing hidden."""
+        help_text = elastic_infra("--help").out
+
+        assert [command for command in COMMANDS if f"\n  {command} " not in help_text] == []
+
+    @pytest.mark.parametrize(
+        "arguments", [["rendr"], ["render"], ["render", "--nam", "x"], ["explain", "f", "--format", "xml"]]
+    )
+    def test_wrong_usage_is_bad_input(self, arguments: list[str]) -> None:
+        """Exit 2, the reason on stderr, no document."""
+        result = elastic_infra(*arguments)
+
+        assert (result.code, result.out) == (2, "")
+        assert "Error: " in result.err
+
+    def test_render_loads_no_more_than_it_needs(self) -> None:
+        """Neither rich, nor Pulumi, nor the commands that were not asked for."""
+        code = (
+            "import sys; sys.argv = ['elastic-infra', 'render', 'examples/quickstart/job.yaml', '--short']\n"
+            "from elastic_infra.cli import main\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            "heavy = ('rich', 'pulumi', 'torch', 'elastic_infra.preview', 'elastic_infra.cli.explain')\n"
+            "sys.exit(str([name for name in heavy if name in sys.modules] or ''))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert done.stderr == "\n"
+
+    def test_a_closed_pipe_is_no_error_message(self) -> None:
+        """`elastic-infra render ... | head` ends quietly."""
+        command = f"{sys.executable} -m elastic_infra.cli render {QUICKSTART}"
+        done = subprocess.run(
+            ["bash", "-c", f"{command} | head -c 1"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+        assert (done.stdout, done.stderr) == ("-", "")
+
+    def test_an_interrupt_is_quiet(self, tmp_path: Path) -> None:
+        """Ctrl-C ends the program with 130 and without a traceback, whatever it waits for."""
+        fifo = tmp_path / "job.yaml"
+        os.mkfifo(fifo)
+        command = [sys.executable, "-m", "elastic_infra.cli", "render", str(fifo), "--name", "job"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            writer = os.open(fifo, os.O_WRONLY)  # returns when the program has opened it for reading
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate()
+            os.close(writer)
+
+        assert (running.returncode, out, err) == (INTERRUPTED, "", "")
+
+
+def config(file: Path) -> JobConfig:
+    """The config in a file."""
+    return JobConfig.from_mapping(yaml.safe_load(file.read_text()))
