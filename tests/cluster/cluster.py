@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.cluster import kube
+from tests.cluster.bed import lifecycle
 from tests.cluster.waiting import until
 
 Profile = Literal["restricted", "baseline", "privileged"]
@@ -149,10 +150,12 @@ def restarts(pod: kube.Object) -> int:
 
 
 @contextmanager
-def namespace(cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, str]) -> Iterator[Namespace]:
-    """A namespace for one test; it, its volume and all in it are gone afterwards."""
+def namespace(
+    cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, str], *, small: bool
+) -> Iterator[Namespace]:
+    """A namespace for one test; it, its volume (with `small`, of 1 MiB) and all in it are gone afterwards."""
     place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
-    volume = checkpoint_volume(cluster, name)
+    volume = checkpoint_volume(cluster, name, small=small)
     api.apply(place)
     try:
         for manifest in (*volume, checkpoint_claim(cluster, name), reader(cluster, name)):
@@ -167,13 +170,15 @@ def namespace(cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, 
         until(f"the end of namespace {name}", lambda: api.find(place) is None)
 
 
-def checkpoint_volume(cluster: Cluster, name: str) -> tuple[kube.Object, ...]:
+def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube.Object, ...]:
     """The volume, where the cluster makes none by itself: a folder that every pod may write."""
     if cluster.bed is None:
         return ()
     folder = cluster.bed / "volumes" / name
     folder.mkdir(parents=True)
     folder.chmod(0o777)
+    if small:
+        lifecycle.inside(cluster.bed, "mount", "-t", "tmpfs", "-o", "size=1m,mode=777", name, str(folder))
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

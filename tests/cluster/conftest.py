@@ -101,6 +101,15 @@ def space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> I
         yield own
 
 
+@pytest.fixture
+def small_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """Such a namespace whose checkpoint volume holds 1 MiB; skips where the volumes are not the bed's."""
+    if cluster.bed is None:
+        pytest.skip("only the bed's volumes can be made small")
+    with _fresh(cluster, api, request.node.originalname.removeprefix("test_"), small=True) as own:
+        yield own
+
+
 @pytest.fixture(scope="module")
 def shared_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
     """Such a namespace for all tests of a module."""
@@ -109,9 +118,9 @@ def shared_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureReques
 
 
 @contextmanager
-def _fresh(cluster: Cluster, api: kube.Kube, label: str) -> Iterator[Namespace]:
+def _fresh(cluster: Cluster, api: kube.Kube, label: str, *, small: bool = False) -> Iterator[Namespace]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     name = f"{label.replace('_', '-')[:40]}-{secrets.token_hex(3)}"
-    with namespace(cluster, api, name, labels) as own:
+    with namespace(cluster, api, name, labels, small=small) as own:
         own.apply(jobs.toy_config_map())
         yield own

@@ -38,6 +38,7 @@ class Training:
     every: int = 5
     seconds: float = 0.2
     busy: bool = False
+    hog: bool = False
 
     def env(self) -> dict[str, str]:
         """The variables that the toy reads."""
@@ -47,6 +48,7 @@ class Training:
             "TOY_EVERY": str(self.every),
             "TOY_SECONDS": str(self.seconds),
             "TOY_BUSY": str(int(self.busy)),
+            "TOY_HOG": str(int(self.hog)),
         }
 
 

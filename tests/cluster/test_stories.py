@@ -13,19 +13,19 @@ import pytest
 from tests.cluster import jobs
 from tests.cluster.bed import kubelet, lifecycle
 from tests.cluster.bed.layout import Bed
-from tests.cluster.cluster import Namespace, is_ready, restarts
+from tests.cluster.cluster import MOUNT, READER, Namespace, is_ready, restarts
 from tests.cluster.stack import JobStack, job_stack
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "story"
-KILL_WORKER = f"""
-import os, pathlib
+SIGNAL_WORKER = f"""
+import os, pathlib, sys
 def words(folder):
     return (folder / "cmdline").read_bytes().decode().split(chr(0))
 pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
-os.kill(max(pids), 9)
+os.kill(max(pids), int(sys.argv[1]))
 """
 """The youngest process that has the script among its words is the worker, the oldest is its launcher."""
 
@@ -175,20 +175,52 @@ def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: J
     jobs.finish(space, JOB, training)
 
 
-def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: JobStack) -> None:
-    """`kill -9` of a training process costs no pod and no container."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_worker_that_dies_or_hangs_is_started_again_in_its_pod(
+    space: Namespace, stack: JobStack, number: signal.Signals
+) -> None:
+    """A training process that is killed, or stopped for good, costs no pod and no container."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
     before = uids(space)
 
-    space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", "python3", "-c", KILL_WORKER)
+    command = ("python3", "-c", SIGNAL_WORKER, str(number.value))
+    space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", *command)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
     assert uids(space) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
+
+
+def test_a_worker_killed_for_memory_is_started_again(space: Namespace, stack: JobStack) -> None:
+    """The kernel's out-of-memory kill is one failure of one worker, and training goes on from the checkpoint."""
+    training = jobs.Training(hog=True)
+    stack.up(jobs.config(space, training))
+
+    jobs.await_step(space, 30)
+
+    assert space.cluster.run("-n", space.name, "exec", READER, "--", "ls", f"{MOUNT}/hogged")
+    jobs.finish(space, JOB, training)
+
+
+def test_a_full_volume_costs_nothing_once_there_is_room(small_space: Namespace, engine: Engine) -> None:
+    """While no checkpoint can be written, workers fail and are started again; with room again, training goes on."""
+    space, training = small_space, jobs.Training()
+    fill = f"head -c 2000000 /dev/zero > {MOUNT}/filler"
+    with job_stack(engine, JOB, "ours") as stack:
+        stack.up(jobs.config(space, training))
+        jobs.await_step(space, 10)
+
+        space.cluster.run("-n", space.name, "exec", READER, "--", "sh", "-c", f"({fill}) 2>/dev/null || true")
+        full = jobs.last_step(space)
+        until("a failure", lambda: "No space left" in logs(space), describe=space.describe)
+        space.cluster.run("-n", space.name, "exec", READER, "--", "rm", f"{MOUNT}/filler")
+        jobs.await_step(space, full + 10)
+
+        jobs.finish(space, JOB, training)
 
 
 def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: JobStack) -> None:
@@ -214,6 +246,13 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     assert uids(space) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
+
+
+def logs(space: Namespace) -> str:
+    """What the job's pods have said."""
+    return "".join(
+        space.cluster.run("-n", space.name, "logs", pod["metadata"]["name"], "--tail=-1") for pod in space.pods(JOB)
+    )
 
 
 def store_pods(space: Namespace) -> list[str]:

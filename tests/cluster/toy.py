@@ -67,6 +67,17 @@ def spend(seconds: float, *, busy: bool) -> None:
         pass
 
 
+def hog(folder: Path) -> None:
+    """Takes memory until the kernel kills this process; the next one finds the mark and does not."""
+    mark = folder / "hogged"
+    if mark.exists():
+        return
+    mark.touch()
+    taken = []
+    while True:
+        taken.append(b"x" * (1 << 24))
+
+
 def exchange(step: int, rank: int, world: int, finish: Path) -> tuple[int, bool]:
     """All workers' sum of a step, and whether the first one was told to finish."""
     told = rank == 0 and finish.exists()
@@ -87,6 +98,8 @@ def main(environ: dict[str, str]) -> None:
         while not done:
             spend(float(environ.get("TOY_SECONDS", "0.5")), busy=environ.get("TOY_BUSY") == "1")
             total, told = exchange(step, rank, world, folder / "finish")
+            if environ.get("TOY_HOG") == "1" and (rank, step) == (0, 10):
+                hog(folder)
             weight = update(weight, total)
             step += 1
             done = told or step == steps

@@ -97,8 +97,12 @@ def send(root: Path, part: str, number: signal.Signals) -> None:
     """Sends a signal to the process of one part of a running bed; tests stop and continue parts this way."""
     current = state.read(root)
     pids = {p.name: p.pid for p in current.parts} if current else {}
-    door = ("nsenter", "--target", str(first_process(root)), "--pid")
-    run(*door, "kill", f"-{number.value}", str(pids[part]))
+    inside(root, "kill", f"-{number.value}", str(pids[part]))
+
+
+def inside(root: Path, *command: str) -> str:
+    """Runs a command in the namespaces of a running bed and returns its output."""
+    return run("nsenter", "--target", str(first_process(root)), "--mount", "--net", "--pid", *command)
 
 
 def _line(part: state.Part) -> str:
