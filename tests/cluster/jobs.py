@@ -110,6 +110,16 @@ def await_world(space: Namespace, size: int, after: int = 0) -> None:
     until(f"a world of {size} after step {after}", together, 300, describe=space.describe)
 
 
+def await_image(space: Namespace, image: str) -> None:
+    """Returns once a node with this image trains."""
+    until(
+        f"training with {image}",
+        lambda: any(line["image"] == image for line in space.lines("*.jsonl")),
+        300,
+        describe=space.describe,
+    )
+
+
 def finish(space: Namespace, name: str, training: Training) -> None:
     """Lets a job end and holds it to what it promised.
 

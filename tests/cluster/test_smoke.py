@@ -1,0 +1,35 @@
+"""One whole life in one test, for a check that has minutes: create, train, grow, lose a node, replace, destroy."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster import jobs
+from tests.cluster.cluster import Namespace
+from tests.cluster.stack import job_stack
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB = "life"
+
+
+def test_a_job_lives_through_everything(space: Namespace, engine: Engine) -> None:
+    """Whatever happens on the way, the weights at the end are those of an undisturbed run."""
+    training = jobs.Training()
+    old, new = space.cluster.images
+    with job_stack(engine, JOB, "ours") as stack:
+        stack.up(jobs.config(space, training, image=old))
+        jobs.await_world(space, 2)
+        space.scale(JOB, 3)
+        jobs.await_world(space, 3)
+        space.api.delete(space.pod(f"{JOB}-worker-1"), grace=0)
+        jobs.await_world(space, 2, after=jobs.last_step(space))
+        jobs.await_world(space, 3, after=jobs.last_step(space))
+        stack.up(jobs.config(space, training, image=new))
+        jobs.await_image(space, new)
+        jobs.finish(space, JOB, training)
+        stack.destroy()
+
+    until("an empty namespace", lambda: not space.pods(JOB), describe=space.describe)
+    assert space.api.find(space.job(JOB)) is None
