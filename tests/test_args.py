@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,10 @@ from pulumi.provider.experimental.component import ComponentProvider
 import elastic_infra
 from elastic_infra import ElasticTrainingJob, JobConfig, args
 from elastic_infra.config.docs import field_docs
+from tests.golden import assert_golden
 from tools import args_source
 
 SCHEMA: Final = Path(__file__).parent / "engine/schema.json"
-REWRITE: Final = os.environ.get("ELASTIC_INFRA_REWRITE_GOLDEN") == "1"
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +31,14 @@ def schema() -> dict[str, Any]:
 
 def test_the_args_are_golden() -> None:
     """`elastic_infra/args.py` is what the models say; `make golden` writes it anew."""
-    if REWRITE:
-        args_source.TARGET.write_text(args_source.source())
-
-    assert args_source.TARGET.read_text() == args_source.source()
+    assert_golden(args_source.TARGET, args_source.source())
 
 
 def test_the_schema_is_golden(schema: dict[str, Any]) -> None:
     """What other languages see changes only by an explicit command; the version is left out."""
     text = json.dumps({key: value for key, value in schema.items() if key != "version"}, indent=2) + "\n"
-    if REWRITE:
-        SCHEMA.write_text(text)
 
-    assert SCHEMA.read_text() == text
+    assert_golden(SCHEMA, text)
 
 
 def test_the_package_says_who_it_is(schema: dict[str, Any]) -> None:
