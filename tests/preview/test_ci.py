@@ -19,6 +19,7 @@ from tests.preview.repositories import EVAL, LLM, commit, git
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/ci"
+MAIN = "#!{python}\nimport sys\nsys.path.insert(0, {root!r})\nfrom elastic_infra.cli import main\nmain()\n"
 TOOL = """#!{python}
 import json, os, sys
 with open({log!r}, "a") as log:
@@ -47,8 +48,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     """A runner's environment, with the program under test and stand-ins for `gh` and `curl` on PATH."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    main = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom elastic_infra.cli import main\nmain()\n"
-    _program(programs / "elastic-infra", main)
+    _program(programs / "elastic-infra", MAIN.format(python=sys.executable, root=str(ROOT)))
     for name, listing in (("gh", "--paginate"), ("curl", "per_page")):
         log = str(tmp_path / f"{name}.log")
         _program(programs / name, TOOL.format(python=sys.executable, log=log, listing=listing))
@@ -127,7 +127,7 @@ def test_the_github_example_may_do_little() -> None:
 
     assert document["permissions"] == {"contents": "read", "pull-requests": "write"}
     assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", use) for use in uses)
-    assert "secrets." not in text
+    assert "${{ secrets" not in text
     assert "pull_request_target" not in text
     assert not any("${{" in script for script in _scripts().values())
 
