@@ -89,11 +89,11 @@ def test_example_is_complete(folder: Path) -> None:
     assert yaml.safe_load((folder / "Pulumi.yaml").read_text())["name"] == folder.name
 
 
-def test_every_folder_is_an_example() -> None:
-    """No folder of examples escapes these tests."""
-    folders = {path for path in (ROOT / "examples").iterdir() if path.is_dir() and not path.name.startswith("__")}
+def test_every_program_and_job_is_tested() -> None:
+    """None of them lies where these tests do not look."""
+    programs_and_jobs = {*ROOT.glob("examples/**/__main__.py"), *ROOT.glob("examples/**/job.yaml")}
 
-    assert folders == set(EXAMPLES)
+    assert {file.parent for file in programs_and_jobs} == set(EXAMPLES)
 
 
 @each_example

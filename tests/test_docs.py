@@ -1,0 +1,66 @@
+"""What the documents say is what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elastic_infra import JobConfig, render
+from elastic_infra.cli.program import COMMANDS
+from elastic_infra.config.load import parse
+from elastic_infra.preview import programs
+from tests.golden import assert_golden
+from tools import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+
+
+def snippets(language: str) -> list[str]:
+    """Every code block of the README in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_reference_is_golden() -> None:
+    """`docs/reference.md` has every field as the models have it."""
+    assert_golden(reference.TARGET, reference.source())
+
+
+@pytest.mark.parametrize("code", snippets("yaml"))
+def test_yaml_in_the_readme_is_a_valid_job(code: str) -> None:
+    """Each snippet is a whole job, or keys that complete a job."""
+    given = yaml.safe_load(code)
+    config = parse(code) if "image" in given else JobConfig(**{"image": "i", "script": "s", **given})
+
+    assert render("job", config).workload
+
+
+@pytest.mark.parametrize("code", snippets("python"))
+def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
+    """Each snippet runs as it stands, under Pulumi's mocks; the jobs that it declares are valid."""
+    (tmp_path / "__main__.py").write_text(code)
+    jobs = programs.run_program(tmp_path, {"name": "readme"}, {})
+
+    assert len(jobs) == code.count("ElasticTrainingJob(")
+
+
+@pytest.mark.parametrize("code", snippets("sh"))
+def test_commands_in_the_readme_exist(code: str) -> None:
+    """Each verb of make and each command of ours is there."""
+    makefile = (ROOT / "Makefile").read_text()
+    verbs = re.findall(r"^make ([a-z-]+)", code, re.MULTILINE)
+    commands = re.findall(r"^elastic-infra ([a-z]+)", code, re.MULTILINE)
+
+    assert [verb for verb in verbs if not re.search(rf"^{verb}\b.*:", makefile, re.MULTILINE)] == []
+    assert set(commands) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link inside the repository has a target."""
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
