@@ -75,7 +75,7 @@ def why_no_official_provider(program: Path, environ: Mapping[str, str]) -> str |
     try:
         done = subprocess.run(
             (str(program), "plugin", "install", "resource", "kubernetes"),
-            cwd=program.parent,
+            cwd="/",
             env={**os.environ, **environ},
             capture_output=True,
             text=True,
