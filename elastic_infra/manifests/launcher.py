@@ -58,13 +58,23 @@ def launcher_config_map(name: str, config: JobConfig) -> Manifest:
         "kind": "ConfigMap",
         "metadata": metadata(name, ObjectNames(name).launcher(digest()), config),
         "immutable": True,
-        "binaryData": {ARCHIVE: base64.b64encode(archive()).decode("ascii")},
+        "binaryData": {ARCHIVE: _encoded(archive())},
     }
 
 
 def digest() -> str:
     """Eight hex digits that change with the launcher's sources."""
-    return hashlib.sha256(archive()).hexdigest()[:8]
+    return _digest(archive())
+
+
+@functools.lru_cache(maxsize=1)
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
+@functools.lru_cache(maxsize=1)
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
 
 
 @functools.cache

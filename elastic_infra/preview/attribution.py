@@ -19,17 +19,15 @@ from elastic_infra.preview.tree import Branch, Difference, Path, Tree, children,
 Shares = tuple[tuple[Effect, ...], ...]
 
 
-def attribute(
-    name: str, base: JobConfig, head: JobConfig, found: Sequence[Difference], total: tuple[Effect, ...]
-) -> Shares:
-    """The effects of each difference, in the order of `found`; every effect of `total` is in at least one of them.
+def attribute(name: str, base: JobConfig, head: JobConfig, found: Sequence[Difference]) -> Shares:
+    """The effects of each difference, in the order of `found`.
 
-    Args:
-        total: the effects of all differences together.
+    Every effect of all differences together is in at least one of them.
     """
+    before, after = render(name, base), render(name, head)
+    total = effects(before, after, head)
     if len(found) == 1:
         return (total,)
-    before, after = render(name, base), render(name, head)
     shares = [_common(total, before, _rendered(name, with_change(base, head, each)), head) for each in found]
     if rest := _missing(total, shares):
         back = [_common(rest, _rendered(name, with_change(head, base, each)), after, head) for each in found]

@@ -100,10 +100,8 @@ def _launcher(config: JobConfig, versions: Versions | None) -> Iterator[Change]:
 
 def _changes(base: JobConfig, head: Job) -> Iterator[Change]:
     found = tuple(differences(base, head.config))
-    if not found:
-        return
-    total = effects(render(head.name, base), render(head.name, head.config), head.config)
-    for difference, share in zip(found, attribute(head.name, base, head.config, found, total), strict=True):
+    shares = attribute(head.name, base, head.config, found) if found else ()
+    for difference, share in zip(found, shares, strict=True):
         path, is_order = written(difference.path), difference.kind != "value"
         yield _change(path, shown(path, difference.old), shown(path, difference.new), share, is_order=is_order)
 

@@ -49,7 +49,7 @@ def as_markdown(comparison: Comparison, title: str = "Training jobs", link: str 
 
 def _sentence(comparison: Comparison) -> str:
     parts = tally(comparison)
-    return f"**{parts[0]}**{''.join(f', {part}' for part in parts[1:])}." if parts else "No training jobs."
+    return f"**{parts[0]}**{''.join(f', {part}' for part in parts[1:])}." if parts else "No training job changes."
 
 
 def _table(jobs: Sequence[JobDiff]) -> list[str]:

@@ -30,7 +30,7 @@ def print_text(comparison: Comparison, console: Console) -> None:
     unchanged = [job.name for job in comparison.jobs if job.consequence is Consequence.NONE and not job.changes]
     if unchanged:
         console.print(Text(f"unchanged: {', '.join(unchanged)}", style="dim"))
-    console.print(Text(f"{', '.join(tally(comparison)) or 'no training jobs'}."))
+    console.print(Text(f"{', '.join(tally(comparison)) or 'no training job changes'}."))
 
 
 def _print_job(job: JobDiff, console: Console) -> None:

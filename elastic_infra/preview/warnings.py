@@ -30,6 +30,9 @@ def _claim(base: Job, head: Job | None) -> Iterator[str]:
 
 
 def _made_claim(job: Job) -> Manifest | None:
+    checkpoint = job.config.storage.checkpoint
+    if checkpoint is None or checkpoint.size is None:
+        return None
     return render(job.name, job.config).checkpoint
 
 
