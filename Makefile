@@ -18,9 +18,7 @@ setup: ## everything this checkout needs; tries again what could not be had befo
 
 demo: ## the main job: render, explain and preview one job
 	$(READY)
-	@$(BIN)/elastic-infra render examples/quickstart/job.yaml
-	@$(BIN)/elastic-infra explain examples/quickstart/job.yaml
-	@$(RUN) examples.demo
+	@$(RUN) tools.demo
 
 .PHONY: test test-oldest golden bench soak
 test: ## all tests that need no cluster and take no minutes
