@@ -19,12 +19,16 @@ from tests.cluster import kube, toy
 from tests.cluster.cluster import CLAIM, MOUNT, READER, Namespace
 from tests.cluster.waiting import until
 
-Arm = Literal["ours", "tuned", "plain"]
-"""The package's launcher; torchrun with an expert's settings; torchrun as it comes."""
+Arm = Literal["ours", "tuned", "plain", "idle"]
+"""The package's launcher; torchrun with an expert's settings; torchrun as it comes; nothing, which costs nothing."""
 TOY = "toy"
 SCRIPT = "/toy/toy.py"
 CONTROL = {"rendezvous": {"host": "worker0"}}
 """Where torchrun's own store lives; it does not speak to the package's."""
+IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
+"""For tests that want pods and no training."""
+IDLE_COMMAND = "case $HOSTNAME in $TOY_QUITS) sleep 3;; *) exec sleep infinity;; esac"
+"""A node whose name matches the pattern TOY_QUITS ends well, all others stay."""
 TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
 
@@ -81,7 +85,7 @@ def objects(name: str, settings: Mapping[str, Any], arm: Arm) -> list[kube.Objec
     """The objects of a job, dependencies first."""
     rendered = render(name, JobConfig.from_mapping(settings))
     plain: list[kube.Object] = json.loads(json.dumps([manifest for _, manifest in rendered.objects()]))
-    return [with_torchrun(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
+    return [with_arm(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
 
 
 def submit(space: Namespace, name: str, settings: Mapping[str, Any], arm: Arm) -> None:
@@ -137,11 +141,15 @@ def finish(space: Namespace, name: str, training: Training) -> None:
     assert all(before - after < training.every for before, after in itertools.pairwise(steps)), steps
 
 
-def with_torchrun(job: kube.Object, arm: Arm) -> kube.Object:
-    """The same PyTorchJob with torchrun in the place of the launcher."""
+def with_arm(job: kube.Object, arm: Arm) -> kube.Object:
+    """The same PyTorchJob with another arm in the place of the launcher."""
     changed: kube.Object = json.loads(json.dumps(job))
     container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    if arm == "idle":
+        container.update(command=["sh", "-c", IDLE_COMMAND], args=[])
+        return changed
     container["command"] = ["torchrun"]
+    container["env"] = [entry for entry in container["env"] if entry["name"] != "PET_MONITOR_INTERVAL"]
     policy = changed["spec"]["elasticPolicy"]
     del policy["rdzvConf"]
     if arm == "tuned":

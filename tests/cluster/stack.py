@@ -92,6 +92,6 @@ def _arm_transform(arm: jobs.Arm) -> Any:
         if arm == "ours" or not args.type_.endswith(":PyTorchJob"):
             return None
         plain = json.loads(json.dumps(dict(args.props)))
-        return pulumi.ResourceTransformResult(jobs.with_torchrun(plain, arm), args.opts)
+        return pulumi.ResourceTransformResult(jobs.with_arm(plain, arm), args.opts)
 
     return transform
