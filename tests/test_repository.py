@@ -25,7 +25,7 @@ REGISTRY_HOSTS = [
 ]
 """Spelled in parts, for this file is searched too."""
 
-MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work|tmp/(?:brief|build))/")
+MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work/(?:main|shared)|tmp/(?:brief|build))/")
 
 
 @pytest.fixture(scope="module")
