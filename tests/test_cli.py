@@ -271,8 +271,8 @@ class TestProgram:
         code = (
             "import sys; sys.argv = ['elastic-infra', 'render', 'examples/quickstart/job.yaml', '--short']\n"
             "from elastic_infra.cli import main\n"
-            "try: main()\n"
-            "except SystemExit: pass\n"
+            "import os; os._exit = lambda code: None\n"
+            "main()\n"
             "heavy = ('rich', 'pulumi', 'torch', 'elastic_infra.preview', 'elastic_infra.cli.explain')\n"
             "sys.exit(str([name for name in heavy if name in sys.modules] or ''))"
         )
@@ -288,6 +288,14 @@ class TestProgram:
         )
 
         assert (done.stdout, done.stderr) == ("-", "")
+
+    def test_a_full_disk_is_said(self) -> None:
+        """What cannot be written is an error and no traceback."""
+        command = [sys.executable, "-m", "elastic_infra.cli", "render", str(QUICKSTART)]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+        assert (done.returncode, done.stderr) == (2, "The output cannot be written: No space left on device.\n")
 
     def test_an_interrupt_is_quiet(self, tmp_path: Path) -> None:
         """Ctrl-C ends the program with 130 and without a traceback, whatever it waits for."""

@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 """Command to the module whose `register(app)` adds it, in the order of the help text."""
 
+CANNOT_WRITE: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 
 
@@ -30,7 +31,22 @@ def main() -> NoReturn:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     gc.disable()  # a process of half a second: collecting costs a tenth of it and frees nothing that matters
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads every installed package
-    run(sys.argv[1:])
+    os._exit(_code_of(sys.argv[1:]))  # at once: to take every object apart costs more than to render
+
+
+def _code_of(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code, when everything that it said is written."""
+    code: object = None
+    try:
+        try:
+            run(arguments)
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stderr.write(f"The output cannot be written: {error.strerror or error}.\n")
+        code = CANNOT_WRITE
+    return code if isinstance(code, int) else 0
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
