@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,7 +118,8 @@ def job_configs(draw: DrawFn) -> Data:
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
     if not rendezvous:
         given.pop("rendezvous", None)
-    return {"image": draw(IMAGES), **draw(ENTRYPOINTS), **draw(WHAT_RUNS), **given}
+    # A copy, since tests break parts of it and some strategies give the same object each time.
+    return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **draw(WHAT_RUNS), **given})
 
 
 def _gpu_count(resources: Data) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_infra.config import ConfigError, Fault, JobConfig
@@ -83,6 +83,7 @@ def test_every_fault_of_a_field_is_named_by_its_path(data: Data, broken: list[st
     assert SECRET not in _everything_shown(error)
 
 
+@settings(max_examples=30)
 @given(strategies.job_configs())
 def test_no_value_of_a_broken_config_is_shown(data: Data) -> None:
     """Secrets in variables and arguments stay out of an error about something else."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from elastic_infra import JobConfig
 from elastic_infra.launcher.settings import LauncherSettings
@@ -101,6 +101,7 @@ def test_adding_a_variable_changes_one_entry() -> None:
     assert [entry for entry in after[:-1] if entry["name"] not in ids] == [e for e in before if e["name"] not in ids]
 
 
+@settings(max_examples=40)
 @given(strategies.job_configs())
 def test_the_container_reads_back_what_the_config_says(data: Data) -> None:
     """Both ends of the wire agree: variables in the manifest are the launcher's settings."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-
-import pytest
 
 from elastic_infra.manifests import launcher
 from tests import jobs
@@ -68,16 +65,20 @@ def test_the_config_map_is_immutable_and_named_by_its_content() -> None:
     assert base64.b64decode(config_map["binaryData"]["launcher.zip"]) == launcher.archive()
 
 
-def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the zip as a container would: a foreign folder and nothing of ours in the environment."""
+def _mounted(folder: Path) -> Path:
     archive = folder / "launcher.zip"
     archive.write_bytes(launcher.archive())
+    return archive
+
+
+def _run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a container would: in a foreign folder, without site packages, and nothing of ours around."""
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     return subprocess.run(
-        [sys.executable, "-S", "-E", str(archive), *arguments],
+        [sys.executable, "-S", *arguments],
         cwd=elsewhere,
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -85,13 +86,19 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("elastic_infra.launcher.__main__") is None,
-    reason="the launcher has no entry point yet",
-)
 def test_the_zip_runs_without_an_installation(tmp_path: Path) -> None:
     """The standard library is enough to be asked for help."""
-    done = _run(tmp_path, "--help")
+    done = _run(tmp_path, str(_mounted(tmp_path)), "--help")
 
     assert done.returncode == 0, done.stderr
     assert "--nnodes" in done.stdout
+
+
+def test_the_store_runs_from_the_zip(tmp_path: Path) -> None:
+    """As its pod starts it: a module, with the zip on the path."""
+    store = jobs.objects(jobs.elastic())["store"]["spec"]["template"]["spec"]["containers"][0]
+    _, *arguments = store["command"]
+    done = _run(tmp_path, *arguments, "--help", PYTHONPATH=str(_mounted(tmp_path)))
+
+    assert done.returncode == 0, done.stderr
+    assert "--port" in done.stdout

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from elastic_infra import JobConfig
 from elastic_infra.config.env import reserved
@@ -154,6 +154,7 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         )
 
 
+@settings(max_examples=40)
 @given(strategies.JOB_NAMES, strategies.job_configs())
 def test_a_config_in_its_canonical_form_means_the_same(name: str, data: Data) -> None:
     """Shorthands are only another spelling: what a config is written back as gives the same objects."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from elastic_infra.config import ConfigError
 from tests import jobs
 
 
@@ -115,3 +116,12 @@ def test_a_checkpoint_volume_has_one_source(checkpoint: dict[str, str], says: st
     """A claim or a size, and what belongs to it."""
     with pytest.raises(ValueError, match=says):
         jobs.job(storage={"checkpoint": checkpoint})
+
+
+@pytest.mark.parametrize("path", ["", "/a", "..", "a/../b", "a" * 4097])
+def test_a_sub_path_stays_inside_its_volume(path: str) -> None:
+    """Kubernetes refuses absolute ones and steps back."""
+    mount = {"volume": "data", "mount_path": "/mnt", "sub_path": path}
+
+    with pytest.raises(ConfigError, match=r"^storage\.mounts\[0\]\.sub_path: "):
+        jobs.job(storage={"volumes": [{"name": "data", "claim": "c"}], "mounts": [mount]})
