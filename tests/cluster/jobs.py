@@ -27,8 +27,8 @@ CONTROL = {"rendezvous": {"host": "worker0"}}
 """Where torchrun's own store lives; it does not speak to the package's."""
 IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
 """For tests that want pods and no training."""
-IDLE_COMMAND = "case $HOSTNAME in $TOY_QUITS) sleep 3;; *) exec sleep infinity;; esac"
-"""A node whose name matches the pattern TOY_QUITS ends well, all others stay."""
+IDLE_COMMAND = "trap 'exit 143' TERM; case $HOSTNAME in $TOY_QUITS) sleep 3;; *) sleep infinity & wait;; esac"
+"""A node whose name matches the pattern TOY_QUITS ends well, all others stay until they are told to go."""
 TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
 
@@ -136,7 +136,7 @@ def finish(space: Namespace, name: str, training: Training) -> None:
     lines = sorted(space.lines("*.jsonl"), key=lambda line: float(str(line["time"])))
     steps = [int(str(line["step"])) for line in lines if line["rank"] == 0]
 
-    assert checkpoint["step"] == max(steps)
+    assert checkpoint["step"] == steps[-1]
     assert checkpoint["weight"] == toy.undisturbed(checkpoint["step"])
     assert all(before - after < training.every for before, after in itertools.pairwise(steps)), steps
 
