@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +20,8 @@ FETCH_SECONDS: Final = 15
 INSTALL_SECONDS: Final = 300
 """Bound for what the script then downloads: some 100 MB."""
 
-Way = Callable[[], Path]
+Way = Callable[[], Path | None]
+"""Gives the engine, or None where there is none and nothing went wrong; a SetupError has a reason worth telling."""
 
 
 def get(ways: Mapping[str, Way], say: Say) -> Path:
@@ -28,15 +30,14 @@ def get(ways: Mapping[str, Way], say: Say) -> Path:
     Raises:
         SetupError: none does; the message has every reason.
     """
-    reasons = []
+    reasons = ["not on PATH"]
     for name, way in ways.items():
         try:
-            program = way()
-            say(f"pulumi {output([program, 'version'], limit_seconds=60)}: {name}")
+            if program := way():
+                say(f"pulumi {output([program, 'version'], limit_seconds=60)}: {name}")
+                return program
         except SetupError as reason:
-            reasons.append(f"{name}: {reason}")
-        else:
-            return program
+            reasons.append(f"{name}: {str(reason).rstrip('.')}")
     raise SetupError("; ".join(reasons))
 
 
@@ -45,9 +46,9 @@ def ways_here(cache: Path, path: str, say: Say) -> dict[str, Way]:
     tool = modules.load_all()["pulumi"]
     installed = cache / f"pulumi-installed-{tool.version}"
     return {
-        "on PATH": lambda: Path(needed("pulumi", "It is looked for elsewhere.", path)),
+        "on PATH": lambda: _existing(shutil.which("pulumi", path=path)),
         "installed before": lambda: _existing(installed / "bin/pulumi"),
-        "built before": lambda: build.program_path("pulumi", cache, build.go_program()),
+        "built before": lambda: _built("pulumi", cache),
         "official installer": lambda: official(tool.version, installed),
         "built from source": lambda: from_source(cache, say),
     }
@@ -72,7 +73,10 @@ def official(
         output([curl, "-fsSL", "--connect-timeout", "5", "-o", script, url], limit_seconds=fetch_seconds)
         options = ("--version", version, "--install-root", str(into), "--no-edit-path")
         output(["sh", script, *options], folder=Path(folder), limit_seconds=install_seconds)
-    return _existing(into / "bin/pulumi")
+    if program := _existing(into / "bin/pulumi"):
+        return program
+    message = "it ended well but installed nothing"
+    raise SetupError(message)
 
 
 def from_source(cache: Path, say: Say) -> Path:
@@ -97,14 +101,15 @@ def language_host(program: Path, cache: Path) -> tuple[Path, ...]:
     tool = modules.load_all()["pulumi-language-python"]
     if (program.parent / tool.programs[0]).exists():
         return ()
+    return tuple(helper for name in tool.programs if (helper := _built(name, cache)))
+
+
+def _existing(program: Path | str | None) -> Path | None:
+    return Path(program) if program and Path(program).is_file() else None
+
+
+def _built(program: str, cache: Path) -> Path | None:
     try:
-        return tuple(build.program_path(name, cache, build.go_program()) for name in tool.programs)
+        return build.program_path(program, cache, build.go_program())
     except SetupError:
-        return ()
-
-
-def _existing(program: Path) -> Path:
-    if program.is_file():
-        return program
-    message = f"{program} is not there"
-    raise SetupError(message)
+        return None

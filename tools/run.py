@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -51,7 +52,8 @@ def output(
     Raises:
         SetupError: it failed, or was not done within the limit.
     """
-    name = " ".join([Path(command[0]).name, *map(str, command[1:3])])
+    words = itertools.takewhile(lambda word: not word.startswith("-"), map(str, command[1:]))
+    name = " ".join([Path(command[0]).name, *words])
     with _start(command, folder, environ, own_group=limit_seconds is not None) as process:
         try:
             out, errors = process.communicate(timeout=limit_seconds)

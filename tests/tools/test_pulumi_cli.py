@@ -36,7 +36,11 @@ def fails(reason: str) -> pulumi_cli.Way:
 def test_the_first_way_that_works_gives_the_engine(tmp_path: Path) -> None:
     """Later ways are not tried; what was found is said."""
     lines: list[str] = []
-    ways = {"on PATH": fails("not there"), "built before": lambda: engine(tmp_path), "from source": fails("tried")}
+    ways: dict[str, pulumi_cli.Way] = {
+        "on PATH": lambda: None,
+        "built before": lambda: engine(tmp_path),
+        "from source": fails("tried"),
+    }
 
     assert pulumi_cli.get(ways, lines.append) == tmp_path / "pulumi"
     assert lines == ["pulumi v3.230.0: built before"]
@@ -47,15 +51,20 @@ def test_an_engine_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     engine(broken).write_text("#!/bin/sh\nexit 1\n")
-    ways = {"on PATH": lambda: broken / "pulumi", "built before": lambda: engine(tmp_path)}
+    ways: dict[str, pulumi_cli.Way] = {
+        "on PATH": lambda: broken / "pulumi",
+        "built before": lambda: engine(tmp_path),
+    }
 
     assert pulumi_cli.get(ways, str) == tmp_path / "pulumi"
 
 
 def test_every_reason_is_told_when_no_way_works() -> None:
-    """One line holds all of them."""
-    with pytest.raises(SetupError, match=r"^on PATH: not there; from source: no Go$"):
-        pulumi_cli.get({"on PATH": fails("not there"), "from source": fails("no Go")}, str)
+    """One line holds all of them; what was merely not there needs no words."""
+    ways = {"on PATH": lambda: None, "installer": fails("no network."), "from source": fails("no Go.")}
+
+    with pytest.raises(SetupError, match=r"^not on PATH; installer: no network; from source: no Go$"):
+        pulumi_cli.get(ways, str)
 
 
 def test_the_ways_are_in_their_order(tmp_path: Path) -> None:
