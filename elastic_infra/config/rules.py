@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config import pod_rules
+from elastic_infra.config.elastic import Rendezvous, RendezvousResources
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
+from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.values import quantity
 
 if TYPE_CHECKING:
@@ -86,16 +88,16 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
     if config.is_single_pod:
         reason = "has no effect on a single pod (target 'job'). Remove it, or set target 'pytorchjob'."
         given = {
-            "rendezvous": config.rendezvous.model_fields_set,
+            "rendezvous": config.rendezvous != Rendezvous(),
             "autoscaling": config.autoscaling,
             "elastic.rdzv_endpoint": config.elastic.rdzv_endpoint,
             "elastic.initial_nodes": config.elastic.initial_nodes,
             "run_policy.scheduling_policy": config.run_policy.scheduling_policy,
-            "run_policy.restart_policy": "restart_policy" in config.run_policy.model_fields_set,
-            "run_policy.clean_pod_policy": "clean_pod_policy" in config.run_policy.model_fields_set,
+            "run_policy.restart_policy": config.run_policy.restart_policy != _RUN_POLICY.restart_policy,
+            "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
         }
-        yield from (Fault(path, reason) for path, value in given.items() if value is not None and not _empty(value))
+        yield from (Fault(path, reason) for path, value in given.items() if value is not None and value is not False)
         if config.elastic.rdzv_backend != "c10d":
             yield Fault("elastic.rdzv_backend", reason)
         if config.run_policy.managed_by == "kubeflow.org/training-operator":
@@ -104,8 +106,8 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
             yield Fault("run_policy.backoff_limit", "(-1) a batch/v1 Job has no unlimited form. Give a number.")
 
 
-def _empty(value: object) -> bool:
-    return value is False or (isinstance(value, set) and not value)
+_RUN_POLICY: Final = RunPolicy()
+"""The defaults, which a config may spell out where they have no effect."""
 
 
 def rendezvous_fits_backend(config: JobConfig) -> Iterator[Fault]:
@@ -121,7 +123,7 @@ def rendezvous_fits_backend(config: JobConfig) -> Iterator[Fault]:
         return
     if elastic.rdzv_endpoint is None and not config.is_single_pod:
         yield Fault("elastic.rdzv_endpoint", f"backend {elastic.rdzv_backend!r} needs the host:port of an etcd server.")
-    if config.rendezvous.model_fields_set:
+    if config.rendezvous != Rendezvous():
         yield Fault("rendezvous", f"is the c10d store; backend {elastic.rdzv_backend!r} does not use it. Remove it.")
 
 
@@ -130,7 +132,8 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
     rendezvous, status = config.rendezvous, config.launcher.metrics_port
     if status is not None and status == rendezvous.port and not config.is_single_pod:
         yield Fault("launcher.metrics_port", f"({status}) must differ from rendezvous.port ({rendezvous.port}).")
-    if config.rendezvous_host != "dedicated" and {"image", "resources"} & rendezvous.model_fields_set:
+    own_pod = rendezvous.image is not None or rendezvous.resources != RendezvousResources()
+    if config.rendezvous_host != "dedicated" and own_pod:
         yield Fault(
             "rendezvous", "image and resources are for a store pod of its own. Set host 'dedicated', or remove them."
         )

@@ -157,9 +157,9 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
 @settings(max_examples=40)
 @given(strategies.JOB_NAMES, strategies.job_configs())
 def test_a_config_in_its_canonical_form_means_the_same(name: str, data: Data) -> None:
-    """Shorthands are only another spelling: what a config is written back as gives the same objects."""
+    """Shorthands and defaults are only another spelling: a config written out in full gives the same objects."""
     config, objects = _rendered(name, data)
-    canonical = JobConfig.from_mapping(config.model_dump(exclude_unset=True))
+    canonical = JobConfig.from_mapping(config.model_dump())
 
     assert canonical == config
     assert jobs.objects(canonical, name) == objects
