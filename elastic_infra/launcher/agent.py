@@ -72,6 +72,7 @@ class Agent:
         self._hosted_at = -HOST_AGAIN_SECONDS
         self._told_at = -TELL_SECONDS
         self._left = False
+        self._traces = settings.log_level.upper() == "DEBUG"
 
     # ----------------------------------------------------------------- loop
 
@@ -86,16 +87,21 @@ class Agent:
             if self._left:
                 return
             self._channel.send(seam.AgentBeat(self._phase(), self._generation()))
-            for key, _ in self._selector.select(self._patience()):
+            ready = self._selector.select(self._patience())
+            self._read_steps()  # before anything is decided on what came
+            self._take_steps()
+            for key, _ in ready:
                 key.data()
-            self._read_steps()
             self._look_for_hangs()
             self._observer.update(self._state, self._phase(), self._group.running, self._clock())
             self._events.append(messages.Tick())
 
     def _take_steps(self) -> None:
         while self._events and not self._left:
-            self._state, actions = machine.step(self._state, self._events.popleft(), self._clock())
+            event = self._events.popleft()
+            self._state, actions = machine.step(self._state, event, self._clock())
+            if self._traces and (actions or not isinstance(event, messages.Tick)):
+                self._say(f"{self._clock():.3f} {event} -> {actions}")
             for action in actions:
                 self._obey[type(action)](self, action)
 
@@ -215,6 +221,8 @@ class Agent:
             self._channel.send(seam.Note(failure.report()))
 
     def _on_gone(self, message: seam.GroupGone) -> None:
+        if message.generation != self._generation():
+            return  # asked twice, answered twice: this generation's files are gone already
         self._read_steps()
         self._take_steps()
         self._group.close()
@@ -287,7 +295,10 @@ class Agent:
 
     def _tell(self, action: messages.Tell) -> None:
         if _LEVELS[action.level] >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
-            print(f"elasticrun: {action.line}", file=sys.stderr, flush=True)
+            self._say(action.line)
+
+    def _say(self, line: str) -> None:
+        print(f"elasticrun: {line}", file=sys.stderr, flush=True)
 
     def _exit(self, action: messages.Exit) -> None:
         reason = action.reason

@@ -86,12 +86,12 @@ class Job:
         return lines
 
     def wait_for_world(self, world: int, after: float = 0.0) -> list[Line]:
-        """Wait until all ranks of a group of this size have made a step later than ``after``."""
+        """Wait until all ranks of a group of this size have made three steps later than ``after``."""
 
         def is_there(lines: list[Line]) -> bool:
             steps = [x for x in lines if x["event"] == "step" and x["world"] == world and float(str(x["time"])) > after]
             return any(
-                len({x["rank"] for x in steps if x["generation"] == generation}) == world
+                len({(x["rank"], x["step"]) for x in steps if x["generation"] == generation}) >= 3 * world
                 for generation in {x["generation"] for x in steps}
             )
 
@@ -112,7 +112,14 @@ class Job:
     def _environ(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_INFRA_"))}
-        return {**kept, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **self.environ}
+        return {
+            **kept,
+            "PYTHONPATH": path,
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+            "ELASTIC_INFRA_LOG_LEVEL": "DEBUG",
+            **self.environ,
+        }
 
 
 def tree(pid: int) -> list[int]:

@@ -19,13 +19,17 @@ QUICK = ("last_call_timeout=1", "join_timeout=120")
 
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Iterator[Job]:
-    job = Job(tmp_path, script=(str(TRAIN), str(tmp_path), "100000", "0.05"))
+    job = Job(tmp_path, script=(str(TRAIN), str(tmp_path), "100000", "0.05", "sockets"))
     yield job
     job.end()
 
 
 def stop_at(job: Job, steps: int) -> None:
-    job.script = (*job.script[:2], str(steps), job.script[3])
+    job.script = (*job.script[:2], str(steps), *job.script[3:])
+
+
+def use(job: Job, backend: str) -> None:
+    job.script = (*job.script[:4], backend)
 
 
 def codes(job: Job, seconds: float = 120.0) -> list[int]:
@@ -43,8 +47,10 @@ def test_all_nodes_finish_together(job: Job) -> None:
     assert len([line for line in job.journal() if line["event"] == "finished"]) == 2
 
 
-def test_scale_up_stops_at_one_step(job: Job) -> None:
+@pytest.mark.parametrize("backend", ["sockets", "gloo"])
+def test_scale_up_stops_at_one_step(job: Job, backend: str) -> None:
     """Survivors train until the newcomer is ready and all stop at the same step; nothing is repeated or skipped."""
+    use(job, backend)
     job.start_store()
     job.start_node(*QUICK)
     job.start_node(*QUICK)
@@ -73,8 +79,10 @@ def test_scale_down_by_sigterm(job: Job) -> None:
     assert {line["restarts"] for line in lines} == {0}
 
 
-def test_lost_node_is_no_failure(job: Job) -> None:
+@pytest.mark.parametrize("backend", ["sockets", "gloo"])
+def test_lost_node_is_no_failure(job: Job, backend: str) -> None:
     """R7: the survivor goes on with world size 1 although no restart is allowed."""
+    use(job, backend)
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)

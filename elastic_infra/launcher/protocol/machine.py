@@ -12,6 +12,7 @@ from typing import Final
 from . import change, commit, group, messages
 from .fold import fold
 from .records import Generation
+from .report import report
 from .roll_call import standings
 from .state import State, record, with_store
 from .group import Step
@@ -22,14 +23,15 @@ EXIT_LOST: Final = 200
 
 def step(state: State, event: messages.Event, now: float) -> tuple[State, tuple[messages.Action, ...]]:
     """The next state and the orders to carry out, in their order."""
-    state = _observe(fold(state, event, now), now)
+    before, state = state, _observe(fold(state, event, now), now)
     actions: list[messages.Action] = []
     for rule in _RULES:
         if state.exited:
             break
         state, more = rule(state, now)
         actions += more
-    return state, tuple(actions)
+    emits = report(before, event, state, tuple(actions))
+    return state, (*actions, *emits) if not state.exited else (*emits, *actions)
 
 
 def _observe(state: State, now: float) -> State:

@@ -2,8 +2,8 @@
 
 It runs the production ``machine.step`` itself. Time is abstract: ages are 0, "a moment" (beyond every short wait of
 the rules) or "an age" (beyond ``dead_after``); they pass only while no node has anything left to do, or for the
-silence of a node that is cut off. A slow node needs no fault of its own: any node may take its next step at any
-later time, which is why no order between nodes is assumed anywhere.
+silence of a node that is cut off. What the store tells reaches a prompt node at once and a slow node at any later
+time, whatever has happened in between; compare-and-sets of both are under way for any time and arrive in any order.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Host:
     cut: bool = False
     """Partitioned from the store."""
     frozen: bool = False
+    slow: bool = False
+    """What the store tells reaches it at any later time."""
     orphaned: bool = False
     """The dead-man timer is due, and fires before anything else once the node is thawed."""
     seen: Store | None = None
@@ -94,9 +96,13 @@ class Scenario:
     rules: Rules
     faults: int
     kinds: frozenset[str]
-    """Of crash, freeze, cut, leave, fail, store."""
+    """Of crash, freeze, cut, slow, leave, fail, store."""
     finish: bool = False
     nodes: int = 3
+    settled: int = 0
+    """Nodes that have formed a generation before the exploration begins."""
+    slow: bool = False
+    """Whether every node is slow from the start: all interleavings."""
     stepper: Stepper = machine.step
 
 
@@ -114,7 +120,20 @@ class Model:
     _ages: dict[tuple[int, float], State] = field(default_factory=dict)
 
     def initial(self) -> World:
-        return World(self.canonical(Store("e1")), 1, tuple(Host() for _ in range(self.scenario.nodes)), self.scenario.faults)
+        """Where the exploration begins."""
+        world = self._empty()
+        for i in range(self.scenario.settled):
+            world = self._settled(self._connect(joined := self._join(world, i), i, joined.hosts[i]))
+        while self.scenario.settled:
+            steps = [step for i, host in enumerate(world.hosts) for step in self._protocol_steps(world, i, host)]
+            if not steps and any(host.workers for host in world.hosts):
+                break
+            world = self._settled(steps[0][1] if steps else self._age(world, MOMENT))
+        return world
+
+    def _empty(self) -> World:
+        hosts = tuple(Host(slow=self.scenario.slow) for _ in range(self.scenario.nodes))
+        return World(self.canonical(Store("e1")), 1, hosts, self.scenario.faults)
 
     # -------------------------------------------------- transitions
 
@@ -125,9 +144,29 @@ class Model:
         passing = [] if prompt else [("moment", self._age(world, MOMENT))]
         passing += [] if prompt or slow else [("age", self._age(world, AGE))]
         for label, successor in (*prompt, *slow, *self._recoveries(world), *passing):
-            yield label, successor, True
+            yield label, self._settled(successor), True
         for label, successor in self._faults(world):
-            yield label, successor, False
+            yield label, self._settled(successor), False
+
+    def _settled(self, world: World) -> World:
+        """All that the store has to tell has reached the prompt nodes."""
+        moved = True
+        while moved:
+            moved = False
+            for i in range(len(world.hosts)):
+                step = self._prompt_step(world, i, world.hosts[i])
+                if step is not None:
+                    world, moved = step, True
+        return world
+
+    def _prompt_step(self, world: World, i: int, host: Host) -> World | None:
+        if host.slow or not host.awake or not host.connected or host.cut:
+            return None
+        if world.store is None:
+            return self._lose(world, i, host)
+        for _, beaten in self._beat(world, i):
+            return beaten
+        return self._deliver(world, i, host) if host.seen != world.store else None
 
     def _recoveries(self, world: World) -> Iterator[tuple[str, World]]:
         """What ends a fault, sooner or later."""
@@ -195,6 +234,8 @@ class Model:
         kinds = self.scenario.kinds
         if "crash" in kinds:
             yield f"crash {i}", self._close(_set(world, i, Host(end="crashed")), i)
+        if "slow" in kinds and not host.slow:
+            yield f"slow {i}", _set(world, i, replace(host, slow=True))
         if "freeze" in kinds:
             yield f"freeze {i}", _set(world, i, replace(host, frozen=True))
         if "cut" in kinds and not host.cut:
@@ -209,7 +250,7 @@ class Model:
 
     def _join(self, world: World, i: int) -> World:
         state = self.canonical(start(Node(f"n{i}", address=f"host{i}", joined=i), self.scenario.rules, 0.0, 0.0))
-        return self._feed(_set(world, i, Host(state)), i, messages.Ready())
+        return self._feed(_set(world, i, replace(world.hosts[i], state=state)), i, messages.Ready())
 
     def _connect(self, world: World, i: int, host: Host) -> World:
         store = world.store
@@ -294,7 +335,9 @@ class Model:
         for i, host in enumerate(world.hosts):
             if host.state is None:
                 continue
-            aged = replace(host, state=self._aged(host.state, seconds), seen=self.canonical(_aged_store(host.seen, seconds)))
+            aged = replace(
+                host, state=self._aged(host.state, seconds), seen=self.canonical(_aged_store(host.seen, seconds))
+            )
             world = _set(world, i, aged)
             unanswered = host.frozen or host.cut or store is None or not host.connected
             if seconds >= AGE and unanswered and host.workers is not None:
@@ -366,7 +409,7 @@ class Model:
         return (id(world.store), world.life, hosts, world.faults, world.failures, world.done)
 
     def _host_key(self, host: Host) -> tuple[object, ...]:
-        flags = (host.connected, host.cut, host.frozen, host.orphaned, host.stopping, host.ended)
+        flags = (host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping, host.ended)
         return (id(host.state), host.end, flags, id(host.seen), host.swap, host.workers)
 
     def _obey(self, world: World, i: int, action: messages.Action, queue: deque[messages.Event]) -> World:
@@ -414,9 +457,7 @@ def _master(store: Store) -> Master | None:
 
 
 def _changes(old: Store, new: Store) -> tuple[messages.Event, ...]:
-    events: list[messages.Event] = [
-        messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers
-    ]
+    events: list[messages.Event] = [messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers]
     master = _master(new)
     if master is not None and new.masters != old.masters:
         events.append(messages.MasterSeen(master))
@@ -448,7 +489,9 @@ def _aged_store(store: Store | None, seconds: float) -> Store | None:
 
 
 def _aged_peer(peer: Peer, seconds: float) -> Peer:
-    return Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
+    return (
+        Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
+    )
 
 
 def _aged(state: State, seconds: float) -> State:
