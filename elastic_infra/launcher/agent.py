@@ -193,7 +193,7 @@ class Agent:
     def _on_started(self, message: seam.WorkerStarted) -> None:
         self._group.started(message)
         fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
-        self._observer.emit("workers_started", self._state, fields)
+        self._observer.emit("worker_started", self._state, fields)
 
     def _on_warm_parent(self, message: seam.WarmParent) -> None:
         self._observer.warm_parent_ready = message.ready

@@ -19,6 +19,7 @@ Name = Literal[
     "rendezvous_started",
     "rendezvous_completed",
     "workers_started",
+    "worker_started",
     "worker_exited",
     "progress",
     "restart",
