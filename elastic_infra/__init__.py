@@ -6,7 +6,7 @@ images that have neither pulumi nor pydantic.
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
+        from importlib import metadata
+
         return metadata.version("elastic-infra")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,95 @@
+# One verb each. `make setup` happens by itself, and is quick when done.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+PYTEST_ARGS ?=
+CLUSTER_TESTS ?= tests/cluster
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+READY := @$(PYTHON) -m tools.setup
+RUN := $(BIN)/python -m
+
+.PHONY: help
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+.PHONY: setup demo
+setup: ## everything this checkout needs; tries again what could not be had before
+	@$(PYTHON) -m tools.setup --again
+
+demo: ## the main job: render, explain and preview one job
+	$(READY)
+	@$(BIN)/elastic-infra render examples/quickstart/job.yaml
+	@$(BIN)/elastic-infra explain examples/quickstart/job.yaml
+	@$(RUN) examples.demo
+
+.PHONY: test test-oldest golden bench soak
+test: ## all tests that need no cluster and take no minutes
+	$(READY)
+	@$(RUN) pytest -m "not cluster and not slow" $(PYTEST_ARGS)
+
+test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
+	$(READY)
+	@$(RUN) tools.oldest
+	@$(CURDIR)/.venv-oldest/bin/python -m pytest -m "not cluster and not slow" \
+	  $(wildcard tests/launcher tests/training) $(PYTEST_ARGS)
+
+golden: ## write the expected files anew; look at the difference before you commit it
+	$(READY)
+	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not launcher" $(PYTEST_ARGS)
+
+bench: ## the benchmarks, side by side with peers
+	$(READY)
+	@$(RUN) benchmarks
+
+soak: ## long runs under random faults
+	$(READY)
+	@$(RUN) pytest -m slow $(PYTEST_ARGS)
+
+.PHONY: lint fmt types imports
+lint: ## every check that needs no run
+	$(READY)
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(MAKE) --no-print-directory types imports
+
+fmt: ## format, and fix what can be fixed
+	$(READY)
+	@$(RUN) ruff check --fix --exit-zero --quiet .
+	@$(RUN) ruff format .
+
+types: ## mypy, strict
+	$(READY)
+	@$(RUN) mypy
+	@for program in $(wildcard examples/*-*/*.py); do $(RUN) mypy --no-error-summary "$$program" || exit 1; done
+
+imports: ## the direction of imports
+	$(READY)
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: lock schema versions tools
+lock: ## make the locked requirement files anew
+	$(READY)
+	@$(RUN) tools.lock
+
+schema: ## write the JSON Schema of job.yaml
+	$(READY)
+	@$(BIN)/elastic-infra schema
+
+versions: ## every pinned version
+	@$(PYTHON) -m tools.versions
+
+tools: ## build the programs of the test cluster (minutes, once)
+	@$(PYTHON) -m tools.build build
+
+.PHONY: cluster-up cluster-down cluster-status test-cluster
+cluster-up cluster-down cluster-status: cluster-%: ## (needs root on Linux)
+	$(READY)
+	@$(RUN) tests.cluster.bed $*
+
+test-cluster: ## the tests on a real Kubernetes
+	$(READY)
+	@$(RUN) pytest $(CLUSTER_TESTS) -m cluster $(PYTEST_ARGS)
+
+.PHONY: clean
+clean: ## remove what was made here, except the built tools
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage dist

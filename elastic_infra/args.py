@@ -1,0 +1,584 @@
+# ruff: noqa: E501 - the schema takes a docstring as it stands, so each is one line
+"""What `ElasticTrainingJob` takes, as TypedDicts: the form that Pulumi's schema allows in every language.
+
+Written from `elastic_infra.config` by `make golden`; not to be edited. Only strings that another resource may deliver
+are `pulumi.Input`; each field's limits and defaults are the model's.
+"""
+
+from typing import Any
+
+import pulumi
+from typing_extensions import NotRequired, TypedDict
+
+__all__ = [
+    "Affinity",
+    "Autoscaling",
+    "Behavior",
+    "Checkpoint",
+    "Disruption",
+    "Elastic",
+    "ElasticTrainingJobArgs",
+    "EnvVar",
+    "Gpu",
+    "Launcher",
+    "Metric",
+    "Mount",
+    "Placement",
+    "RdzvConfigs",
+    "Rendezvous",
+    "RendezvousResources",
+    "Resources",
+    "RunPolicy",
+    "Runtime",
+    "ScalingRules",
+    "SchedulingPolicy",
+    "Security",
+    "SharedMemory",
+    "Storage",
+    "Toleration",
+    "TopologySpread",
+    "Volume",
+]
+
+
+class EnvVar(TypedDict):
+    """One variable: a value, or a reference that the kubelet resolves (so that no secret enters the manifest)."""
+
+    value: NotRequired[pulumi.Input[str]]
+    """The value as text. A plain string or number in place of the mapping means this."""
+
+    secret: NotRequired[pulumi.Input[str]]
+    """Name of a Secret in the job's namespace; needs `key`."""
+
+    configmap: NotRequired[pulumi.Input[str]]
+    """Name of a ConfigMap in the job's namespace; needs `key`."""
+
+    key: NotRequired[pulumi.Input[str]]
+    """Key inside the Secret or ConfigMap."""
+
+    field: NotRequired[str]
+    """Downward-API path such as `status.podIP`."""
+
+
+class RdzvConfigs(TypedDict):
+    """Time budgets of a rendezvous round (torchrun's `--rdzv-conf`)."""
+
+    timeout: NotRequired[int]
+    """Seconds for a whole rendezvous with the `static` and `etcd` backends. 900 as Flyte, for slow image pulls."""
+
+    join_timeout: NotRequired[int]
+    """Seconds a node waits for the minimum of nodes, and for a store that is away. 900 as Flyte; a node that cannot join by then exits 200, which the operator retries."""
+
+    last_call_timeout: NotRequired[int]
+    """Seconds a round stays open after the minimum has joined. torch's 30 runs in full whenever fewer than the maximum of nodes come, so ours is short: late nodes join the next round at little cost."""
+
+
+class Elastic(TypedDict):
+    """Nodes, processes and rendezvous of the job."""
+
+    nnodes: NotRequired[str]
+    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
+
+    initial_nodes: NotRequired[int]
+    """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""
+
+    nproc_per_node: NotRequired[str]
+    """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""
+
+    rdzv_backend: NotRequired[str]
+    """Where nodes meet. `c10d` is the launcher's own store; the etcd ones need `rdzv_endpoint`."""
+
+    rdzv_endpoint: NotRequired[pulumi.Input[str]]
+    """`host:port` of an etcd server. Refused with `c10d`, whose endpoint follows from `rendezvous`."""
+
+    rdzv_id: NotRequired[pulumi.Input[str]]
+    """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one."""
+
+    rdzv_configs: NotRequired[RdzvConfigs]
+    """Time budgets of a round."""
+
+    max_restarts: NotRequired[int]
+    """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none. 3 as flyte-sdk."""
+
+    monitor_interval: NotRequired[float]
+    """Seconds between the agent's looks at its workers. Exits are seen at once whatever this is; 3 as flyte-sdk."""
+
+    start_method: NotRequired[str]
+    """How function entrypoints start their processes. `spawn` is the only one that is safe with CUDA."""
+
+
+class Runtime(TypedDict):
+    """Defaults that the launcher applies inside each container; a variable set in `env` always wins."""
+
+    nccl_collective_timeout_sec: NotRequired[int]
+    """Seconds a collective may take before its process group fails. Unset leaves torch's own: NCCL 600, gloo 1800."""
+
+    nccl_heartbeat_timeout_sec: NotRequired[int]
+    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as flyte-sdk."""
+
+    nccl_async_error_handling: NotRequired[int]
+    """c10d's error mode. Unset means 3 (no abort that may hang), c10d's own default; torchrun alone forces 1."""
+
+    nccl_enable_monitoring: NotRequired[bool]
+    """Whether NCCL's watchdog thread is itself watched, as torch does."""
+
+    omp_num_threads: NotRequired[int]
+    """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
+
+    shutdown_grace_seconds: NotRequired[int]
+    """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
+
+    failure_grace_seconds: NotRequired[int]
+    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""
+
+    hang_timeout_seconds: NotRequired[str]
+    """Seconds without a reported step that count as a hang. `auto` is max(5 x p99 step interval, 600); `off` never."""
+
+    startup_window_seconds: NotRequired[int]
+    """A failure this soon after start is a start-up failure: two tries, no more. 0 turns it off, as torchrun."""
+
+    startup_wait_seconds: NotRequired[int]
+    """Seconds the first round waits for `initial_nodes`, so that late image pulls do not cost a restart each."""
+
+    warm_start: NotRequired[bool]
+    """Keep a parent process that has imported torch: a restart then forks in well under a second (about 0.5 GB)."""
+
+    log_level: NotRequired[str]
+    """Level of the launcher's log lines; torchrun's default."""
+
+
+class Gpu(TypedDict):
+    """Accelerators of each node."""
+
+    count: int
+    """Devices a node."""
+
+    vendor: NotRequired[str]
+    """Whose device plugin serves them; gives the resource's name."""
+
+    resource: NotRequired[str]
+    """Extended resource in place of the vendor's, such as `nvidia.com/mig-1g.10gb`."""
+
+
+class Resources(TypedDict):
+    """Request and limit of the training container (equal, so that a node is never evicted for using what it asked)."""
+
+    cpu: NotRequired[str]
+    """CPUs a node. Needed by a `cpu` metric."""
+
+    memory: NotRequired[str]
+    """Memory a node, shared memory included: bytes written to /dev/shm count."""
+
+    ephemeral_storage: NotRequired[str]
+    """Local disk a node."""
+
+    gpu: NotRequired[Gpu]
+    """Accelerators a node; a plain number means that many NVIDIA GPUs."""
+
+
+class SharedMemory(TypedDict):
+    """The volume at /dev/shm, which data loaders and NCCL use; a container's own is 64 MiB."""
+
+    enabled: NotRequired[bool]
+    """Mount a memory-backed volume; `true` or `false` in place of the mapping means this."""
+
+    size: NotRequired[str]
+    """Its limit; writing beyond it gives ENOSPC. Unset: the kubelet bounds it by the memory limit, as Flyte does."""
+
+
+class RendezvousResources(TypedDict):
+    """Request and limit of the store pod."""
+
+    cpu: NotRequired[str]
+    """CPU of the store pod; it answers small messages only."""
+
+    memory: NotRequired[str]
+    """Memory of the store pod; the store holds a few kilobytes a node."""
+
+
+class Rendezvous(TypedDict):
+    """Where the rendezvous store lives. Only for the `c10d` backend."""
+
+    host: NotRequired[str]
+    """`dedicated`: a small pod of its own, so that no training node is special; default when `nnodes` is a range. `worker0`: on the first node, as torchrun; default otherwise."""
+
+    port: NotRequired[int]
+    """TCP port of the store. 29400 is torchrun's."""
+
+    image: NotRequired[pulumi.Input[str]]
+    """Image of the store pod; needs python3 only. Default: the job's."""
+
+    resources: NotRequired[RendezvousResources]
+    """Request and limit of the store pod."""
+
+
+class Metric(TypedDict):
+    """One metric that the autoscaler follows."""
+
+    type: str
+    """`cpu` and `memory`: per cent of the request; `pods`: a metric of the pods; `external`: one from outside."""
+
+    target: str
+    """Per cent for `cpu` and `memory` (a whole number); the average value a node for the others (a quantity)."""
+
+    name: NotRequired[str]
+    """The metric's name; for `pods` and `external`."""
+
+    selector: NotRequired[dict[str, str]]
+    """Labels that pick the series; for `pods` and `external`."""
+
+
+class ScalingRules(TypedDict):
+    """How fast one direction goes."""
+
+    nodes: int
+    """At most this many nodes in each period."""
+
+    period_seconds: int
+    """Length of a period (Kubernetes allows up to 1800)."""
+
+    stabilization_window_seconds: int
+    """The strongest recommendation of this window holds (Kubernetes allows up to 3600)."""
+
+
+class Behavior(TypedDict):
+    """Speed limits. Every change of size costs training time, so shrinking is slow by default."""
+
+    scale_up: NotRequired[ScalingRules]
+    """Default: 4 nodes a minute, after a minute of need; the launcher admits newcomers in batches of 30 s."""
+
+    scale_down: NotRequired[ScalingRules]
+    """Default: one node in 5 minutes, after 10 minutes without need."""
+
+
+class Autoscaling(TypedDict):
+    """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
+
+    owner: NotRequired[str]
+    """`component`: an HPA of ours, with `behavior`. `operator`: the training operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
+
+    metrics: list[Metric]
+    """What to follow; the largest answer wins."""
+
+    behavior: NotRequired[Behavior]
+    """Speed limits (only with `owner: component`, the operator has none)."""
+
+
+class SchedulingPolicy(TypedDict):
+    """The operator's gang settings; ignored unless the operator runs with a gang scheduler."""
+
+    min_available: NotRequired[int]
+    """Pods that must be schedulable together. Default `min_nodes`, so that a scale-up never waits for a full gang."""
+
+    queue: NotRequired[str]
+    """Volcano queue. Cannot be changed on a live job, so a change restarts it."""
+
+    priority_class: NotRequired[str]
+    """Priority class of the gang."""
+
+    schedule_timeout_seconds: NotRequired[int]
+    """Seconds a gang may wait (scheduler-plugins only)."""
+
+
+class RunPolicy(TypedDict):
+    """Life and end of the job."""
+
+    clean_pod_policy: NotRequired[str]
+    """Pods deleted when the job ends. `Running` frees GPUs and keeps finished pods for their logs; the operator's own default keeps running pods alive."""
+
+    ttl_seconds_after_finished: NotRequired[int]
+    """Delete the finished job after this long. Unset, because the next `pulumi refresh` and `up` would train again."""
+
+    active_deadline_seconds: NotRequired[int]
+    """End the job after this long. The operator looks only when something happens (kubeflow/trainer#3358)."""
+
+    backoff_limit: NotRequired[int]
+    """Container restarts, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first."""
+
+    suspend: NotRequired[bool]
+    """Hold the job without pods. Unset leaves it to others (a queue)."""
+
+    scheduling_policy: NotRequired[SchedulingPolicy]
+    """Gang settings of the operator."""
+
+    managed_by: NotRequired[str]
+    """Controller that reconciles the job; a change restarts it."""
+
+    restart_policy: NotRequired[str]
+    """`OnFailure`: the kubelet restarts the container in place. `ExitCode`: the operator recreates the pod for exit codes from 128, and fails the job for lower ones."""
+
+    rerun: NotRequired[str]
+    """Any text; changing it runs a finished job again (and restarts a running one)."""
+
+    on_restart: NotRequired[str]
+    """What `pulumi up` does with a change that cannot be rolled out in place: `replace` restarts the job from its checkpoint; `refuse` fails with the cause and leaves the job alone."""
+
+
+class Toleration(TypedDict):
+    """A taint that pods accept."""
+
+    key: NotRequired[str]
+    """The taint's key; unset (with `Exists`) tolerates every taint."""
+
+    operator: NotRequired[str]
+    """`Equal` compares `value`."""
+
+    value: NotRequired[str]
+    """The taint's value, for `Equal`."""
+
+    effect: NotRequired[str]
+    """Which effect is tolerated; unset means all."""
+
+    toleration_seconds: NotRequired[int]
+    """How long a `NoExecute` taint is tolerated."""
+
+
+class TopologySpread(TypedDict):
+    """Spread pods over a topology (training usually packs; use it for availability)."""
+
+    topology_key: str
+    """Label of cluster nodes that names the domain, such as `topology.kubernetes.io/zone`."""
+
+    max_skew: NotRequired[int]
+    """Largest difference of pods between domains."""
+
+    when_unsatisfiable: NotRequired[str]
+    """Whether to wait or to go on when it cannot be met."""
+
+
+class Affinity(TypedDict):
+    """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks what is inside."""
+
+    nodeAffinity: NotRequired[dict[str, Any]]
+    """Rules on cluster nodes."""
+
+    podAffinity: NotRequired[dict[str, Any]]
+    """Rules that attract pods to each other."""
+
+    podAntiAffinity: NotRequired[dict[str, Any]]
+    """Rules that keep pods apart."""
+
+
+class Placement(TypedDict):
+    """Where the job's pods go."""
+
+    queue: NotRequired[str]
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""
+
+    priority_class: NotRequired[str]
+    """Priority class of the pods."""
+
+    node_selector: NotRequired[dict[str, str]]
+    """Labels that a cluster node must have."""
+
+    tolerations: NotRequired[list[Toleration]]
+    """Taints that pods accept, besides 60 s for a cluster node that is not ready (Kubernetes' own is 300 s)."""
+
+    topology_spread: NotRequired[list[TopologySpread]]
+    """Spread over zones or hosts."""
+
+    affinity: NotRequired[Affinity]
+    """Affinity rules, verbatim."""
+
+    scheduler_name: NotRequired[str]
+    """Scheduler in place of the default one."""
+
+
+class Disruption(TypedDict):
+    """What may end a pod, and how much time it has then."""
+
+    pod_disruption_budget: NotRequired[bool]
+    """Keep at least `min_nodes` during voluntary disruptions. Off: it can block the drain of a cluster node."""
+
+    safe_to_evict: NotRequired[bool]
+    """Whether autoscalers of cluster nodes may move the pods. False, as Flyte: moving a node costs training time."""
+
+    termination_grace_period_seconds: NotRequired[int]
+    """Seconds from SIGTERM to SIGKILL for a pod: the time to save a checkpoint on preemption."""
+
+
+class Security(TypedDict):
+    """Whom the pods run as."""
+
+    profile: NotRequired[str]
+    """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+
+    service_account: NotRequired[pulumi.Input[str]]
+    """Service account of the pods; its token is not mounted."""
+
+    run_as_user: NotRequired[int]
+    """User, group and volume group. Needs no entry in the image's passwd file: HOME and the caches of torch and Triton are on a writable volume. 0 only with `baseline`."""
+
+    read_only_root: NotRequired[bool]
+    """Mount the image read-only; /tmp and HOME stay writable."""
+
+
+class Checkpoint(TypedDict):
+    """The volume that survives nodes: without it a restart begins at step 0."""
+
+    claim: NotRequired[pulumi.Input[str]]
+    """An existing PersistentVolumeClaim, which outlives the stack."""
+
+    size: NotRequired[str]
+    """Make a claim of this size, which is deleted with the stack."""
+
+    storage_class: NotRequired[pulumi.Input[str]]
+    """Storage class of the made claim."""
+
+    access_mode: NotRequired[str]
+    """Access mode of the made claim. Default `ReadWriteMany` when there can be more than one node."""
+
+    mount_path: NotRequired[str]
+    """Where it is mounted; also told to the script as `ELASTIC_INFRA_CHECKPOINT_DIR`."""
+
+
+class Volume(TypedDict):
+    """A volume of the pods: exactly one source."""
+
+    name: str
+    """The volume's name, for `mounts`."""
+
+    claim: NotRequired[pulumi.Input[str]]
+    """An existing PersistentVolumeClaim."""
+
+    secret: NotRequired[pulumi.Input[str]]
+    """A Secret, as files."""
+
+    configmap: NotRequired[pulumi.Input[str]]
+    """A ConfigMap, as files."""
+
+    empty_dir: NotRequired[str]
+    """Scratch space of at most this size on the cluster node's disk."""
+
+    host_path: NotRequired[str]
+    """A folder of the cluster node; needs the `baseline` profile to be lifted by the namespace as well."""
+
+
+class Mount(TypedDict):
+    """A volume's place in the container."""
+
+    volume: str
+    """Name of a volume of `storage.volumes`."""
+
+    mount_path: str
+    """Where it appears."""
+
+    sub_path: NotRequired[str]
+    """A path inside the volume."""
+
+    read_only: NotRequired[bool]
+    """Whether writing is refused."""
+
+
+class Storage(TypedDict):
+    """Volumes of the pods."""
+
+    checkpoint: NotRequired[Checkpoint]
+    """Where checkpoints live."""
+
+    volumes: NotRequired[list[Volume]]
+    """Further volumes."""
+
+    mounts: NotRequired[list[Mount]]
+    """Where these appear."""
+
+
+class Launcher(TypedDict):
+    """How the launcher gets into the container and what it tells."""
+
+    delivery: NotRequired[str]
+    """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
+
+    events: NotRequired[str]
+    """Where event lines go: a path, or `-` for the container's stderr. Empty writes none."""
+
+    metrics_port: NotRequired[int]
+    """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""
+
+
+class ElasticTrainingJobArgs(TypedDict):
+    """One elastic training job. Only `image` and one of `script`, `module`, `command` are required."""
+
+    name: NotRequired[str]
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when the resource is renamed, for a new name is a new job."""
+
+    image: pulumi.Input[str]
+    """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
+
+    image_pull_policy: NotRequired[str]
+    """When the kubelet pulls."""
+
+    image_pull_secrets: NotRequired[list[pulumi.Input[str]]]
+    """Names of Secrets with registry credentials."""
+
+    namespace: NotRequired[pulumi.Input[str]]
+    """Namespace of every object; it must exist."""
+
+    script: NotRequired[str]
+    """Training script, a path in the container."""
+
+    module: NotRequired[str]
+    """Training module, run as `python -m`."""
+
+    command: NotRequired[list[pulumi.Input[str]]]
+    """Program that is not Python, run once for each worker (torchrun's `--no-python`)."""
+
+    args: NotRequired[list[pulumi.Input[str]]]
+    """Arguments of the script, module or command."""
+
+    env: NotRequired[dict[str, EnvVar]]
+    """Variables of the training container, in order: name to value, or to a secret, configmap or field reference."""
+
+    working_dir: NotRequired[str]
+    """Working directory; the image's when unset."""
+
+    labels: NotRequired[dict[str, str]]
+    """Labels of every object and pod."""
+
+    annotations: NotRequired[dict[str, str]]
+    """Annotations of every object and pod."""
+
+    elastic: NotRequired[Elastic]
+    """Nodes, processes, rendezvous."""
+
+    runtime: NotRequired[Runtime]
+    """What the launcher enforces in the container."""
+
+    resources: NotRequired[Resources]
+    """What each node asks of the cluster."""
+
+    shared_memory: NotRequired[SharedMemory]
+    """The volume at /dev/shm: `true` (default), `{size: 16Gi}` or `false`."""
+
+    rendezvous: NotRequired[Rendezvous]
+    """Where the rendezvous store lives."""
+
+    autoscaling: NotRequired[Autoscaling]
+    """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    run_policy: NotRequired[RunPolicy]
+    """Life and end of the job."""
+
+    placement: NotRequired[Placement]
+    """Where pods go."""
+
+    disruption: NotRequired[Disruption]
+    """What may end a pod."""
+
+    security: NotRequired[Security]
+    """Whom pods run as."""
+
+    storage: NotRequired[Storage]
+    """Volumes."""
+
+    launcher: NotRequired[Launcher]
+    """How the launcher gets into the container."""
+
+    target: NotRequired[str]
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob."""
+
+    wait_for: NotRequired[str]
+    """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""
+
+    wait_timeout_seconds: NotRequired[int]
+    """How long `pulumi up` waits before it gives up (the job goes on)."""

@@ -1,0 +1,8 @@
+"""The program `elastic-infra`: one module a command, and only the command that is asked for is imported.
+
+A document goes to stdout, everything else to stderr. Exit codes: 0, 2 for bad input, 130 when interrupted.
+"""
+
+from elastic_infra.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,27 @@
+"""What the program says about itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import elastic_infra
+
+
+def register(app: typer.Typer) -> None:
+    """Add the program's own options and help text."""
+    app.callback()(program)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's signature
+    if asked:
+        typer.echo(elastic_infra.__version__)
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")]
+
+
+def program(version: Version = False) -> None:  # noqa: FBT002 - a switch, handled by its callback
+    """Elastic PyTorch training on Kubernetes: what a job.yaml becomes, whether it is valid, what it means."""

@@ -1,0 +1,81 @@
+"""The command `explain`: what a config means, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from elastic_infra.cli import files
+from elastic_infra.cli.meaning import Meaning, meaning
+from elastic_infra.config import ConfigError, warnings
+from elastic_infra.manifests import render
+
+
+class Format(str, Enum):
+    """How the meaning is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(explain)
+
+
+def explain(
+    file: files.File,
+    name: files.Name = None,
+    target: files.TargetOption = None,
+    output: Annotated[Format, typer.Option("--format", help="A table, or JSON for programs.")] = Format.TABLE,
+) -> None:
+    """Say what a job means: nodes, processes, memory, rendezvous, and how long everything may take."""
+    try:
+        job, config = files.named_config(file, name, target)
+        render(job, config)  # names are checked there
+    except ConfigError as error:
+        raise files.refuse(file, error) from None
+    found = meaning(job, config)
+    if output is Format.JSON:
+        faults = [{"path": fault.path, "reason": fault.reason} for fault in warnings(config)]
+        typer.echo(json.dumps({**_as_json(found), "warnings": faults}, indent=2))
+    else:
+        _print(found)
+        files.warn(file, config)
+
+
+def _as_json(found: Meaning) -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(found)
+
+
+def _print(found: Meaning) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title=found.name, title_justify="left")
+    for label, value in found.facts():
+        facts.add_row(label, value)
+    times = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("at most", "what", "from"):
+        times.add_column(column, justify="right" if column == "at most" else "left", no_wrap=column == "at most")
+    for budget in found.budgets:
+        times.add_row(_duration(budget.seconds), budget.meaning, "\n".join((budget.formula, *budget.fields)))
+    console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
+    console.print(facts)
+    console.print(times)
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    parts = ((hours, "h"), (minutes, "min"), (whole % 60, "s"))
+    return " ".join(f"{amount} {unit}" for amount, unit in parts if amount) or "at once"

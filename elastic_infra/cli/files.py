@@ -1,0 +1,63 @@
+"""Reads job files for the commands: the one place that turns a fault into lines on stderr and exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elastic_infra.config import ConfigError, Fault, JobConfig, warnings
+from elastic_infra.config.load import job_name, read_mapping
+
+BAD_INPUT = 2
+
+
+class Target(str, Enum):
+    """Workload objects that a job can become."""
+
+    AUTO = "auto"
+    PYTORCHJOB = "pytorchjob"
+    JOB = "job"
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A job in YAML or JSON.", show_default=False)]
+Name = Annotated[
+    str | None,
+    typer.Option(help="Name of the job. Default: the file's `name`, else its stem, or for job.yaml its folder."),
+]
+TargetOption = Annotated[Target | None, typer.Option(help="Workload object, in place of the file's `target`.")]
+
+
+def named_config(file: Path, name: str | None, target: Target | None) -> tuple[str, JobConfig]:
+    """The job in a file, with what the command line changes in it.
+
+    Raises:
+        ConfigError: the file cannot be read, or its content is invalid.
+    """
+    data = dict(read_mapping(file))
+    if target is not None:
+        data["target"] = target.value
+    config = JobConfig.from_mapping(data)
+    if name is not None:
+        return name, config.model_copy(update={"name": None})
+    return config.name or job_name(file.resolve().as_posix(), ""), config
+
+
+def refuse(file: Path, error: ConfigError) -> typer.Exit:
+    """Say what is wrong with a file; the exception to raise from there."""
+    report(file, error.faults)
+    return typer.Exit(BAD_INPUT)
+
+
+def warn(file: Path, config: JobConfig) -> None:
+    """Say what is allowed but likely to surprise."""
+    report(file, warnings(config), "warning: ")
+
+
+def report(file: Path, faults: Iterable[Fault], kind: str = "") -> None:
+    """One line a fault on stderr: ``FILE: path: reason``."""
+    for fault in faults:
+        typer.echo(f"{file}: {kind}{fault}", err=True)

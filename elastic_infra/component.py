@@ -1,0 +1,132 @@
+"""`ElasticTrainingJob`: registers with Pulumi what `render` makes of a config. Decides nothing about its content.
+
+Children are registered by type token, as plain objects: the typed modules of pulumi_kubernetes would cost a third of
+a second and 20 MB, and say nothing that `render` has not said. Annotations here are read by Pulumi at run time.
+"""
+
+import functools
+from importlib import metadata
+from typing import Final, cast
+
+import pulumi
+
+from elastic_infra import inputs
+from elastic_infra.args import ElasticTrainingJobArgs
+from elastic_infra.config import JobConfig
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests import Manifest, Manifests
+from elastic_infra.manifests.metadata import object_labels
+from elastic_infra.manifests.updates import foreign_paths, restart_paths
+
+TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
+"""Part of the name of every child in every state file: never to be changed."""
+
+
+class ElasticTrainingJob(pulumi.ComponentResource):
+    """An elastic PyTorch training job on Kubernetes: it keeps training while nodes come and go."""
+
+    job_name: pulumi.Output[str]
+    """Name of the PyTorchJob, or of the batch/v1 Job of a single pod."""
+
+    namespace: pulumi.Output[str]
+    """Namespace of every object."""
+
+    min_nodes: pulumi.Output[int]
+    """The fewest nodes that train."""
+
+    max_nodes: pulumi.Output[int]
+    """The most nodes that train."""
+
+    labels: pulumi.Output[dict[str, str]]
+    """Labels of every object and pod of the job."""
+
+    rendezvous_endpoint: pulumi.Output[str | None]
+    """host:port of the rendezvous store inside the cluster; none for a single pod and for etcd."""
+
+    scale_path: pulumi.Output[str | None]
+    """Path of the scale subresource on the API server, for an autoscaler of one's own; none for a single pod."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ElasticTrainingJobArgs | JobConfig,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Register the job.
+
+        Args:
+            name: the job's name in Pulumi and in Kubernetes, a DNS label.
+            args: the config, also as a plain dict.
+            opts: Pulumi's options; `transforms`, `provider`, `protect` and `depends_on` reach every child.
+
+        Raises:
+            pulumi.RunError: the config is not valid; the text has every fault as `path: reason`.
+        """
+        config, manifests = inputs.rendered(name, args)
+        super().__init__(TYPE, name, inputs.summary(config, manifests), _guarded(name, config, opts))
+        for notice in inputs.notices(config, opts):
+            pulumi.log.warn(notice, self)
+        workload = self._register(name, config, manifests)
+        self._publish(config.name or name, config, manifests, workload)
+
+    def _register(self, name: str, config: JobConfig, manifests: Manifests) -> pulumi.Resource:
+        children: dict[str, pulumi.Resource] = {}
+        for role, manifest in manifests.objects():
+            special = _workload_options(config, list(children.values())) if role == "workload" else None
+            options = pulumi.ResourceOptions(parent=self, version=_provider_version())
+            children[role] = pulumi.CustomResource(
+                _token(manifest), f"{name}-{role}", dict(manifest), pulumi.ResourceOptions.merge(options, special)
+            )
+        return children["workload"]
+
+    def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
+        namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
+        service = pulumi.Output.concat(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
+        scale = pulumi.Output.concat("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
+        self.job_name = _after(workload, name)
+        self.namespace = _after(workload, namespace)
+        self.min_nodes = _after(workload, config.elastic.min_nodes)
+        self.max_nodes = _after(workload, config.elastic.max_nodes)
+        self.labels = _after(workload, object_labels(name, config))
+        self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
+        self.scale_path = _after(workload, None if config.is_single_pod else scale)
+        self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
+
+
+ElasticTrainingJob.__init__.__annotations__["args"] = ElasticTrainingJobArgs  # Pulumi's schema knows no unions
+
+
+def _after(workload: pulumi.Resource, value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value
+    """The value, for others to use only once the workload is there."""
+    return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
+
+
+def _token(manifest: Manifest) -> str:
+    """The type under which pulumi_kubernetes knows an object: ``kubernetes:apps/v1:Deployment``."""
+    version = str(manifest["apiVersion"])
+    return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
+
+
+@functools.cache
+def _provider_version() -> str:
+    return metadata.version("pulumi-kubernetes")
+
+
+def _workload_options(config: JobConfig, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:
+    """What is special about the workload: it comes after all it needs, and two of it never run side by side."""
+    return pulumi.ResourceOptions(
+        depends_on=before,
+        delete_before_replace=True,
+        ignore_changes=list(foreign_paths(config)) or None,
+        replace_on_changes=list(restart_paths(config)),
+    )
+
+
+def _guarded(name: str, config: JobConfig, opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:
+    if config.run_policy.on_restart == "replace":
+        return opts
+    hook = pulumi.ResourceHook(
+        f"{name}-refuse-restart", inputs.refuse_restart(name), pulumi.ResourceHookOptions(on_dry_run=True)
+    )
+    hooks = pulumi.ResourceHookBinding(before_update=[hook])
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))

@@ -1,0 +1,209 @@
+"""The whole config of one elastic training job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field, model_validator
+
+from elastic_infra.config import flyte, rules
+from elastic_infra.config.autoscaling import Autoscaling
+from elastic_infra.config.base import Part
+from elastic_infra.config.elastic import Elastic, Rendezvous
+from elastic_infra.config.env import Env
+from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
+from elastic_infra.config.placement import Placement
+from elastic_infra.config.pods import Disruption, Security
+from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
+from elastic_infra.config.run_policy import RunPolicy
+from elastic_infra.config.runtime import Launcher, Runtime
+from elastic_infra.config.storage import Storage
+from elastic_infra.config.values import (
+    AbsolutePath,
+    DnsLabel,
+    InputImage,
+    InputName,
+    InputNamespace,
+    InputStr,
+    InputText,
+    LabelKey,
+    LabelValue,
+    Seconds,
+    Text,
+)
+
+RESTARTS_PER_NODE = 3
+"""Container restarts that the default `backoff_limit` allows for each of the most nodes."""
+
+
+class JobConfig(Part):
+    """One elastic training job. Only `image` and one of `script`, `module`, `command` are required.
+
+    Raises:
+        ConfigError: something is wrong; it lists every fault.
+    """
+
+    name: DnsLabel | None = None
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when
+    the resource is renamed, for a new name is a new job."""
+
+    image: InputImage
+    """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
+
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When the kubelet pulls."""
+
+    image_pull_secrets: tuple[InputName, ...] = ()
+    """Names of Secrets with registry credentials."""
+
+    namespace: InputNamespace = "default"
+    """Namespace of every object; it must exist."""
+
+    script: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """Training script, a path in the container."""
+
+    module: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """Training module, run as `python -m`."""
+
+    command: tuple[InputStr, ...] = ()
+    """Program that is not Python, run once for each worker (torchrun's `--no-python`)."""
+
+    args: tuple[InputText, ...] = ()
+    """Arguments of the script, module or command."""
+
+    env: Env = {}
+    """Variables of the training container, in order: name to value, or to a secret, configmap or field reference."""
+
+    working_dir: AbsolutePath | None = None
+    """Working directory; the image's when unset."""
+
+    labels: dict[LabelKey, LabelValue] = {}
+    """Labels of every object and pod."""
+
+    annotations: dict[LabelKey, Text] = {}
+    """Annotations of every object and pod."""
+
+    elastic: Elastic = Elastic()
+    """Nodes, processes, rendezvous."""
+
+    runtime: Runtime = Runtime()
+    """What the launcher enforces in the container."""
+
+    resources: Resources = Resources()
+    """What each node asks of the cluster."""
+
+    shared_memory: SharedMemoryField = SharedMemory()
+    """The volume at /dev/shm: `true` (default), `{size: 16Gi}` or `false`."""
+
+    rendezvous: Rendezvous = Rendezvous()
+    """Where the rendezvous store lives."""
+
+    autoscaling: Autoscaling | None = None
+    """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    run_policy: RunPolicy = RunPolicy()
+    """Life and end of the job."""
+
+    placement: Placement = Placement()
+    """Where pods go."""
+
+    disruption: Disruption = Disruption()
+    """What may end a pod."""
+
+    security: Security = Security()
+    """Whom pods run as."""
+
+    storage: Storage = Storage()
+    """Volumes."""
+
+    launcher: Launcher = Launcher()
+    """How the launcher gets into the container."""
+
+    target: Literal["auto", "pytorchjob", "job"] = "auto"
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
+    a PyTorchJob."""
+
+    wait_for: Literal["none", "running", "succeeded"] = "none"
+    """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""
+
+    wait_timeout_seconds: Seconds = 600
+    """How long `pulumi up` waits before it gives up (the job goes on)."""
+
+    if not TYPE_CHECKING:  # the pydantic plugin gives __init__ its typed signature
+
+        def __init__(self, **data: Any) -> None:  # noqa: ANN401 - any mapping may come
+            try:
+                super().__init__(**data)
+            except pydantic.ValidationError as error:
+                raise ConfigError(faults_of(error, type(self))) from None
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> JobConfig:
+        """Validate plain data: a parsed `job.yaml`, a dict, a TypedDict, structured Pulumi config.
+
+        Raises:
+            ConfigError: something is wrong; it lists every fault.
+        """
+        if isinstance(data, Mapping) and not all(isinstance(key, str) for key in data):
+            raise ConfigError([Fault("", "has a key that is not text. Quote it if it is meant as a name.")])
+        try:
+            return cls.model_validate(data)
+        except pydantic.ValidationError as error:
+            raise ConfigError(faults_of(error, cls)) from None
+
+    @classmethod
+    def from_flyte(cls, task: flyte.FlyteElastic, rest: Mapping[str, Any]) -> JobConfig:
+        """The config of a Flyte task that has `task_config=Elastic(...)`.
+
+        Taken over are nodes, processes, budgets, shared memory and run policy. Flyte's defaults hold where it has
+        some (no restarts of the worker group, 5 s monitor interval), ours for the rest: containers restart in place,
+        and a finished job's running pods are deleted unless Flyte's run policy says otherwise.
+
+        Args:
+            task: a `flytekitplugins.kfpytorch.Elastic`, or what has its attributes.
+            rest: the other fields, as in `job.yaml`: at least `image` and one of `script`, `module`, `command`. They
+                win over Flyte's.
+
+        Raises:
+            ConfigError: something is wrong; it lists every fault.
+        """
+        return cls.from_mapping(flyte.merged(task, rest))
+
+    @model_validator(mode="after")
+    def _rules_hold(self) -> JobConfig:
+        if broken := rules.faults(self):
+            raise RuleBroken(broken)
+        return self
+
+    @property
+    def is_single_pod(self) -> bool:
+        """Whether the job is one pod in a batch/v1 Job, as Flyte's single pod."""
+        return self.target == "job" or (self.target == "auto" and self.elastic.max_nodes == 1)
+
+    @property
+    def initial_nodes(self) -> int:
+        """Nodes the job is created with."""
+        elastic = self.elastic
+        return elastic.initial_nodes or (elastic.min_nodes if self.autoscaling else elastic.max_nodes)
+
+    @property
+    def nproc_per_node(self) -> int:
+        """Worker processes on each node, `auto` resolved."""
+        if self.elastic.nproc_per_node != "auto":
+            return int(self.elastic.nproc_per_node)
+        return self.resources.gpu.count if self.resources.gpu else 1
+
+    @property
+    def rendezvous_host(self) -> Literal["dedicated", "worker0", "none"]:
+        """Where the store lives; `none` for a single pod and for etcd."""
+        if self.is_single_pod or self.elastic.rdzv_backend != "c10d":
+            return "none"
+        return self.rendezvous.host or ("dedicated" if self.elastic.is_range else "worker0")
+
+    @property
+    def backoff_limit(self) -> int:
+        """Container restarts that fail the job; -1 for no limit."""
+        given = self.run_policy.backoff_limit
+        return RESTARTS_PER_NODE * self.elastic.max_nodes if given is None else given

@@ -1,0 +1,83 @@
+"""Reads `job.yaml` or JSON into a `JobConfig`. The only module of the config that touches files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from elastic_infra.config.errors import ConfigError, Fault
+from elastic_infra.config.job import JobConfig
+from elastic_infra.config.yaml_text import read_yaml
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""A job file is a page or two; a larger one is something else."""
+
+JOB_STEM: Final = "job"
+"""Stem of a file that is named after its folder."""
+
+
+def load(path: Path) -> JobConfig:
+    """The config in a `.yaml`, `.yml` or `.json` file.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed (with line and column), or its content is invalid.
+    """
+    return JobConfig.from_mapping(read_mapping(path))
+
+
+def read_mapping(path: Path) -> Mapping[str, Any]:
+    """The unvalidated content of a file.
+
+    Raises:
+        ConfigError: it cannot be read or parsed (with line and column), or is not a mapping.
+    """
+    return parse_mapping(_read(path))
+
+
+def job_name(path: str, root: str) -> str:
+    """The job that a file declares: its stem, or for `job.yaml` its folder.
+
+    Args:
+        path: the file's path, with `/`.
+        root: name for a `job.yaml` that lies in no folder.
+    """
+    pure = PurePosixPath(path)
+    if pure.stem == JOB_STEM:
+        return pure.parent.name or root
+    return pure.stem.removesuffix(f".{JOB_STEM}")
+
+
+def parse(text: str) -> JobConfig:
+    """The config in a YAML or JSON text (JSON is YAML).
+
+    Raises:
+        ConfigError: the text cannot be parsed (with line and column), or its content is invalid.
+    """
+    return JobConfig.from_mapping(parse_mapping(text))
+
+
+def parse_mapping(text: str) -> Mapping[str, Any]:
+    """The unvalidated content of a YAML or JSON text.
+
+    Raises:
+        ConfigError: it cannot be parsed (with line and column), or is not a mapping.
+    """
+    data = read_yaml(text)
+    if not isinstance(data, Mapping):
+        found = "is empty" if data is None else "is not a mapping of names to values"
+        raise ConfigError([Fault("", f"{found}. A job file starts with keys such as image: and script:.")])
+    return data
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigError([Fault("", f"is larger than {MAX_FILE_BYTES} bytes, so it is no job file.")])
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None
+    except OSError as error:
+        raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None

@@ -1,0 +1,70 @@
+"""Names of the objects that a job becomes, and the proof that they fit Kubernetes' limits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pydantic
+
+from elastic_infra.config.errors import Fault
+from elastic_infra.config.values import DnsLabel
+
+MAX_LABEL = 63
+"""Longest DNS label, so longest Service and pod name: RFC 1123."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectNames:
+    """Names derived from the job's name."""
+
+    job: str
+
+    @property
+    def rendezvous(self) -> str:
+        """The Service in front of the rendezvous store, and the store's Deployment."""
+        return f"{self.job}-rdzv"
+
+    @property
+    def autoscaler(self) -> str:
+        """The HorizontalPodAutoscaler. Never the job's own name: the operator would take one of that name over."""
+        return f"{self.job}-hpa"
+
+    @property
+    def disruption_budget(self) -> str:
+        """The PodDisruptionBudget."""
+        return f"{self.job}-pdb"
+
+    @property
+    def checkpoint(self) -> str:
+        """The PersistentVolumeClaim made for checkpoints."""
+        return f"{self.job}-checkpoint"
+
+    def launcher(self, digest: str) -> str:
+        """The launcher's ConfigMap; its content is in the name because it is immutable."""
+        return f"{self.job}-launcher-{digest}"
+
+    def worker(self, index: int) -> str:
+        """The operator's name for the pod, and the Service, of one node."""
+        return f"{self.job}-worker-{index}"
+
+
+def name_faults(name: object, max_nodes: int) -> tuple[Fault, ...]:
+    """What is wrong with a job's name, its derived names included."""
+    try:
+        _label.validate_python(name, strict=True)
+    except pydantic.ValidationError as error:
+        details = error.errors()[0]
+        reason = details.get("ctx", {}).get("error", "must be a string.")
+        return (Fault("name", str(reason)),)
+    longest = ObjectNames(str(name)).worker(max_nodes - 1)
+    if len(longest) > MAX_LABEL:
+        room = MAX_LABEL - (len(longest) - len(str(name)))
+        reason = (
+            f"is {len(str(name))} characters long, and the pod name {longest!r} made from it has {len(longest)}, "
+            f"more than Kubernetes' {MAX_LABEL}. Use at most {room}."
+        )
+        return (Fault("name", reason),)
+    return ()
+
+
+_label: pydantic.TypeAdapter[str] = pydantic.TypeAdapter(DnsLabel)

@@ -1,0 +1,126 @@
+"""Rules that hold between the fields that describe the pods: security, volumes, metadata, size.
+
+As in `rules`: plain fields only, each fault with its reason and the way out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from elastic_infra.config.errors import Fault
+from elastic_infra.config.paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
+
+if TYPE_CHECKING:
+    from elastic_infra.config.job import JobConfig
+
+
+def profile_holds(config: JobConfig) -> Iterator[Fault]:
+    """The restricted profile refuses root and host paths."""
+    if config.security.profile != "restricted":
+        return
+    if config.security.run_as_user == 0:
+        yield Fault(
+            "security.run_as_user", "0 is root, which profile 'restricted' refuses. Use another, or profile 'baseline'."
+        )
+    for i, volume in enumerate(config.storage.volumes):
+        if volume.host_path is not None:
+            yield Fault(
+                f"storage.volumes[{i}].host_path",
+                "profile 'restricted' refuses host paths. Use a claim, or profile 'baseline'.",
+            )
+
+
+def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
+    """Each volume has a name of its own, each mount a volume."""
+    names = [volume.name for volume in config.storage.volumes]
+    for i, name in enumerate(names):
+        if name in names[:i] or name in OWN_VOLUMES:
+            yield Fault(f"storage.volumes[{i}].name", f"({name}) is taken. Choose another.")
+    for i, mount in enumerate(config.storage.mounts):
+        if mount.volume not in names:
+            yield Fault(f"storage.mounts[{i}].volume", f"({mount.volume}) names no volume of storage.volumes.")
+
+
+def mount_paths_are_distinct(config: JobConfig) -> Iterator[Fault]:
+    """Each path is mounted once, and the root of the image never."""
+    taken = {"/", *_own_paths(config)}
+    checkpoint = config.storage.checkpoint
+    wanted = [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
+    wanted += [(f"storage.mounts[{i}].mount_path", mount.mount_path) for i, mount in enumerate(config.storage.mounts)]
+    for field, path in wanted:
+        place = posixpath.normpath(f"/{path.lstrip('/')}")
+        if place in taken:
+            yield Fault(field, f"({place}) is taken. Choose another.")
+        taken.add(place)
+
+
+def _own_paths(config: JobConfig) -> Iterator[str]:
+    yield HOME
+    if config.shared_memory.enabled:
+        yield SHARED_MEMORY
+    if config.security.read_only_root:
+        yield TMP
+    if config.launcher.delivery == "configmap":
+        yield LAUNCHER
+
+
+def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
+    """Labels by which the operator, a queue or this package find their objects cannot be the user's."""
+    for kind in ("labels", "annotations"):
+        for key in getattr(config, kind):
+            if key in _OWN_KEYS or key.startswith(_OWN_PREFIXES):
+                yield Fault(f"{kind}.{key}", "is set by the operator or this package. Choose another key.")
+    if ELASTIC_QUEUE in config.labels:
+        yield Fault(f"labels.{ELASTIC_QUEUE}", "Kueue refuses this label on a PyTorchJob. Remove it.")
+
+
+_OWN_KEYS: Final = frozenset(
+    {
+        "app.kubernetes.io/component",
+        "app.kubernetes.io/instance",
+        "app.kubernetes.io/managed-by",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict",
+        "karpenter.sh/do-not-disrupt",
+        "kueue.x-k8s.io/queue-name",
+        "sidecar.istio.io/inject",
+    }
+)
+_OWN_PREFIXES: Final = ("elastic-infra/", "pulumi.com/", "training.kubeflow.org/")
+
+ELASTIC_QUEUE: Final = "kueue.x-k8s.io/elastic-job"
+"""Only batch/v1 Jobs and Ray may have it: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/validation.go"""
+
+
+def list_keys_are_distinct(config: JobConfig) -> Iterator[Fault]:
+    """Lists that Kubernetes reads as maps have each key once."""
+    secrets = [secret for secret in config.image_pull_secrets if isinstance(secret, str)]
+    if len(secrets) > len(set(secrets)):
+        yield Fault("image_pull_secrets", "names a Secret twice. Remove one of the two.")
+    spreads = [(spread.topology_key, spread.when_unsatisfiable) for spread in config.placement.topology_spread]
+    if len(spreads) > len(set(spreads)):
+        yield Fault("placement.topology_spread", "has a topology_key twice for one when_unsatisfiable. Remove one.")
+
+
+def small_enough(config: JobConfig) -> Iterator[Fault]:
+    """The API server refuses a manifest beyond etcd's request limit, and annotations beyond 256 KiB."""
+    texts = (*config.args, *config.command, *(variable.value for variable in config.env.values()))
+    for path, values in (("env", texts), ("annotations", config.annotations.values())):
+        size = sum(len(value.encode()) for value in values if isinstance(value, str))
+        if size > MAX_TEXT_BYTES:
+            what = "env, command and args hold" if path == "env" else "hold"
+            yield Fault(path, f"{what} {size} bytes; the limit is {MAX_TEXT_BYTES}. Mount a file instead.")
+
+
+MAX_TEXT_BYTES: Final = 200 * 1024
+"""Kubernetes' 256 KiB for all annotations, less what others add."""
+
+RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
+    profile_holds,
+    volume_names_are_distinct,
+    mount_paths_are_distinct,
+    own_metadata_is_kept,
+    list_keys_are_distinct,
+    small_enough,
+)

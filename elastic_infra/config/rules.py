@@ -1,0 +1,227 @@
+"""Rules that hold between fields: each yields its faults, with the reason and the way out.
+
+Plain fields only (never a late value), so that every rule runs in a preview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from elastic_infra.config import pod_rules
+from elastic_infra.config.env import reserved
+from elastic_infra.config.errors import Fault
+from elastic_infra.config.values import quantity
+
+if TYPE_CHECKING:
+    from elastic_infra.config.job import JobConfig
+
+GRACE_RESERVE_SECONDS: Final = 5
+"""Time the launcher keeps to end itself after its workers."""
+
+
+def faults(config: JobConfig) -> tuple[Fault, ...]:
+    """Every broken rule."""
+    return tuple(fault for rule in _RULES for fault in rule(config))
+
+
+def one_entrypoint(config: JobConfig) -> Iterator[Fault]:
+    """Exactly one thing runs."""
+    given = [name for name in ("script", "module", "command") if getattr(config, name)]
+    if len(given) != 1:
+        found = f"{' and '.join(given)} are given" if given else "none is given"
+        yield Fault("script", f"exactly one of script, module and command says what runs; {found}.")
+    for name in given:
+        first = config.command[0] if name == "command" else getattr(config, name)
+        if isinstance(first, str) and first.startswith("-"):
+            yield Fault(name, "starts with '-', so the launcher would read it as an option. Put options into args.")
+
+
+def initial_within_range(config: JobConfig) -> Iterator[Fault]:
+    """The minimum, the initial number and the maximum are in order."""
+    elastic = config.elastic
+    initial = elastic.initial_nodes
+    if initial is not None and not elastic.min_nodes <= initial <= elastic.max_nodes:
+        yield Fault(
+            "elastic.initial_nodes",
+            f"({initial}) must be between the minimum ({elastic.min_nodes}) and "
+            f"the maximum ({elastic.max_nodes}) of nnodes.",
+        )
+
+
+def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
+    """A gang of more pods than the job is created with waits for ever."""
+    policy = config.run_policy.scheduling_policy
+    if policy is not None and policy.min_available is not None and policy.min_available > config.initial_nodes:
+        yield Fault(
+            "run_policy.scheduling_policy.min_available",
+            f"({policy.min_available}) must be at most the number of nodes the job starts with "
+            f"({config.initial_nodes}), or it waits for ever. Leave it unset for the minimum of nodes.",
+        )
+
+
+def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
+    """More processes than GPUs cannot each have one."""
+    gpu, wanted = config.resources.gpu, config.elastic.nproc_per_node
+    if gpu is not None and wanted != "auto" and int(wanted) > gpu.count:
+        yield Fault(
+            "elastic.nproc_per_node",
+            f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs a GPU of its own. "
+            "Lower it, or use 'auto'.",
+        )
+
+
+def single_pod_is_one_node(config: JobConfig) -> Iterator[Fault]:
+    """A batch/v1 Job is one pod in standalone mode, which has no range."""
+    if config.target == "job" and config.elastic.max_nodes > 1:
+        yield Fault(
+            "target",
+            f"'job' is one pod in standalone mode and cannot have nnodes {config.elastic.nnodes}. "
+            "Use 'pytorchjob', or nnodes 1.",
+        )
+
+
+def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
+    """Fields that a single pod has no use for are refused rather than ignored."""
+    if config.is_single_pod:
+        reason = "has no effect on a single pod (target 'job'). Remove it, or set target 'pytorchjob'."
+        given = {
+            "rendezvous": config.rendezvous.model_fields_set,
+            "autoscaling": config.autoscaling,
+            "elastic.rdzv_endpoint": config.elastic.rdzv_endpoint,
+            "elastic.initial_nodes": config.elastic.initial_nodes,
+            "run_policy.scheduling_policy": config.run_policy.scheduling_policy,
+            "run_policy.restart_policy": "restart_policy" in config.run_policy.model_fields_set,
+            "run_policy.clean_pod_policy": "clean_pod_policy" in config.run_policy.model_fields_set,
+            "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
+        }
+        yield from (Fault(path, reason) for path, value in given.items() if value is not None and not _empty(value))
+        if config.elastic.rdzv_backend != "c10d":
+            yield Fault("elastic.rdzv_backend", reason)
+        if config.run_policy.managed_by == "kubeflow.org/training-operator":
+            yield Fault("run_policy.managed_by", "the training operator does not manage a batch/v1 Job. Remove it.")
+        if config.run_policy.backoff_limit == -1:
+            yield Fault("run_policy.backoff_limit", "(-1) a batch/v1 Job has no unlimited form. Give a number.")
+
+
+def _empty(value: object) -> bool:
+    return value is False or (isinstance(value, set) and not value)
+
+
+def rendezvous_fits_backend(config: JobConfig) -> Iterator[Fault]:
+    """c10d has our store, etcd has the user's."""
+    elastic = config.elastic
+    if elastic.rdzv_backend == "c10d":
+        if elastic.rdzv_endpoint is not None:
+            yield Fault(
+                "elastic.rdzv_endpoint",
+                "the c10d endpoint follows from rendezvous.host and rendezvous.port. "
+                "Remove it, or use an etcd backend.",
+            )
+        return
+    if elastic.rdzv_endpoint is None and not config.is_single_pod:
+        yield Fault("elastic.rdzv_endpoint", f"backend {elastic.rdzv_backend!r} needs the host:port of an etcd server.")
+    if config.rendezvous.model_fields_set:
+        yield Fault("rendezvous", f"is the c10d store; backend {elastic.rdzv_backend!r} does not use it. Remove it.")
+
+
+def host_fits_port(config: JobConfig) -> Iterator[Fault]:
+    """Two servers cannot share a port; a store pod's fields need a store pod."""
+    rendezvous, status = config.rendezvous, config.launcher.metrics_port
+    if status is not None and status == rendezvous.port and not config.is_single_pod:
+        yield Fault("launcher.metrics_port", f"({status}) must differ from rendezvous.port ({rendezvous.port}).")
+    if config.rendezvous_host != "dedicated" and {"image", "resources"} & rendezvous.model_fields_set:
+        yield Fault(
+            "rendezvous", "image and resources are for a store pod of its own. Set host 'dedicated', or remove them."
+        )
+
+
+def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
+    """An autoscaler needs a range, a metric source, and sole command of the size."""
+    scaling = config.autoscaling
+    if scaling is None or config.is_single_pod:
+        return
+    if not config.elastic.is_range:
+        yield Fault(
+            "autoscaling", f'needs a range of nodes, and nnodes is {config.elastic.nnodes}. Use something like "1:4".'
+        )
+    if config.placement.queue is not None:
+        yield Fault("autoscaling", "Kueue stops a job that changes its size. Remove autoscaling, or placement.queue.")
+    if scaling.owner == "operator" and scaling.behavior is not None:
+        yield Fault("autoscaling.behavior", "the operator's autoscaler has none. Remove it, or use owner 'component'.")
+    for i, metric in enumerate(scaling.metrics):
+        request = getattr(config.resources, metric.type, None)
+        if metric.type in {"cpu", "memory"} and request is None:
+            yield Fault(
+                f"autoscaling.metrics[{i}]",
+                f"per cent of what? Without resources.{metric.type} the autoscaler never scales. Set it.",
+            )
+
+
+def queue_owns_suspend(config: JobConfig) -> Iterator[Fault]:
+    """Kueue starts and stops a queued job through `suspend`."""
+    if config.placement.queue is not None and config.run_policy.suspend is not None:
+        yield Fault("run_policy.suspend", "placement.queue gives it to Kueue. Remove one of the two.")
+
+
+def shared_memory_fits(config: JobConfig) -> Iterator[Fault]:
+    """Bytes in /dev/shm count against the memory limit, so a larger volume ends in an out-of-memory kill."""
+    size, memory = config.shared_memory.size, config.resources.memory
+    if not config.shared_memory.enabled and size is not None:
+        yield Fault("shared_memory.size", "is given while shared memory is disabled. Remove one of the two.")
+    if size is not None and memory is not None and quantity(size) > quantity(memory):
+        yield Fault(
+            "shared_memory.size",
+            f"({size}) must be at most resources.memory ({memory}): what is written there counts as memory.",
+        )
+
+
+def environment_is_free(config: JobConfig) -> Iterator[Fault]:
+    """Names that the operator, torch or the launcher set would be lost."""
+    for name in config.env:
+        if reserved(name):
+            yield Fault(
+                f"env.{name}",
+                "is set by the operator or the launcher, which would override it. Use the field of the config instead.",
+            )
+
+
+def grace_fits(config: JobConfig) -> Iterator[Fault]:
+    """The kubelet must not kill the launcher while workers still save."""
+    pod = config.disruption.termination_grace_period_seconds
+    need = config.runtime.shutdown_grace_seconds + GRACE_RESERVE_SECONDS
+    if need > pod:
+        yield Fault(
+            "runtime.shutdown_grace_seconds",
+            f"({config.runtime.shutdown_grace_seconds}) plus {GRACE_RESERVE_SECONDS} must be at most "
+            f"disruption.termination_grace_period_seconds ({pod}), or the pod is killed while workers save. "
+            "Raise that one.",
+        )
+
+
+def failure_grace_fits(config: JobConfig) -> Iterator[Fault]:
+    """The shutdown grace is an upper bound on every path."""
+    failure, shutdown = config.runtime.failure_grace_seconds, config.runtime.shutdown_grace_seconds
+    if failure is not None and failure > shutdown:
+        yield Fault(
+            "runtime.failure_grace_seconds", f"({failure}) must be at most shutdown_grace_seconds ({shutdown})."
+        )
+
+
+_RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
+    one_entrypoint,
+    initial_within_range,
+    gang_can_be_complete,
+    processes_match_gpus,
+    single_pod_is_one_node,
+    only_for_pytorchjob,
+    rendezvous_fits_backend,
+    host_fits_port,
+    autoscaling_has_room,
+    queue_owns_suspend,
+    shared_memory_fits,
+    environment_is_free,
+    grace_fits,
+    failure_grace_fits,
+    *pod_rules.RULES,
+)

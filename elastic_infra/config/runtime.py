@@ -1,0 +1,78 @@
+"""What the launcher enforces at run time: collective timeouts, hangs, grace, warm start."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from elastic_infra.config.base import Part, Shorthand
+from elastic_infra.config.values import Int, Port, Seconds, Whole
+
+
+def _is_hang_timeout(text: str) -> str:
+    if text in {"auto", "off"} or (text.isdecimal() and int(text[:9]) >= 1 and len(text) <= 7):  # noqa: PLR2004
+        return text if text in {"auto", "off"} else str(int(text))
+    message = 'must be a number of seconds, "auto" or "off".'
+    raise ValueError(message)
+
+
+def _number_to_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "off" if value is False else value
+    return str(int(value)) if value == value // 1 else value
+
+
+class Runtime(Part):
+    """Defaults that the launcher applies inside each container; a variable set in `env` always wins."""
+
+    nccl_collective_timeout_sec: Seconds | None = None
+    """Seconds a collective may take before its process group fails. Unset leaves torch's own: NCCL 600, gloo 1800."""
+
+    nccl_heartbeat_timeout_sec: Seconds = 300
+    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as flyte-sdk."""
+
+    nccl_async_error_handling: Annotated[Whole, Field(ge=0, le=3)] | None = None
+    """c10d's error mode. Unset means 3 (no abort that may hang), c10d's own default; torchrun alone forces 1."""
+
+    nccl_enable_monitoring: bool = True
+    """Whether NCCL's watchdog thread is itself watched, as torch does."""
+
+    omp_num_threads: Annotated[Whole, Field(ge=1, le=1024)] | None = None
+    """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
+
+    shutdown_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] = 30
+    """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
+
+    failure_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] | None = None
+    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""
+
+    hang_timeout_seconds: Annotated[
+        str, AfterValidator(_is_hang_timeout), Shorthand(_number_to_text, {"type": ["integer", "boolean"]})
+    ] = "auto"
+    """Seconds without a reported step that count as a hang. `auto` is max(5 x p99 step interval, 600); `off` never."""
+
+    startup_window_seconds: Int = 0
+    """A failure this soon after start is a start-up failure: two tries, no more. 0 turns it off, as torchrun."""
+
+    startup_wait_seconds: Int = 120
+    """Seconds the first round waits for `initial_nodes`, so that late image pulls do not cost a restart each."""
+
+    warm_start: bool = True
+    """Keep a parent process that has imported torch: a restart then forks in well under a second (about 0.5 GB)."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "WARNING"
+    """Level of the launcher's log lines; torchrun's default."""
+
+
+class Launcher(Part):
+    """How the launcher gets into the container and what it tells."""
+
+    delivery: Literal["configmap", "image"] = "configmap"
+    """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
+
+    events: Annotated[str, Field(max_length=4096)] = ""
+    """Where event lines go: a path, or `-` for the container's stderr. Empty writes none."""
+
+    metrics_port: Port | None = None
+    """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""

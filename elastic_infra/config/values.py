@@ -1,0 +1,213 @@
+"""Kubernetes' and Pulumi's value types as the config uses them: names, quantities, ports, late strings.
+
+Each limit stands beside the page that sets it. Nothing here knows the config's structure.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Final, Protocol, TypeAlias, cast
+
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+
+class Late(Protocol):
+    """A value that another resource will deliver: ``pulumi.Output``, seen without importing pulumi."""
+
+    def apply(self, func: Callable[[Any], Any], /) -> Late:
+        """Pass the value on when it is known."""
+
+
+def is_late(value: object) -> bool:
+    """Whether a value is a ``pulumi.Output``. Nobody can hold one in a process that has not imported pulumi."""
+    pulumi = sys.modules.get("pulumi")
+    return pulumi is not None and isinstance(value, pulumi.Output)
+
+
+class _LateOr:
+    """Validates a plain value at once and a late one when it arrives; unknown and secret stay at this leaf.
+
+    Args:
+        plain: type of the string.
+    """
+
+    def __init__(self, plain: Any) -> None:  # noqa: ANN401 - an annotated type
+        self._plain = plain
+
+    @functools.cached_property
+    def _check(self) -> pydantic.TypeAdapter[str]:
+        return pydantic.TypeAdapter(self._plain)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def validate(value: object, next_: core_schema.ValidatorFunctionWrapHandler) -> object:
+            return cast("Late", value).apply(self._arrived) if is_late(value) else next_(value)
+
+        return core_schema.no_info_wrap_validator_function(validate, handler.generate_schema(self._plain))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(cast("core_schema.WrapValidatorFunctionSchema", schema)["schema"])
+
+    def _arrived(self, value: object) -> str:
+        try:
+            return self._check.validate_python(value)
+        except pydantic.ValidationError as error:
+            reason = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
+            message = f"A late value (a pulumi.Output) is not what its field takes: {reason}"
+            raise ValueError(message) from None  # the chained error would quote the value
+
+
+MAX_STRING: Final = 32_768
+"""Longest single string we pass on; far above any real argument, far below etcd's request limit (1.5 MiB)."""
+
+
+def _matching(pattern: str, limit: int, what: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if len(text) <= limit and compiled.fullmatch(text):
+            return text
+        message = f"must be {what} (at most {limit} characters)."
+        raise ValueError(message)
+
+    return AfterValidator(check)
+
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+_LABEL: Final = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_NAMESPACE: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+
+DnsLabel = Annotated[str, _matching(_LABEL, 63, "lower-case letters, digits and '-', starting with a letter")]
+"""RFC 1035 label: names of jobs, Services, containers, volumes."""
+
+ObjectName = Annotated[str, _matching(_SUBDOMAIN, 253, "lower-case letters, digits, '-' and '.'")]
+"""RFC 1123 subdomain: names of most other objects."""
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+_QUALIFIED: Final = rf"({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+
+LabelKey = Annotated[str, _matching(_QUALIFIED, 317, "a label key such as 'team' or 'example.com/team'")]
+LabelValue = Annotated[
+    str,
+    _matching(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", 63, "letters, digits, '-', '_' and '.', or empty"),
+]
+
+
+def _no_nul(text: str) -> str:
+    if "\0" not in text:
+        return text
+    message = "must not contain the character NUL: no process can be started with it."
+    raise ValueError(message)
+
+
+Text = Annotated[str, Field(max_length=MAX_STRING), AfterValidator(_no_nul)]
+"""Any text, also none."""
+
+InputText: TypeAlias = Annotated[str | Late, _LateOr(Text)]
+"""Any text, or a ``pulumi.Output`` of one."""
+
+_NonEmpty = Annotated[str, Field(min_length=1, max_length=MAX_STRING), AfterValidator(_no_nul)]
+
+InputStr: TypeAlias = Annotated[str | Late, _LateOr(_NonEmpty)]
+"""A text that is not empty, or a ``pulumi.Output`` of one."""
+
+InputName: TypeAlias = Annotated[str | Late, _LateOr(ObjectName)]
+"""An object's name, or a ``pulumi.Output`` of one."""
+
+InputNamespace: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(_NAMESPACE, 63, "lower-case letters, digits and '-'")])
+]
+"""A namespace (RFC 1123 label), or a ``pulumi.Output`` of one."""
+
+InputImage: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(r"[^\s\x00]+", 4096, "an image without spaces")])
+]
+"""A container image, or a ``pulumi.Output`` of one."""
+
+InputKey: TypeAlias = Annotated[
+    str | Late, _LateOr(Annotated[str, _matching(r"[-._a-zA-Z0-9]+", 253, "letters, digits, '-', '_' and '.'")])
+]
+"""A key of a Secret or ConfigMap, or a ``pulumi.Output`` of one."""
+
+EnvName = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", 255, "a variable name: letters, digits and '_'")]
+
+AbsolutePath = Annotated[str, _matching(r"(/(?!\.\.(/|$))[^\x00:/]*)+", 4096, "an absolute path without ':' and '..'")]
+
+MetricName = Annotated[str, _matching(r"(?!\.\.?$)[^/%\x00]+", 253, "a metric's name without '/' and '%'")]
+
+ResourceName = Annotated[
+    str,
+    _matching(
+        rf"{_SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", 253, "an extended resource such as 'nvidia.com/gpu'"
+    ),
+]
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        message = "must be a number, not true or false."
+        raise ValueError(message)  # noqa: TRY004 - pydantic reports ValueError as a fault
+    return value
+
+
+MAX_INT32: Final = 2**31 - 1
+
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+"""A whole number; true and false are none, although Python counts with them."""
+
+Count = Annotated[Whole, Field(ge=1, le=10_000)]
+"""A number of nodes, processes or devices."""
+
+Int = Annotated[Whole, Field(ge=0, le=MAX_INT32)]
+Seconds = Annotated[Whole, Field(ge=1, le=MAX_INT32)]
+
+Port = Annotated[Whole, Field(ge=1024, le=65535)]
+"""Ports below 1024 need root, which the restricted profile forbids."""
+
+_QUANTITY: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_SCALE: Final = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
+    **{f"{unit}i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
+}
+
+
+def quantity(text: str) -> Decimal:
+    """The number behind a Kubernetes quantity: ``"1.5Gi"`` is 1610612736.
+
+    Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        message = "must be a Kubernetes quantity such as '500m', '64' or '16Gi'."
+        raise ValueError(message)
+    return Decimal(match[1]) * _SCALE[match[2] or ""]
+
+
+def _number_to_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _no_bool(value)
+    return format(Decimal(repr(value)).normalize(), "f") if isinstance(value, float) else str(value)
+
+
+def _positive(text: str) -> str:
+    if 0 < quantity(text) < 2**63:
+        return text
+    message = "must be a quantity above zero and below 2^63."
+    raise ValueError(message)
+
+
+Quantity = Annotated[
+    str,
+    AfterValidator(_positive),
+    BeforeValidator(_number_to_text, json_schema_input_type=str | float),
+]
+"""A positive Kubernetes quantity; plain numbers are taken as text (``cpu: 4``)."""

@@ -1,0 +1,113 @@
+"""What is allowed but likely to surprise: said once, by the CLI and by `pulumi up`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from elastic_infra.config.errors import Fault
+
+if TYPE_CHECKING:
+    from elastic_infra.config.job import JobConfig
+
+
+def warnings(config: JobConfig) -> tuple[Fault, ...]:
+    """Every warning, each with its reason and the way out."""
+    return tuple(warning for group in _GROUPS for warning in group(config))
+
+
+def _lifetime(config: JobConfig) -> Iterator[Fault]:
+    policy = config.run_policy
+    if policy.ttl_seconds_after_finished is not None:
+        yield Fault(
+            "run_policy.ttl_seconds_after_finished",
+            "the finished job will be deleted, so the next `pulumi refresh` and `up` train again. "
+            "Unset it to keep the job.",
+        )
+    if policy.active_deadline_seconds is not None and not config.is_single_pod:
+        yield Fault(
+            "run_policy.active_deadline_seconds",
+            "the training operator looks at it only when something happens (kubeflow/trainer#3358): expect it late.",
+        )
+
+
+def _restarts(config: JobConfig) -> Iterator[Fault]:
+    if config.is_single_pod:
+        return
+    if 0 <= config.backoff_limit < config.elastic.max_nodes:
+        yield Fault(
+            "run_policy.backoff_limit",
+            f"({config.backoff_limit}) counts container restarts of all pods together; below the maximum of nodes "
+            f"({config.elastic.max_nodes}) one bad event can fail the job.",
+        )
+    if config.run_policy.restart_policy == "ExitCode":
+        yield Fault(
+            "run_policy.restart_policy",
+            "under 'ExitCode' retries are not counted (kubeflow/trainer#2045), and a job failed by an exit code "
+            "below 128 is never deleted by its ttl.",
+        )
+    if config.run_policy.clean_pod_policy == "None":
+        yield Fault(
+            "run_policy.clean_pod_policy",
+            "'None' leaves pods of a finished job running, with their GPUs. Use 'Running', which keeps finished pods.",
+        )
+
+
+def _resources(config: JobConfig) -> Iterator[Fault]:
+    shm = config.shared_memory
+    if shm.enabled and shm.size is None and config.resources.memory is None:
+        yield Fault(
+            "shared_memory",
+            "without resources.memory or a size, /dev/shm may fill the cluster node's memory. Set one of the two.",
+        )
+
+
+def _progress(config: JobConfig) -> Iterator[Fault]:
+    checkpoint = config.storage.checkpoint
+    if checkpoint is not None and checkpoint.access_mode == "ReadWriteOnce" and config.elastic.max_nodes > 1:
+        yield Fault(
+            "storage.checkpoint.access_mode",
+            "'ReadWriteOnce' holds all nodes on one cluster node; pods elsewhere never start. Use 'ReadWriteMany'.",
+        )
+    if config.storage.checkpoint is None and not config.storage.mounts:
+        yield Fault("storage.checkpoint", "without a checkpoint volume a replaced pod starts again at step 0.")
+
+
+def _environment(config: JobConfig) -> Iterator[Fault]:
+    unbuffered = config.env.get("PYTHONUNBUFFERED")
+    if unbuffered is not None and unbuffered.value != "1" and not config.is_single_pod:
+        yield Fault("env.PYTHONUNBUFFERED", "is set to 1 by the training operator, whatever is given here. Remove it.")
+
+
+def _operator(config: JobConfig) -> Iterator[Fault]:
+    if config.is_single_pod:
+        return
+    if config.placement.queue is not None:
+        yield Fault(
+            "placement.queue",
+            "Kueue leaves PyTorchJobs alone from 0.19 on unless its integration for them is enabled (kueue#12606): "
+            "the job would then start without its queue. Enable kubeflow.org/pytorchjob in Kueue's configuration.",
+        )
+    if config.elastic.rdzv_backend == "etcd":
+        yield Fault(
+            "elastic.rdzv_backend",
+            "'etcd' keeps a finished run closed under its rdzv_id, so a job created again meets "
+            "RendezvousClosedError (kubeflow/trainer#1638). Use 'c10d' or 'etcd-v2', or change rdzv_id each time.",
+        )
+    gang = config.run_policy.scheduling_policy
+    if gang is not None and gang.min_available is not None and gang.min_available > config.elastic.min_nodes:
+        yield Fault(
+            "run_policy.scheduling_policy.min_available",
+            f"({gang.min_available}) is above the minimum of nodes ({config.elastic.min_nodes}): a job that has shrunk "
+            "to it cannot be scheduled again.",
+        )
+    for i, metric in enumerate(config.autoscaling.metrics if config.autoscaling else ()):
+        if config.resources.gpu is not None and metric.type in {"cpu", "memory"}:
+            yield Fault(
+                f"autoscaling.metrics[{i}]",
+                f"{metric.type} says little about work on GPUs (kubeflow/trainer#1891), so the size may flap. "
+                "Prefer a metric of type 'pods' or 'external'.",
+            )
+
+
+_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _operator)

@@ -1,0 +1,21 @@
+"""The PodDisruptionBudget: keeps enough nodes for the rendezvous during voluntary disruptions."""
+
+from __future__ import annotations
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.metadata import OPERATOR_JOB, OPERATOR_REPLICA_TYPE, metadata
+from elastic_infra.manifests.model import Manifest
+
+
+def pod_disruption_budget(name: str, config: JobConfig) -> Manifest:
+    """At least `min_nodes` of the job's nodes stay."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(name, ObjectNames(name).disruption_budget, config),
+        "spec": {
+            "minAvailable": config.elastic.min_nodes,
+            "selector": {"matchLabels": {OPERATOR_JOB: name, OPERATOR_REPLICA_TYPE: "worker"}},
+        },
+    }

@@ -1,0 +1,115 @@
+"""The environment of the training container: what the launcher needs first, the user's variables after it.
+
+Generated variables come first and sorted, the user's keep their order at the end, so that adding one variable
+changes one entry of the list. A variable that the user sets is not generated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from elastic_infra.config import EnvVar, JobConfig, paths
+from elastic_infra.launcher.defaults import runtime_defaults
+from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
+from elastic_infra.manifests.metadata import OPERATOR_REPLICA_INDEX
+from elastic_infra.manifests.model import Value, without_none
+
+CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
+"""Tells the script where `storage.checkpoint` is mounted."""
+
+_HOMES: Final = {
+    "HOME": paths.HOME,
+    "LOGNAME": "elastic",
+    "TORCHINDUCTOR_CACHE_DIR": f"{paths.HOME}/.cache/torchinductor",
+    "TRITON_CACHE_DIR": f"{paths.HOME}/.cache/triton",
+    "USER": "elastic",
+    "XDG_CACHE_HOME": f"{paths.HOME}/.cache",
+}
+"""A user without an entry in the image's passwd file has no home, and torch asks getpass for a name:
+https://github.com/pytorch/pytorch/issues/140765"""
+
+
+def container_environment(config: JobConfig, torchrun: Mapping[str, Value]) -> list[Value]:
+    """The container's `env` list.
+
+    Args:
+        torchrun: torchrun's `PET_*` variables that the operator does not set.
+    """
+    generated = _generated(config, torchrun)
+    ours: list[Value] = [generated[name] for name in sorted(generated.keys() - config.env.keys())]
+    return ours + [_user_variable(name, variable) for name, variable in config.env.items()]
+
+
+def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Value]:
+    settings = launcher_settings(config)
+    defaults = runtime_defaults(settings, dict.fromkeys(config.env, ""), nproc_per_node=config.nproc_per_node)
+    checkpoint = config.storage.checkpoint
+    values: dict[str, Value] = {
+        **_HOMES,
+        **defaults,
+        **_without_applied(settings).to_env(),
+        **torchrun,
+        **({CHECKPOINT_DIR: checkpoint.mount_path} if checkpoint else {}),
+    }
+    fields = {"POD_IP": "status.podIP", env_name("node_name"): "metadata.name"}
+    if not config.is_single_pod:
+        fields[env_name("replica_index")] = f"metadata.labels['{OPERATOR_REPLICA_INDEX}']"
+    plain: dict[str, Value] = {name: {"name": name, "value": value} for name, value in values.items()}
+    return plain | {name: _from("fieldRef", name, {"fieldPath": path}) for name, path in fields.items()}
+
+
+def _without_applied(settings: LauncherSettings) -> LauncherSettings:
+    """The settings less those that `runtime_defaults` has already turned into variables of their own."""
+    return dataclasses.replace(
+        settings,
+        nccl_async_error_handling=None,
+        nccl_enable_monitoring=None,
+        nccl_heartbeat_timeout_seconds=None,
+        omp_num_threads=None,
+    )
+
+
+def launcher_settings(config: JobConfig) -> LauncherSettings:
+    """The launcher's settings that follow from the config; the container reads them back from its environment."""
+    runtime = config.runtime
+    return LauncherSettings(
+        nccl_collective_timeout_seconds=runtime.nccl_collective_timeout_sec,
+        nccl_heartbeat_timeout_seconds=runtime.nccl_heartbeat_timeout_sec,
+        nccl_async_error_handling=runtime.nccl_async_error_handling,
+        nccl_enable_monitoring=runtime.nccl_enable_monitoring,
+        omp_num_threads=runtime.omp_num_threads,
+        shutdown_grace_seconds=runtime.shutdown_grace_seconds,
+        failure_grace_seconds=runtime.failure_grace_seconds,
+        hang_timeout_seconds=_hang_timeout(runtime.hang_timeout_seconds),
+        startup_window_seconds=runtime.startup_window_seconds,
+        startup_wait_seconds=0 if config.is_single_pod else runtime.startup_wait_seconds,
+        initial_nodes=None if config.is_single_pod else config.initial_nodes,
+        warm_start=runtime.warm_start,
+        log_level=runtime.log_level,
+        events=config.launcher.events,
+        metrics_port=config.launcher.metrics_port or 0,
+    )
+
+
+def _hang_timeout(text: str) -> HangTimeout:
+    match text:
+        case "auto" | "off":
+            return text
+        case _:
+            return float(text)
+
+
+def _user_variable(name: str, variable: EnvVar) -> Value:
+    if variable.secret is not None:
+        return _from("secretKeyRef", name, without_none(name=variable.secret, key=variable.key))
+    if variable.configmap is not None:
+        return _from("configMapKeyRef", name, without_none(name=variable.configmap, key=variable.key))
+    if variable.field is not None:
+        return _from("fieldRef", name, {"fieldPath": variable.field})
+    return {"name": name, "value": variable.value}
+
+
+def _from(kind: str, name: str, reference: Value) -> Value:
+    return {"name": name, "valueFrom": {kind: reference}}

@@ -1,0 +1,54 @@
+"""Labels and annotations: how objects of a job are found, by people and by each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from elastic_infra.config import JobConfig
+from elastic_infra.manifests.model import Value
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+INSTANCE: Final = "app.kubernetes.io/instance"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+COMPONENT: Final = "app.kubernetes.io/component"
+
+# https://github.com/kubeflow/trainer/blob/v1.9.4/pkg/apis/kubeflow.org/v1/common_types.go
+OPERATOR_JOB: Final = "training.kubeflow.org/job-name"
+OPERATOR_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+OPERATOR_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+"""Set by the operator on its pods. Ours appear in selectors only: on a Service they would make it the operator's."""
+
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+RERUN: Final = "elastic-infra/rerun"
+
+SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
+"""Do not wait for readiness: a job may queue for hours. https://www.pulumi.com/registry/packages/kubernetes/"""
+
+FOREGROUND: Final = {"pulumi.com/deletionPropagationPolicy": "foreground"}
+"""Deletion returns when the pods are gone, so that a replacement never meets them."""
+
+
+def object_labels(name: str, config: JobConfig) -> dict[str, str]:
+    """Labels of every object of the job."""
+    return {**config.labels, INSTANCE: name, MANAGED_BY: "elastic-infra"}
+
+
+def store_selector(name: str) -> dict[str, str]:
+    """Labels that pick the store pod."""
+    return {INSTANCE: name, COMPONENT: "rendezvous"}
+
+
+def first_node_selector(name: str) -> dict[str, str]:
+    """Labels that pick the operator's first node."""
+    return {OPERATOR_JOB: name, OPERATOR_REPLICA_TYPE: "worker", OPERATOR_REPLICA_INDEX: "0"}
+
+
+def metadata(
+    name: str, object_name: str, config: JobConfig, annotations: Mapping[str, str] | None = None
+) -> dict[str, Value]:
+    """Metadata of one object; the namespace is always explicit."""
+    merged = {**config.annotations, **(annotations or {})}
+    labels: dict[str, Value] = {**object_labels(name, config)}
+    body: dict[str, Value] = {"name": object_name, "namespace": config.namespace, "labels": labels}
+    return body | ({"annotations": dict(merged)} if merged else {})

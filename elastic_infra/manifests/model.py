@@ -1,0 +1,50 @@
+"""What rendering returns: plain Kubernetes objects, one a field, in the order in which they are applied."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from elastic_infra.config.values import Late
+
+Value: TypeAlias = "bool | int | float | str | Late | Mapping[str, Value] | list[Value] | None"
+"""JSON, with late strings (`pulumi.Output`) as leaves."""
+
+Manifest: TypeAlias = dict[str, Value]
+"""One Kubernetes object, spelt as the API server reads it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifests:
+    """The objects of one job; those that a config does not ask for are None.
+
+    Attributes:
+        workload: PyTorchJob, or batch/v1 Job for a single pod.
+        launcher: ConfigMap with the launcher; None when the image has it.
+        service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
+        store: Deployment of the dedicated rendezvous store.
+        checkpoint: PersistentVolumeClaim for checkpoints.
+        autoscaler: HorizontalPodAutoscaler of ours.
+        disruption_budget: PodDisruptionBudget.
+    """
+
+    workload: Manifest
+    launcher: Manifest | None = None
+    service: Manifest | None = None
+    store: Manifest | None = None
+    checkpoint: Manifest | None = None
+    autoscaler: Manifest | None = None
+    disruption_budget: Manifest | None = None
+
+    def objects(self) -> Iterator[tuple[str, Manifest]]:
+        """Role and object, dependencies first: what the workload mounts or calls comes before it."""
+        for role in ("launcher", "checkpoint", "service", "store", "workload", "autoscaler", "disruption_budget"):
+            manifest = getattr(self, role)
+            if manifest is not None:
+                yield role, manifest
+
+
+def without_none(**fields: Value) -> dict[str, Value]:
+    """The fields that are given; Kubernetes reads an explicit null as a deletion."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,177 @@
+"""The training pod: container, security, placement. The same for a node of a PyTorchJob and for a single pod."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elastic_infra.config import JobConfig, Toleration, TopologySpread
+from elastic_infra.config.budgets import NODE_LOST_SECONDS
+from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
+from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_labels
+from elastic_infra.manifests.model import Value, without_none
+from elastic_infra.manifests.storage import Mounted
+
+CONTAINER: Final = "pytorch"
+"""The operator looks for a container of this name."""
+
+
+def pod_template(
+    name: str, config: JobConfig, storage: Mounted, *, arguments: list[Value], environment: list[Value]
+) -> dict[str, Value]:
+    """Pod template of a training node.
+
+    Args:
+        arguments: the launcher's own options, before the script.
+        environment: the container's `env`.
+    """
+    labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "worker"}
+    return {
+        "metadata": {"labels": labels, "annotations": _annotations(config)},
+        "spec": without_none(
+            containers=[_container(config, storage, arguments, environment)],
+            volumes=list(storage.volumes) or None,
+            securityContext=pod_security(config),
+            imagePullSecrets=_pull_secrets(config),
+            terminationGracePeriodSeconds=config.disruption.termination_grace_period_seconds,
+            serviceAccountName=config.security.service_account,
+            automountServiceAccountToken=False,
+            enableServiceLinks=False,
+            **_placement(name, config),
+        ),
+    }
+
+
+def _annotations(config: JobConfig) -> dict[str, Value]:
+    evict = config.disruption.safe_to_evict
+    return {
+        **config.annotations,
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" if evict else "false",
+        **({} if evict else {"karpenter.sh/do-not-disrupt": "true"}),
+        # A sidecar keeps the pod running after training and blocks the rendezvous: kubeflow/trainer#1637.
+        "sidecar.istio.io/inject": "false",
+        **({RERUN: config.run_policy.rerun} if config.run_policy.rerun else {}),
+    }
+
+
+def _container(config: JobConfig, storage: Mounted, arguments: list[Value], environment: list[Value]) -> Value:
+    command = COMMAND if config.launcher.delivery == "configmap" else MODULE_COMMAND
+    return without_none(
+        name=CONTAINER,
+        image=config.image,
+        imagePullPolicy=config.image_pull_policy,
+        command=list(command),
+        args=arguments + entrypoint(config),
+        workingDir=config.working_dir,
+        env=environment,
+        ports=_ports(config),
+        resources=_resources(config),
+        volumeMounts=list(storage.mounts) or None,
+        securityContext=container_security(config),
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )
+
+
+def entrypoint(config: JobConfig) -> list[Value]:
+    """What the launcher runs, in torchrun's form."""
+    arguments: list[Value] = list(config.args)
+    if config.command:
+        return ["--no-python", *config.command, *arguments]
+    return (["--module", config.module] if config.module else [config.script]) + arguments
+
+
+def _ports(config: JobConfig) -> list[Value] | None:
+    ports: list[Value] = []
+    if not config.is_single_pod:
+        # The operator adds a port of this name with 23456 unless there is one.
+        ports.append({"name": "pytorchjob-port", "containerPort": config.rendezvous.port, "protocol": "TCP"})
+    if config.launcher.metrics_port is not None:
+        ports.append({"name": "status", "containerPort": config.launcher.metrics_port, "protocol": "TCP"})
+    return ports or None
+
+
+def _resources(config: JobConfig) -> Value:
+    asked = config.resources
+    amounts = without_none(
+        **{
+            "cpu": asked.cpu,
+            "memory": asked.memory,
+            "ephemeral-storage": asked.ephemeral_storage,
+        }
+    )
+    if asked.gpu is not None:
+        amounts[asked.gpu.resource_name] = str(asked.gpu.count)
+    return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else None
+
+
+def pod_security(config: JobConfig) -> dict[str, Value]:
+    """Security of the pod, as its profile asks.
+
+    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
+    user = config.security.run_as_user
+    return without_none(
+        runAsNonRoot=True if config.security.profile == "restricted" else None,
+        runAsUser=user,
+        runAsGroup=user,
+        fsGroup=user,
+        fsGroupChangePolicy="OnRootMismatch",
+        seccompProfile={"type": "RuntimeDefault"},
+    )
+
+
+def container_security(config: JobConfig) -> dict[str, Value]:
+    """Security of the container, as its profile asks."""
+    restricted = config.security.profile == "restricted"
+    return without_none(
+        allowPrivilegeEscalation=False if restricted else None,
+        capabilities={"drop": ["ALL"]} if restricted else None,
+        readOnlyRootFilesystem=True if config.security.read_only_root else None,
+    )
+
+
+def _pull_secrets(config: JobConfig) -> list[Value] | None:
+    return [{"name": secret} for secret in config.image_pull_secrets] or None
+
+
+def _placement(name: str, config: JobConfig) -> dict[str, Value]:
+    placement = config.placement
+    return {
+        "priorityClassName": placement.priority_class,
+        "nodeSelector": dict(placement.node_selector) or None,
+        "tolerations": node_lost(NODE_LOST_SECONDS) + [_toleration(t) for t in placement.tolerations],
+        "topologySpreadConstraints": [_spread(name, s) for s in placement.topology_spread] or None,
+        "affinity": placement.affinity.model_dump(exclude_none=True) if placement.affinity else None,
+        "schedulerName": placement.scheduler_name,
+    }
+
+
+def node_lost(seconds: int) -> list[Value]:
+    """Tolerations that let a pod leave a lost cluster node after this long."""
+    return [
+        {
+            "key": f"node.kubernetes.io/{state}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": seconds,
+        }
+        for state in ("not-ready", "unreachable")
+    ]
+
+
+def _toleration(toleration: Toleration) -> Value:
+    return without_none(
+        key=toleration.key,
+        operator=toleration.operator,
+        value=toleration.value,
+        effect=toleration.effect,
+        tolerationSeconds=toleration.toleration_seconds,
+    )
+
+
+def _spread(name: str, spread: TopologySpread) -> Value:
+    return {
+        "topologyKey": spread.topology_key,
+        "maxSkew": spread.max_skew,
+        "whenUnsatisfiable": spread.when_unsatisfiable,
+        "labelSelector": {"matchLabels": {INSTANCE: name, COMPONENT: "worker"}},
+    }

@@ -1,0 +1,44 @@
+"""Puts the builders together: which objects a config asks for."""
+
+from __future__ import annotations
+
+from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.config.names import ObjectNames, name_faults
+from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
+from elastic_infra.manifests.disruption import pod_disruption_budget
+from elastic_infra.manifests.launcher import digest, launcher_config_map
+from elastic_infra.manifests.model import Manifests
+from elastic_infra.manifests.pytorch_job import pytorch_job
+from elastic_infra.manifests.service import rendezvous_service
+from elastic_infra.manifests.single_pod import single_pod_job
+from elastic_infra.manifests.storage import checkpoint_claim
+from elastic_infra.manifests.store import store_deployment
+
+
+def render(name: str, config: JobConfig) -> Manifests:
+    """The Kubernetes objects of a job.
+
+    Args:
+        name: the job's name unless the config has one; names of all objects derive from it.
+        config: a valid config.
+
+    Raises:
+        ConfigError: the name, or a name derived from it, breaks Kubernetes' rules.
+    """
+    name = config.name or name
+    if faults := name_faults(name, config.elastic.max_nodes):
+        raise ConfigError(faults)
+    mounts_launcher = config.launcher.delivery == "configmap"
+    launcher = ObjectNames(name).launcher(digest()) if mounts_launcher else None
+    workload = single_pod_job if config.is_single_pod else pytorch_job
+    scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
+    owns_autoscaler = scaling is not None and scaling.owner == "component"
+    return Manifests(
+        workload=workload(name, config, launcher),
+        launcher=launcher_config_map(name, config) if mounts_launcher else None,
+        service=rendezvous_service(name, config) if host != "none" else None,
+        store=store_deployment(name, config, launcher) if host == "dedicated" else None,
+        checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
+        autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,
+        disruption_budget=pod_disruption_budget(name, config) if config.disruption.pod_disruption_budget else None,
+    )

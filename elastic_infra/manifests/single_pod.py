@@ -1,0 +1,76 @@
+"""A batch/v1 Job of one pod: what `nnodes: 1` becomes. The Job controller retries it when its cluster node is lost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elastic_infra.config import JobConfig
+from elastic_infra.manifests.environment import container_environment
+from elastic_infra.manifests.identity import run_id
+from elastic_infra.manifests.metadata import FOREGROUND, QUEUE, SKIP_AWAIT, metadata
+from elastic_infra.manifests.model import Manifest, Value, without_none
+from elastic_infra.manifests.pod import CONTAINER, pod_template
+from elastic_infra.manifests.storage import mounted
+
+PERMANENT_EXIT_CODES: Final = (1, 2, 93)
+"""The launcher's codes that a retry cannot mend: the script failed, bad arguments, no progress."""
+
+
+def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
+    """The Job, with the launcher in standalone mode."""
+    policy, queue = config.run_policy, config.placement.queue
+    body = metadata(name, name, config, {**FOREGROUND, **_wait(config)})
+    if queue is not None:
+        labels = body["labels"]
+        body["labels"] = {**(labels if isinstance(labels, dict) else {}), QUEUE: queue}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": body,
+        "spec": without_none(
+            template=_template(name, config, launcher),
+            backoffLimit=config.backoff_limit,
+            podFailurePolicy={"rules": _failure_rules()},
+            ttlSecondsAfterFinished=policy.ttl_seconds_after_finished,
+            activeDeadlineSeconds=policy.active_deadline_seconds,
+            suspend=policy.suspend,
+            managedBy=policy.managed_by,
+        ),
+    }
+
+
+def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, Value]:
+    storage = mounted(name, config, launcher)
+    torchrun: dict[str, Value] = {
+        "PET_MAX_RESTARTS": str(config.elastic.max_restarts),
+        "PET_MONITOR_INTERVAL": format(config.elastic.monitor_interval, "g"),
+        "PET_NPROC_PER_NODE": str(config.nproc_per_node),
+        "PET_START_METHOD": config.elastic.start_method,
+    }
+    arguments: list[Value] = ["--standalone"]
+    draft = pod_template(
+        name, config, storage, arguments=arguments, environment=container_environment(config, torchrun)
+    )
+    torchrun["PET_RDZV_ID"] = config.elastic.rdzv_id or run_id(name, draft)
+    environment = container_environment(config, torchrun)
+    template = pod_template(name, config, storage, arguments=arguments, environment=environment)
+    spec = template["spec"]
+    return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}
+
+
+def _failure_rules() -> list[Value]:
+    # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+    codes: dict[str, Value] = {"containerName": CONTAINER, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": codes},
+    ]
+
+
+def _wait(config: JobConfig) -> dict[str, str]:
+    timeout = {"pulumi.com/timeoutSeconds": str(config.wait_timeout_seconds)}
+    if config.wait_for == "none":
+        return SKIP_AWAIT
+    return (
+        timeout if config.wait_for == "succeeded" else {**timeout, "pulumi.com/waitFor": "jsonpath={.status.ready}=1"}
+    )

@@ -1,0 +1,102 @@
+"""Volumes with their mounts, made together so that neither exists without the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from elastic_infra.config import Checkpoint, JobConfig, Volume, paths
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
+from elastic_infra.manifests.model import Manifest, Value, without_none
+
+
+@dataclasses.dataclass(frozen=True)
+class Mounted:
+    """Some of a pod's volumes, and where the training container sees them."""
+
+    volumes: tuple[Value, ...]
+    mounts: tuple[Value, ...]
+
+
+def mounted(name: str, config: JobConfig, launcher: str | None) -> Mounted:
+    """Every volume of a training pod.
+
+    Args:
+        launcher: name of the launcher's ConfigMap, None when the image has the launcher.
+    """
+    parts = tuple(_parts(name, config, launcher))
+    return Mounted(
+        volumes=tuple(volume for part in parts for volume in part.volumes),
+        mounts=tuple(mount for part in parts for mount in part.mounts),
+    )
+
+
+def _parts(name: str, config: JobConfig, launcher: str | None) -> Iterator[Mounted]:
+    if config.shared_memory.enabled:
+        yield shared_memory(config)
+    yield _one("home", {"emptyDir": {}}, {"mountPath": paths.HOME})
+    if config.security.read_only_root:
+        yield _one("tmp", {"emptyDir": {}}, {"mountPath": paths.TMP})
+    if launcher is not None:
+        yield launcher_volume(launcher)
+    if config.storage.checkpoint is not None:
+        yield _checkpoint(name, config.storage.checkpoint)
+    yield _extra(config)
+
+
+def _one(name: str, source: dict[str, Value], mount: dict[str, Value]) -> Mounted:
+    return Mounted(volumes=({"name": name, **source},), mounts=({"name": name, **mount},))
+
+
+def shared_memory(config: JobConfig) -> Mounted:
+    """Shared memory; without a limit the kubelet bounds it by the containers' memory limits."""
+    empty_dir = without_none(medium="Memory", sizeLimit=config.shared_memory.size)
+    return _one("shm", {"emptyDir": empty_dir}, {"mountPath": paths.SHARED_MEMORY})
+
+
+def launcher_volume(config_map: str) -> Mounted:
+    """The launcher's zip, read-only."""
+    return _one("launcher", {"configMap": {"name": config_map}}, {"mountPath": paths.LAUNCHER, "readOnly": True})
+
+
+def _checkpoint(name: str, checkpoint: Checkpoint) -> Mounted:
+    claim = checkpoint.claim if checkpoint.claim is not None else ObjectNames(name).checkpoint
+    source: dict[str, Value] = {"persistentVolumeClaim": {"claimName": claim}}
+    return _one("checkpoint", source, {"mountPath": checkpoint.mount_path})
+
+
+def _extra(config: JobConfig) -> Mounted:
+    mounts = tuple(
+        without_none(name=m.volume, mountPath=m.mount_path, subPath=m.sub_path, readOnly=m.read_only or None)
+        for m in config.storage.mounts
+    )
+    return Mounted(volumes=tuple(_source(v) for v in config.storage.volumes), mounts=mounts)
+
+
+def _source(volume: Volume) -> Value:
+    named: dict[str, Value] = {"name": volume.name}
+    if volume.claim is not None:
+        return {**named, "persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.secret is not None:
+        return {**named, "secret": {"secretName": volume.secret}}
+    if volume.configmap is not None:
+        return {**named, "configMap": {"name": volume.configmap}}
+    if volume.empty_dir is not None:
+        return {**named, "emptyDir": {"sizeLimit": volume.empty_dir}}
+    return {**named, "hostPath": {"path": volume.host_path}}
+
+
+def checkpoint_claim(name: str, config: JobConfig, checkpoint: Checkpoint) -> Manifest:
+    """The claim made for checkpoints. Not awaited: many classes bind only when a pod comes."""
+    mode = checkpoint.access_mode or ("ReadWriteMany" if config.elastic.max_nodes > 1 else "ReadWriteOnce")
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(name, ObjectNames(name).checkpoint, config, SKIP_AWAIT),
+        "spec": without_none(
+            accessModes=[mode],
+            storageClassName=checkpoint.storage_class,
+            resources={"requests": {"storage": checkpoint.size}},
+        ),
+    }

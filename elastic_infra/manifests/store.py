@@ -1,0 +1,71 @@
+"""The dedicated rendezvous store: one small pod, so that no training node is special."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elastic_infra.config import JobConfig, paths
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
+from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
+from elastic_infra.manifests.model import Manifest, Value, without_none
+from elastic_infra.manifests.pod import container_security, node_lost, pod_security
+from elastic_infra.manifests.storage import launcher_volume
+
+NODE_LOST_SECONDS: Final = 30
+"""The store must be back well within the launcher's `orphan_timeout` (120 s), or workers stop."""
+
+
+def store_deployment(name: str, config: JobConfig, launcher: str | None) -> Manifest:
+    """One replica, recreated: two stores at once would be two truths. Not awaited, its image may be a large one."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(name, ObjectNames(name).rendezvous, config, SKIP_AWAIT),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": dict(store_selector(name))},
+            "template": _template(name, config, launcher),
+        },
+    }
+
+
+def _template(name: str, config: JobConfig, launcher: str | None) -> Value:
+    storage = launcher_volume(launcher) if launcher is not None else None
+    labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "rendezvous"}
+    annotations: dict[str, Value] = {**config.annotations, "sidecar.istio.io/inject": "false"}
+    secrets: list[Value] = [{"name": secret} for secret in config.image_pull_secrets]
+    return {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": without_none(
+            containers=[_container(config, list(storage.mounts) if storage else None)],
+            volumes=list(storage.volumes) if storage else None,
+            securityContext=pod_security(config),
+            imagePullSecrets=secrets or None,
+            terminationGracePeriodSeconds=5,
+            serviceAccountName=config.security.service_account,
+            automountServiceAccountToken=False,
+            enableServiceLinks=False,
+            priorityClassName=config.placement.priority_class,
+            tolerations=node_lost(NODE_LOST_SECONDS),
+        ),
+    }
+
+
+def _container(config: JobConfig, mounts: list[Value] | None) -> Value:
+    rendezvous = config.rendezvous
+    amounts: dict[str, Value] = {"cpu": rendezvous.resources.cpu, "memory": rendezvous.resources.memory}
+    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
+    return without_none(
+        name="store",
+        image=rendezvous.image if rendezvous.image is not None else config.image,
+        imagePullPolicy=config.image_pull_policy,
+        command=["python3", "-m", STORE_MODULE, "--port", str(rendezvous.port)],
+        env=[*path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        ports=[{"name": "rendezvous", "containerPort": rendezvous.port, "protocol": "TCP"}],
+        resources={"requests": dict(amounts), "limits": dict(amounts)},
+        volumeMounts=mounts,
+        securityContext=container_security(config),
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )

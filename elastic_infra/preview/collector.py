@@ -1,0 +1,89 @@
+"""Runs one Pulumi program under mocks and writes down its jobs. A program of its own: never imported by the package.
+
+Started with ``python -I`` by `programs.run_program`, which says on stdin what to run and where to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LATE = "(known later)"
+"""In place of a value that another resource delivers: it may be a secret, and under mocks it is made up."""
+
+
+def main() -> None:
+    """Run the program that stdin names."""
+    order = json.load(sys.stdin)
+    sys.path.insert(0, order["package"])
+    found: list[tuple[str, dict[str, Any]]] = []
+    _record_jobs(found)
+    asyncio.set_event_loop(loop := asyncio.new_event_loop())
+    loop.run_until_complete(_run(order))
+    Path(order["result"]).write_text(json.dumps(found), "utf-8")
+
+
+def _record_jobs(found: list[tuple[str, dict[str, Any]]]) -> None:
+    """Have every config noted when it is rendered for the component."""
+    from elastic_infra import inputs
+
+    rendered: Callable[..., Any] = inputs.rendered
+
+    def noted(name: str, args: Any) -> Any:  # noqa: ANN401 - passed through
+        config, manifests = rendered(name, args)
+        found.append((name, _plain(config.model_dump(exclude_unset=True))))
+        return config, manifests
+
+    inputs.rendered = noted
+
+
+async def _run(order: dict[str, Any]) -> None:
+    import pulumi
+    from pulumi.runtime.stack import wait_for_rpcs
+
+    pulumi.runtime.set_mocks(_mocks(), project=order["project"], stack="preview", preview=True)
+    pulumi.runtime.set_all_config(order["config"])
+    _program(Path(order["main"]))
+    await wait_for_rpcs()
+
+
+def _mocks() -> Any:  # noqa: ANN401 - a class of pulumi, imported late
+    import pulumi
+
+    class Mocks(pulumi.runtime.Mocks):
+        """Every resource is made as asked; every lookup finds nothing."""
+
+        def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+            return f"{args.name}-id", dict(args.inputs)
+
+        def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], None]:
+            return dict(args.args), None
+
+    return Mocks()
+
+
+def _program(path: Path) -> None:
+    """The program as Pulumi runs it: its folder on the path, the arguments those of a script."""
+    folder = path if path.is_dir() else path.parent
+    sys.path.insert(0, str(folder))
+    sys.argv = [str(path)]
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON with late leaves
+    import pulumi
+
+    if isinstance(value, pulumi.Output):
+        return LATE
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+if __name__ == "__main__":
+    main()

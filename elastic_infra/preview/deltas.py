@@ -1,0 +1,76 @@
+"""The figures that a reviewer cares about: size, cost, time budgets and how much may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Final
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.budgets import budgets
+from elastic_infra.config.values import quantity
+from elastic_infra.preview.model import Delta
+
+Figure = Callable[[JobConfig], "str | int | None"]
+
+
+def deltas(old: JobConfig | None, new: JobConfig | None) -> Mapping[str, Delta]:
+    """Every figure that differs, by name; of a job that only one side has, its size and limits."""
+    both = old is not None and new is not None
+    before, after = _figures(old, times=both), _figures(new, times=both)
+    pairs = {name: Delta(before.get(name), after.get(name)) for name in {**before, **after}}
+    return {name: delta for name, delta in pairs.items() if delta.old != delta.new}
+
+
+def _figures(config: JobConfig | None, *, times: bool) -> dict[str, str | int | None]:
+    if config is None:
+        return {}
+    bounds = {f"{budget.name}_seconds": _whole(budget.seconds) for budget in budgets(config)} if times else {}
+    return {name: figure(config) for name, figure in FIGURES.items()} | bounds
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)
+
+
+def _nodes(config: JobConfig) -> str:
+    return config.elastic.nnodes
+
+
+def _most_gpus(config: JobConfig) -> int | None:
+    return config.resources.gpu.count * config.elastic.max_nodes if config.resources.gpu else None
+
+
+def _memory_at_most(config: JobConfig) -> str | None:
+    memory = config.resources.memory
+    return None if memory is None else gibibytes(quantity(memory) * config.elastic.max_nodes)
+
+
+def gibibytes(amount: Decimal) -> str:
+    """A memory size in one unit, so that two can be compared by eye."""
+    return f"{amount / 2**30:.6g}Gi"
+
+
+def _shared_memory(config: JobConfig) -> str:
+    shm = config.shared_memory
+    if not shm.enabled:
+        return "off"
+    return shm.size or "up to the memory limit"
+
+
+def _container_restarts(config: JobConfig) -> str | int:
+    return "no limit" if config.backoff_limit < 0 else config.backoff_limit
+
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "nodes": _nodes,
+    "initial_nodes": lambda config: config.initial_nodes,
+    "workers_per_node": lambda config: config.nproc_per_node,
+    "gpus_at_most": _most_gpus,
+    "memory_per_node": lambda config: config.resources.memory,
+    "memory_at_most": _memory_at_most,
+    "shared_memory": _shared_memory,
+    "max_restarts": lambda config: config.elastic.max_restarts,
+    "container_restarts": _container_restarts,
+}
+"""Name to figure, in the order in which they are shown; time budgets follow."""

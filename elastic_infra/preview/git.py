@@ -1,0 +1,172 @@
+"""A revision as a source: its files are read out of git's objects, so that no checkout is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from elastic_infra.preview.sources import SourceError, Wanted
+
+
+@dataclasses.dataclass(frozen=True)
+class Revision:
+    """A folder or file of one commit.
+
+    Attributes:
+        top: root of the repository's working tree.
+        commit: full id of the commit.
+        path: inside the repository; empty for all of it.
+    """
+
+    top: Path
+    commit: str
+    path: str
+    is_file: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the file or folder."""
+        return PurePosixPath(self.path).name or self.top.name
+
+    def files(self, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
+        """Every wanted file; links and submodules are left out."""
+        entries = _entries(self, [self.path] if self.path else [])
+        found = {path: _inside(path, self) for path in entries}
+        chosen = [path for path in sorted(entries) if self.is_file or wanted(found[path])]
+        for path, content in zip(chosen, _blobs(self.top, [entries[path] for path in chosen]), strict=True):
+            yield found[path], content
+
+    def above(self, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+        """The folder itself, then those above it."""
+        start = PurePosixPath(self.path).parent if self.is_file else PurePosixPath(self.path)
+        folders = [start, *start.parents]
+        wanted = [str(folder / name) for folder in folders for name in names]
+        entries = _entries(self, wanted)
+        chosen = [path for path in wanted if path in entries]
+        contents = _blobs(self.top, [entries[path] for path in chosen])
+        yield from ((PurePosixPath(path).name, content) for path, content in zip(chosen, contents, strict=True))
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """The commit's files in a folder that is gone afterwards; links out of it are refused."""
+        archive = _run(self.top, ("archive", "--format=tar", self.commit))
+        with (
+            tempfile.TemporaryDirectory(prefix="elastic-infra-") as place,
+            tarfile.open(fileobj=io.BytesIO(archive)) as tar,
+        ):
+            tar.extractall(place, filter="data")
+            yield Path(place, self.path)
+
+
+def revision(spec: str, folder: Path, default_path: str = "") -> Revision:
+    """The revision behind ``origin/main`` or ``origin/main:jobs``.
+
+    Args:
+        folder: any folder of the repository.
+        default_path: path inside the repository when the spec names none; where the revision lacks it, the side is
+            empty, since a pull request may add the whole folder.
+
+    Raises:
+        SourceError: no repository, no such revision, or no such path in it.
+    """
+    top = repository(folder)
+    if top is None:
+        message = "is neither a file nor a folder, and there is no git repository here that could have such a revision."
+        raise SourceError(message)
+    name, colon, given = spec.partition(":")
+    commit = _commit(top, name)
+    path = _normal(given) if colon else default_path
+    kind = _kind(top, commit, path)
+    if kind is None and colon:
+        message = f"{name!r} has no {path!r}. Look with: git ls-tree {name}"
+        raise SourceError(message)
+    return Revision(top, commit, path, is_file=kind == "blob")
+
+
+def repository(folder: Path) -> Path | None:
+    """Root of the repository that holds a folder, if any."""
+    try:
+        return Path(_git(folder, "rev-parse", "--show-toplevel").strip())
+    except SourceError:
+        return None
+
+
+def _normal(path: str) -> str:
+    text = str(PurePosixPath(path))
+    return "" if text == "." else text
+
+
+def _commit(top: Path, name: str) -> str:
+    try:
+        return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
+    except SourceError:
+        shallow = _git(top, "rev-parse", "--is-shallow-repository").strip() == "true"
+    if shallow:
+        message = (
+            f"{name!r} is not in this shallow clone. Fetch it first (git fetch --depth=1 origin BRANCH), "
+            "or check out with its history (actions/checkout: fetch-depth: 0)."
+        )
+        raise SourceError(message)
+    message = f"{name!r} is neither a file, a folder nor a revision of this repository. Look with: git branch --all"
+    raise SourceError(message)
+
+
+def _kind(top: Path, commit: str, path: str) -> str | None:
+    try:
+        return _git(top, "cat-file", "-t", f"{commit}:{path}").strip()
+    except SourceError:
+        return None
+
+
+def _entries(revision: Revision, paths: list[str]) -> dict[str, str]:
+    """Path to object id of the plain files under these paths."""
+    if revision.path and not revision.is_file and _kind(revision.top, revision.commit, revision.path) is None:
+        return {}
+    listing = _git(revision.top, "ls-tree", "-r", "-z", "--full-tree", revision.commit, "--", *paths)
+    rows = [row.partition("\t") for row in listing.split("\0") if row]
+    return {path: facts.split()[2] for facts, _, path in rows if facts.startswith("100")}
+
+
+def _inside(path: str, revision: Revision) -> str:
+    return str(PurePosixPath(path).relative_to(revision.path)) if not revision.is_file else PurePosixPath(path).name
+
+
+def _blobs(top: Path, ids: list[str]) -> list[bytes]:
+    output = _run(top, ("cat-file", "--batch"), "\n".join([*ids, ""]).encode())
+    contents = []
+    for _ in ids:
+        header, _, output = output.partition(b"\n")
+        if header.endswith(b" missing"):
+            message = f"the object {header.split()[0].decode()} is not in this clone. Fetch the revision again."
+            raise SourceError(message)
+        size = int(header.split()[2])
+        contents.append(output[:size])
+        output = output[size + 1 :]
+    return contents
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return _run(folder, arguments).decode("utf-8", "surrogateescape")
+
+
+def _run(folder: Path, arguments: tuple[str, ...], text: bytes = b"") -> bytes:
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], input=text, capture_output=True, check=False, env=environment
+        )
+    except FileNotFoundError:
+        message = "is no file or folder here, and reading a revision needs git, which is not installed."
+        raise SourceError(message) from None
+    if done.returncode:
+        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        message = f"git {arguments[0]} failed: {reason[-1] if reason else f'exit code {done.returncode}'}"
+        raise SourceError(message)
+    return done.stdout

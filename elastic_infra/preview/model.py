@@ -1,0 +1,159 @@
+"""The words of a preview: two sides with jobs, and what differs between them. Plain values, ready to be shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from elastic_infra.config import JobConfig
+
+Shown: TypeAlias = "bool | int | float | str | list[Shown] | Mapping[str, Shown] | None"
+"""JSON from which everything that may be secret has been taken out."""
+
+SideName: TypeAlias = Literal["base", "head"]
+
+
+class Consequence(Enum):
+    """What a change does to a job; from the mildest to the one a reviewer must see first."""
+
+    NONE = "none"
+    """Nothing reaches the cluster."""
+
+    IN_PLACE = "in place"
+    """Objects are updated while training goes on."""
+
+    ADDED = "added"
+    """A new job starts."""
+
+    RESTART = "restart"
+    """The workload object is replaced, or its pods end; training resumes from its checkpoint."""
+
+    REMOVED = "removed"
+    """The job ends for good."""
+
+    @property
+    def weight(self) -> int:
+        """Place in the order; the largest is the worst."""
+        return list(Consequence).index(self)
+
+
+def worst(*consequences: Consequence) -> Consequence:
+    """The worst of them; none for none."""
+    return max((Consequence.NONE, *consequences), key=lambda consequence: consequence.weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One job of one side.
+
+    Attributes:
+        name: name of the job, from which the names of its objects derive.
+        path: file or program that declares it, as a person would look for it.
+    """
+
+    name: str
+    path: str
+    config: JobConfig
+
+    @classmethod
+    def declared(cls, name: str, path: str, config: JobConfig) -> Job:
+        """A job as it is declared: a name in its config wins, and then counts as the job's, not as a setting."""
+        return cls(config.name or name, path, config.model_copy(update={"name": None}))
+
+
+@dataclasses.dataclass(frozen=True)
+class SideFault:
+    """Something of one side that cannot be compared.
+
+    Attributes:
+        path: the file, or the side as given when it is not about one file.
+        job: name of the job that this file declares, when it can be told.
+    """
+
+    side: SideName
+    path: str
+    reason: str
+    job: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """Every job of one side, and what could not be read.
+
+    Attributes:
+        package: pinned version of this package; None when the side pins none. It decides which launcher runs.
+        notices: what a person should know about how the side was read.
+        is_file: whether the side is one file given directly; two such files are one job, whatever they call it.
+    """
+
+    jobs: tuple[Job, ...]
+    faults: tuple[SideFault, ...] = ()
+    package: str | None = None
+    notices: tuple[str, ...] = ()
+    is_file: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One difference.
+
+    Attributes:
+        path: where in the config (`elastic.nnodes`, `env.DATASET`), or which object when there is no config.
+        old: value in BASE, None when it is not there.
+        new: value in HEAD, None when it is not there.
+        consequence: of this change alone.
+        manifest_paths: what it changes in the job's objects.
+        is_order: only the order differs.
+    """
+
+    path: str
+    old: Shown
+    new: Shown
+    consequence: Consequence
+    manifest_paths: tuple[str, ...] = ()
+    is_order: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Delta:
+    """A figure that a reviewer cares about, before and after; None where the job does not exist or sets none."""
+
+    old: str | int | None
+    new: str | int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class JobDiff:
+    """One job on both sides.
+
+    Attributes:
+        warnings: what the consequence alone does not say, such as checkpoints that are lost.
+        renamed_from: its name in BASE when that was another.
+    """
+
+    name: str
+    consequence: Consequence
+    changes: tuple[Change, ...] = ()
+    deltas: Mapping[str, Delta] = dataclasses.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    renamed_from: str | None = None
+
+
+def in_order(jobs: Iterable[JobDiff]) -> tuple[JobDiff, ...]:
+    """The worst consequence first, then by name: the same every time."""
+    return tuple(sorted(jobs, key=lambda job: (-job.consequence.weight, job.name)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Two sides compared; jobs with the worst consequence first, then by name."""
+
+    jobs: tuple[JobDiff, ...]
+    errors: tuple[SideFault, ...] = ()
+
+    @property
+    def consequence(self) -> Consequence:
+        """The worst of all jobs."""
+        return worst(*(job.consequence for job in self.jobs))

@@ -1,0 +1,179 @@
+"""Jobs that Pulumi programs declare: each program runs under mocks, in a process that has nothing of ours to lose.
+
+This executes the code of both sides. The process gets no variable of this one's environment but PATH, an empty home,
+and plain config only; it is no sandbox beyond that, so run it where the code under review may run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.preview.documents import may_declare
+from elastic_infra.preview.model import Job, SideFault, SideName
+from elastic_infra.preview.sources import Source
+
+PROJECT_FILE: Final = "Pulumi.yaml"
+TIMEOUT_SECONDS: Final = 120
+"""A program that only declares resources needs a few seconds; most of it is importing."""
+
+ENCRYPTED: Final = "(secret)"
+"""What a program gets in place of an encrypted config value."""
+
+MAX_REASON: Final = 500
+
+
+def program_files(source: Source) -> tuple[str, ...]:
+    """Paths of the project files of Python programs in a side."""
+    if source.is_file:
+        return ()
+    found = source.files(lambda path: may_declare(path) and PurePosixPath(path).name == PROJECT_FILE)
+    return tuple(path for path, content in found if _is_python(_mapping(content)))
+
+
+def program_jobs(side: SideName, source: Source, stack: str | None) -> Iterator[Job | SideFault]:
+    """The jobs of every program of a side.
+
+    Args:
+        stack: whose config file the programs get; None takes the only one there is, if there is one.
+    """
+    paths = program_files(source)
+    if not paths:
+        return
+    with source.folder() as folder:
+        for path in paths:
+            yield from _jobs(side, folder, path, stack)
+
+
+def _jobs(side: SideName, folder: Path, path: str, stack: str | None) -> Iterator[Job | SideFault]:
+    home = (folder / path).parent
+    project = _mapping((folder / path).read_bytes())
+    try:
+        declared = run_program(home, project, stack_config(home, project, stack))
+    except ProgramError as error:
+        yield SideFault(side, path, str(error))
+        return
+    for name, config in declared:
+        try:
+            yield Job.declared(name, path, JobConfig.from_mapping(config))
+        except ConfigError as error:
+            yield from (SideFault(side, path, f"job {name}: {fault}", name) for fault in error.faults)
+
+
+class ProgramError(ValueError):
+    """A program that did not get to its end."""
+
+
+def run_program(home: Path, project: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """Name and config of every job that a program declares; what it prints is dropped.
+
+    Raises:
+        ProgramError: it raised, exited, or did not end in time.
+    """
+    package = Path(__file__).parents[2]
+    with tempfile.TemporaryDirectory(prefix="elastic-infra-") as place:
+        result = Path(place, "jobs.json")
+        order = {
+            "package": str(package),
+            "main": str(home / str(project.get("main", "."))),
+            "project": str(project.get("name", "project")),
+            "config": dict(config),
+            "result": str(result),
+        }
+        command = [sys.executable, "-I", str(Path(__file__).with_name("collector.py"))]
+        _run(command, home, json.dumps(order), environment(Path(place)))
+        try:
+            return [(name, data) for name, data in json.loads(result.read_text("utf-8"))]
+        except (OSError, ValueError):
+            message = "the program ended before its jobs were known (does it call sys.exit or os._exit?)."
+            raise ProgramError(message) from None
+
+
+def environment(home: Path) -> dict[str, str]:
+    """All that a program gets of the environment."""
+    return {
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(home),
+    }
+
+
+def _run(command: list[str], home: Path, order: str, environ: dict[str, str]) -> None:
+    with subprocess.Popen(
+        command,
+        cwd=home,
+        env=environ,
+        text=True,
+        errors="replace",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            _, errors = process.communicate(order, timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            message = f"the program did not end within {TIMEOUT_SECONDS} seconds."
+            raise ProgramError(message) from None
+    if process.returncode:
+        message = f"the program failed: {_reason(errors) or f'exit code {process.returncode}'}"
+        raise ProgramError(message)
+
+
+def _reason(errors: str) -> str:
+    """The exception's own text, without the traceback above it."""
+    lines = errors.strip().splitlines()
+    last = max((i for i, line in enumerate(lines) if line.startswith("  ") and i + 1 < len(lines)), default=-1)
+    text = " ".join(line.strip() for line in lines[last + 1 :])
+    return text[:MAX_REASON]
+
+
+def stack_config(home: Path, project: Mapping[str, Any], stack: str | None) -> dict[str, str]:
+    """The plain config of a stack, as Pulumi gives it to a program; encrypted values are not read."""
+    name = str(project.get("name", "project"))
+    declared = project.get("config") if isinstance(project.get("config"), Mapping) else {}
+    defaults = {key: _default(value) for key, value in (declared or {}).items()}
+    files = [home / f"Pulumi.{stack}.yaml"] if stack else sorted(home.glob("Pulumi.*.yaml"))
+    given = _mapping(files[0].read_bytes()).get("config") if len(files) == 1 and files[0].is_file() else {}
+    values = {**defaults, **(given if isinstance(given, Mapping) else {})}
+    return {_qualified(name, key): _plain(value) for key, value in values.items() if value is not None}
+
+
+def _default(value: object) -> object:
+    return value.get("value", value.get("default")) if isinstance(value, Mapping) else value
+
+
+def _qualified(project: str, key: str) -> str:
+    return key if ":" in key else f"{project}:{key}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping) and set(value) == {"secure"}:
+        return ENCRYPTED
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_python(project: Mapping[str, Any]) -> bool:
+    runtime = project.get("runtime")
+    return (runtime.get("name") if isinstance(runtime, Mapping) else runtime) == "python"
+
+
+def _mapping(content: bytes) -> Mapping[str, Any]:
+    try:
+        data = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, Mapping) else {}

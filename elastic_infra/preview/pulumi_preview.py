@@ -1,0 +1,168 @@
+"""A comparison out of a real `pulumi preview --json`: the engine's own word on what is replaced.
+
+There is no config in it, so that changes are named by their place in the objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from elastic_infra.manifests.figures import WORKLOAD_KINDS, figures
+from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
+from elastic_infra.preview.deltas import gibibytes
+from elastic_infra.preview.effects import workload_effects
+from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
+from elastic_infra.preview.shown import shown
+from elastic_infra.preview.tree import differences, written
+
+JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
+"""Type token of the component, part of the URN of each of its objects."""
+
+LAUNCHER_CHANGED: Final = "launcher changed"
+RESTARTS: Final = {"PyTorchJob": PYTORCH_JOB_RESTARTS, "Job": JOB_RESTARTS}
+
+_REPLACING: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
+Step = Mapping[str, Any]
+
+
+class PreviewError(ValueError):
+    """Not the output of `pulumi preview --json`."""
+
+
+def read_preview(path: Path) -> Comparison:
+    """The comparison in a file.
+
+    Raises:
+        PreviewError: it cannot be read, or is something else.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}."
+        raise PreviewError(message) from None
+    except ValueError:
+        message = "is not JSON. Make it with: pulumi preview --json > preview.json"
+        raise PreviewError(message) from None
+    if not isinstance(document, Mapping) or not isinstance(document.get("steps", []), list):
+        message = "is not the output of `pulumi preview --json`: it has no list of steps."
+        raise PreviewError(message)
+    return from_preview(document)
+
+
+def from_preview(document: Mapping[str, Any]) -> Comparison:
+    """The jobs in a parsed preview, and the errors that the engine reported."""
+    groups: dict[str, list[Step]] = {}
+    for step in document.get("steps", []):
+        if owner := _owner(step):
+            groups.setdefault(owner, []).append(step)
+    jobs = in_order(_job(urn, steps) for urn, steps in groups.items())
+    faults = (
+        SideFault("head", str(each.get("urn", "pulumi")).rpartition("::")[2], str(each.get("message", "")).strip())
+        for each in document.get("diagnostics", [])
+        if isinstance(each, Mapping) and each.get("severity") == "error"
+    )
+    return Comparison(jobs, tuple(faults))
+
+
+def _owner(step: Step) -> str | None:
+    """URN of the job that a step's resource belongs to, or is."""
+    state = step.get("newState") or step.get("oldState") or {}
+    for urn in (str(step.get("urn", "")), str(state.get("parent", ""))):
+        if _type(urn).rpartition("$")[2] == JOB_TYPE:
+            return urn
+    return None
+
+
+def _type(urn: str) -> str:
+    parts = urn.split("::")
+    return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
+
+
+def _job(urn: str, steps: Sequence[Step]) -> JobDiff:
+    ops = {str(step["op"]) for step in steps if step["urn"] == urn}
+    children = [step for step in steps if step["urn"] != urn]
+    name = urn.rpartition("::")[2]
+    old, new = _workload(children, "oldState"), _workload(children, "newState")
+    figure = _deltas(old, new)
+    if ops & {"create", "delete"}:
+        return JobDiff(name, Consequence.ADDED if "create" in ops else Consequence.REMOVED, deltas=figure)
+    changes = tuple(change for step in _last_steps(children) for change in _changes(step))
+    verdicts = [change.consequence for change in changes]
+    if old and new and old["kind"] != new["kind"]:
+        verdicts.append(Consequence.RESTART)
+    verdicts += [_verdict(step) for step in children]
+    return JobDiff(name, worst(*verdicts), changes, figure)
+
+
+def _last_steps(children: Sequence[Step]) -> list[Step]:
+    """One step an object: of a replacement the one that has both states."""
+    steps: dict[str, Step] = {}
+    for step in children:
+        known = steps.get(step["urn"])
+        if known is None or (_inputs(step, "oldState") and _inputs(step, "newState")):
+            steps[step["urn"]] = step
+    return list(steps.values())
+
+
+def _verdict(step: Step) -> Consequence:
+    if step["op"] == "same":
+        return Consequence.NONE
+    kind = (_inputs(step, "newState") or _inputs(step, "oldState")).get("kind")
+    is_workload = kind in WORKLOAD_KINDS
+    return Consequence.RESTART if is_workload and step["op"] in _REPLACING else Consequence.IN_PLACE
+
+
+def _inputs(step: Step, state: str) -> dict[str, Any]:
+    inputs = (step.get(state) or {}).get("inputs")
+    return dict(inputs) if isinstance(inputs, Mapping) else {}
+
+
+def _workload(children: Sequence[Step], state: str) -> dict[str, Any] | None:
+    found = (_inputs(step, state) for step in children)
+    return next((inputs for inputs in found if inputs.get("kind") in WORKLOAD_KINDS), None)
+
+
+def _changes(step: Step) -> Iterator[Change]:
+    old, new = _inputs(step, "oldState"), _inputs(step, "newState")
+    kind, verdict = str((new or old).get("kind")), _verdict(step)
+    if verdict is Consequence.NONE:
+        return
+    if not old or not new:
+        yield Change(f"{kind} {'added' if new else 'removed'}", None, None, verdict)
+    elif step["urn"].endswith("-launcher") and old.get("metadata") != new.get("metadata"):
+        yield Change(LAUNCHER_CHANGED, old["metadata"].get("name"), new["metadata"].get("name"), verdict)
+    else:
+        yield from _differing(kind, old, new, verdict)
+
+
+def _differing(kind: str, old: dict[str, Any], new: dict[str, Any], verdict: Consequence) -> Iterator[Change]:
+    restarting = RESTARTS.get(kind, ())
+    reasons = {e.path: e.consequence for e in workload_effects(old, new, restarting, ())} if restarting else {}
+    for difference in differences(old, new, keys_matter=False):
+        path, is_order = f"{kind} {written(difference.path)}", difference.kind == "items"
+        named = reasons.get(f"{path} (order)" if is_order else path, verdict)
+        yield Change(path, shown(path, difference.old), shown(path, difference.new), named, (path,), is_order)
+
+
+def _deltas(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Mapping[str, Delta]:
+    before, after = _figures(old), _figures(new)
+    pairs = {name: Delta(before.get(name), after.get(name)) for name in after or before}
+    return {name: delta for name, delta in pairs.items() if delta.old != delta.new}
+
+
+def _figures(workload: dict[str, Any] | None) -> dict[str, str | int | None]:
+    if workload is None:
+        return {}
+    found = figures(workload)
+    fixed = found.min_nodes == found.max_nodes
+    return {
+        "nodes": str(found.max_nodes) if fixed else f"{found.min_nodes}:{found.max_nodes}",
+        "gpus_at_most": found.gpus_per_node * found.max_nodes or None,
+        "memory_at_most": gibibytes(found.memory * found.max_nodes) if found.memory is not None else None,
+        "shared_memory": found.shared_memory or "up to the memory limit",
+        "max_restarts": found.max_restarts,
+        "container_restarts": "no limit" if found.backoff_limit is None else found.backoff_limit,
+    }

@@ -1,0 +1,93 @@
+"""What a preview shows of a value: enough to review, never what may be a secret.
+
+The one rule that needs no judgement: the value of a variable is never shown, only that it changed. Elsewhere a value
+is hidden when its name, or the option before it, speaks of a secret, and so are credentials inside an address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import BaseModel
+
+from elastic_infra.config import EnvVar
+from elastic_infra.preview.model import Shown
+
+HIDDEN: Final = "(hidden)"
+MAX_SHOWN: Final = 300
+"""Longer texts are cut; a reviewer sees them in the file."""
+
+_SPEAKS_OF_SECRET: Final = re.compile(
+    r"(?i)token|secret|passw|passphrase|credential|private|(api|access|auth|encryption|signing)[-_.]?key|authorization"
+)
+_NAMES_A_SECRET: Final = re.compile(r"(?i)(^|[.\]_])(image_pull_secrets|imagePullSecrets|secret|secretName)(\[|$|\.)")
+"""Fields that hold the name of a Secret, which is none."""
+
+_VARIABLE_VALUE: Final = re.compile(r"\.env\[[^\]]*\]\.value$")
+
+PULUMI_SECRET: Final = "4dabf18193072939515e22adb298388d"  # noqa: S105 - marks a secret, is none
+"""Key by which Pulumi marks a secret in JSON: https://github.com/pulumi/pulumi/blob/v3.230.0/sdk/go/common/resource/sig/sig.go"""
+
+_IN_ADDRESS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_OPTION: Final = re.compile(r"(--?[\w.-]+|[\w.-]+)=(.*)", re.DOTALL)
+
+
+def shown(path: str, value: object) -> Shown:
+    """The value at a path as a preview shows it.
+
+    Args:
+        path: where it stands, such as ``annotations['example.com/token']``.
+        value: a part of a config or a manifest.
+    """
+    if isinstance(value, EnvVar):
+        return _variable(value.model_dump(exclude_none=True))
+    if _is_secret(path) or _VARIABLE_VALUE.search(path) or (isinstance(value, Mapping) and PULUMI_SECRET in value):
+        return None if value is None else HIDDEN
+    if isinstance(value, BaseModel):
+        return shown(path, dict(value))
+    if isinstance(value, Mapping):
+        return _mapping(path, value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _arguments(path, value)
+    return value if value is None or isinstance(value, bool | int | float) else _text(str(value))
+
+
+def _is_secret(path: str) -> bool:
+    return bool(_SPEAKS_OF_SECRET.search(path)) and not _NAMES_A_SECRET.search(path)
+
+
+def _variable(fields: Mapping[str, object]) -> Shown:
+    """References are names, and told; values are not."""
+    if "value" in fields:
+        return HIDDEN
+    source, name = next((key, fields[key]) for key in ("secret", "configmap", "field") if key in fields)
+    return f"{source} {name}, key {fields['key']}" if "key" in fields else f"{source} {name}"
+
+
+def _mapping(path: str, value: Mapping[object, object]) -> Shown:
+    if "name" in value and ("value" in value or "valueFrom" in value):  # a variable of a manifest
+        return {"name": str(value["name"]), "value": HIDDEN}
+    return {
+        str(name): shown(f"{path}.{name}", each)
+        for name, each in value.items()
+        if each is not None and each not in ((), {})
+    }
+
+
+def _arguments(path: str, values: Sequence[object]) -> Shown:
+    hide, result = False, list[Shown]()
+    for value in values:
+        text = shown(path, value)
+        result.append(HIDDEN if hide else text)
+        hide = isinstance(value, str) and value.startswith("-") and "=" not in value and _is_secret(value)
+    return result
+
+
+def _text(text: str) -> str:
+    option = _OPTION.fullmatch(text)
+    if option and _is_secret(option[1]):
+        return f"{option[1]}={HIDDEN}"
+    clean = _IN_ADDRESS.sub(HIDDEN, text)
+    return clean if len(clean) <= MAX_SHOWN else f"{clean[:MAX_SHOWN]}... ({len(clean)} characters)"

@@ -1,0 +1,224 @@
+"""A cluster as the tests see it: the bed, or the user's own; and a namespace of it that a test has to itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.cluster import kube
+from tests.cluster.waiting import until
+
+Profile = Literal["restricted", "baseline", "privileged"]
+JOB_LABEL = "training.kubeflow.org/job-name"
+CLAIM = "checkpoints"
+READER = "reader"
+MOUNT = "/checkpoints"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How to reach a cluster and what is particular to it."""
+
+    kubectl: str
+    """The program."""
+    kubeconfig: Path
+    images: tuple[str, str]
+    """Two names of images that hold Python and torch."""
+    bed: Path | None = None
+    """The bed's folder; None on a cluster of the user's own."""
+    storage_class: str = ""
+    """Class of ReadWriteMany volumes, on a cluster that makes its own."""
+
+    def run(self, *arguments: str, text: str | None = None) -> str:
+        """Runs `kubectl` and returns its output; raises `AssertionError` with what it said."""
+        command = (self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    @contextmanager
+    def client(self, folder: Path) -> Iterator[kube.Kube]:
+        """The API as a client, through one `kubectl proxy`, which knows every way to log in."""
+        socket = folder / "api.sock"
+        command = (
+            self.kubectl,
+            f"--kubeconfig={self.kubeconfig}",
+            "proxy",
+            f"--unix-socket={socket}",
+            "--reject-methods=",
+            "--reject-paths=",
+        )
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as proxy:
+            try:
+                until("kubectl proxy to listen", socket.exists, 30)
+                yield kube.Kube(kube.over_unix_socket(socket))
+            finally:
+                proxy.terminate()
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """One namespace with a volume for checkpoints and a pod that reads it."""
+
+    name: str
+    cluster: Cluster
+    api: kube.Kube
+
+    def apply(self, manifest: kube.Object) -> kube.Object:
+        """Applies an object of this namespace."""
+        metadata = {"namespace": self.name, **manifest["metadata"]}
+        return self.api.apply({**manifest, "metadata": metadata})
+
+    def named(self, api_version: str, kind: str, name: str) -> kube.Object:
+        """What names an object of this namespace to the client."""
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.name}}
+
+    def job(self, name: str) -> kube.Object:
+        """What names a PyTorchJob."""
+        return self.named("kubeflow.org/v1", "PyTorchJob", name)
+
+    def pod(self, name: str) -> kube.Object:
+        """What names a pod."""
+        return self.named("v1", "Pod", name)
+
+    def pods(self, job: str) -> list[kube.Object]:
+        """The job's pods that are not on their way out, by name."""
+        found = self.api.list("v1", "Pod", self.name, f"{JOB_LABEL}={job}")
+        alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(alive, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def await_running(self, job: str, count: int) -> list[kube.Object]:
+        """Returns exactly `count` pods of the job once all of them run and are ready."""
+
+        def settled() -> list[kube.Object]:
+            pods = self.pods(job)
+            return pods if len(pods) == count and all(is_ready(pod) for pod in pods) else []
+
+        return until(f"{count} running pods of {job}", settled, describe=self.describe)
+
+    def conditions(self, job: str) -> set[str]:
+        """The job's conditions that are true now."""
+        found = self.api.get(self.job(job)).get("status", {}).get("conditions", [])
+        return {condition["type"] for condition in found if condition["status"] == "True"}
+
+    def await_condition(self, job: str, condition: str, seconds: float = 300) -> None:
+        """Returns once the job says so."""
+
+        def said() -> bool:
+            current = self.conditions(job)
+            assert condition == "Failed" or "Failed" not in current, self.describe()
+            return condition in current
+
+        until(f"{job} to be {condition}", said, seconds, describe=self.describe)
+
+    def scale(self, job: str, replicas: int) -> None:
+        """Sets the number of nodes as an autoscaler does."""
+        self.api.patch(self.job(job), {"spec": {"replicas": replicas}}, "scale")
+
+    def read(self, pattern: str) -> str:
+        """The content of the checkpoint volume's files that match `pattern`, one after the other."""
+        command = f"cat {MOUNT}/{pattern} 2>/dev/null || true"
+        return self.cluster.run("-n", self.name, "exec", READER, "--", "sh", "-c", command)
+
+    def lines(self, pattern: str) -> list[dict[str, object]]:
+        """The JSON lines of the checkpoint volume's files that match `pattern`."""
+        whole = self.read(pattern).rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def describe(self) -> str:
+        """Pods, jobs and latest events, for the message of a test that failed."""
+        pods = self.cluster.run("-n", self.name, "get", "pytorchjobs,pods,hpa", "-o", "wide")
+        events = self.cluster.run("-n", self.name, "get", "events", "--sort-by=.lastTimestamp")
+        return "\n".join([f"In namespace {self.name}:", pods, *events.splitlines()[-15:]])
+
+
+def is_ready(pod: kube.Object) -> bool:
+    """Whether the pod says that it is ready."""
+    conditions = pod["status"].get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def restarts(pod: kube.Object) -> int:
+    """How often the pod's containers were started again."""
+    return sum(int(c["restartCount"]) for c in pod["status"].get("containerStatuses", []))
+
+
+@contextmanager
+def namespace(cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, str]) -> Iterator[Namespace]:
+    """A namespace for one test; it, its volume and all in it are gone afterwards."""
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
+    volume = checkpoint_volume(cluster, name)
+    api.apply(place)
+    try:
+        for manifest in (*volume, checkpoint_claim(cluster, name), reader(cluster, name)):
+            api.apply(manifest)
+        space = Namespace(name, cluster, api)
+        until("the reader", lambda: is_ready(api.get(space.pod(READER))), describe=space.describe)
+        yield space
+    finally:
+        api.delete(place)
+        for manifest in volume:
+            api.delete(manifest)
+        until(f"the end of namespace {name}", lambda: api.find(place) is None)
+
+
+def checkpoint_volume(cluster: Cluster, name: str) -> tuple[kube.Object, ...]:
+    """The volume, where the cluster makes none by itself: a folder that every pod may write."""
+    if cluster.bed is None:
+        return ()
+    folder = cluster.bed / "volumes" / name
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "claimRef": {"name": CLAIM, "namespace": name},
+            "hostPath": {"path": str(folder)},
+        },
+    }
+    return (volume,)
+
+
+def checkpoint_claim(cluster: Cluster, name: str) -> kube.Object:
+    """The claim that jobs mount."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM, "namespace": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": cluster.storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def reader(cluster: Cluster, name: str) -> kube.Object:
+    """A pod that outlives every job, through which a test reads what jobs wrote."""
+    container = {
+        "name": "reader",
+        "image": cluster.images[0],
+        "command": ["sleep", "infinity"],
+        "volumeMounts": [{"name": CLAIM, "mountPath": MOUNT}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    claim = {"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}
+    user = {"runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {
+        "containers": [container],
+        "volumes": [claim],
+        "securityContext": user,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": READER, "namespace": name}, "spec": spec}

@@ -1,0 +1,117 @@
+"""One cluster for all tests of this folder: the bed, or with `--kubeconfig` the user's own."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from tests.cluster import jobs, kube
+from tests.cluster.bed import lifecycle, programs
+from tests.cluster.bed.__main__ import DEFAULT_DIR
+from tests.cluster.bed.layout import IMAGES
+from tests.cluster.cluster import Cluster, Namespace, namespace
+from tests.cluster.provider.server import ClusterProvider
+from tests.cluster.stack import why_no_official_provider
+from tests.engine.engine import Engine
+from tests.engine.provider import serving
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Says which cluster the tests use."""
+    group = parser.getgroup("cluster")
+    group.addoption("--kubeconfig", type=Path, help="test on this cluster instead of a bed on this machine")
+    group.addoption("--image", action="append", default=[], help="with --kubeconfig: an image with torch, twice")
+    group.addoption("--storage-class", default="", help="with --kubeconfig: a class of ReadWriteMany volumes")
+    group.addoption("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the bed's folder (%(default)s)")
+
+
+PROVIDER = pytest.StashKey[str]()
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Says which kubernetes provider the engine used."""
+    if PROVIDER in config.stash:
+        terminalreporter.write_line(f"kubernetes provider: {config.stash[PROVIDER]}")
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """A running cluster; skips, with the reason, where there can be none.
+
+    A bed that runs already is used and left running.
+    """
+    try:
+        kubectl = programs.built("kubectl")
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no kubectl: {error}")
+    own = pytestconfig.getoption("kubeconfig")
+    if own is not None:
+        images = tuple(pytestconfig.getoption("image"))
+        yield Cluster(kubectl, own, (images[0], images[-1]), None, pytestconfig.getoption("storage_class"))
+        return
+    root = pytestconfig.getoption("cluster_dir")
+    was_up = lifecycle.holder(root) is not None
+    try:
+        bed = lifecycle.up(root, lambda _: None)
+    except lifecycle.MachineError as error:
+        pytest.skip(f"no cluster: {error}")
+    yield Cluster(kubectl, bed.kubeconfig, IMAGES, root)
+    if not was_up:
+        lifecycle.down(root, lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Iterator[kube.Kube]:
+    """The cluster's API."""
+    with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def engine(
+    cluster: Cluster,
+    api: kube.Kube,
+    pulumi_cli: Path,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Engine]:
+    """The Pulumi engine, with the official kubernetes provider where that can be had, else with the stand-in."""
+    folder = tmp_path_factory.mktemp("engine")
+    with serving(ClusterProvider(api)) as address, Engine.started(pulumi_cli, folder, address) as own:
+        official = {key: value for key, value in own.environ.items() if key != "PULUMI_DEBUG_PROVIDERS"}
+        reason = why_no_official_provider(pulumi_cli, official)
+        if reason is None:
+            pytestconfig.stash[PROVIDER] = "official"
+            yield Engine(folder, {**official, "KUBECONFIG": str(cluster.kubeconfig)})
+        else:
+            pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
+            yield own
+
+
+@pytest.fixture
+def space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """A namespace that enforces the `restricted` profile and holds the toy, for one test."""
+    with _fresh(cluster, api, request.node.originalname.removeprefix("test_")) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def shared_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """Such a namespace for all tests of a module."""
+    with _fresh(cluster, api, request.node.path.stem.removeprefix("test_")) as own:
+        yield own
+
+
+@contextmanager
+def _fresh(cluster: Cluster, api: kube.Kube, label: str) -> Iterator[Namespace]:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    name = f"{label.replace('_', '-')[:40]}-{secrets.token_hex(3)}"
+    with namespace(cluster, api, name, labels) as own:
+        own.apply(jobs.toy_config_map())
+        yield own

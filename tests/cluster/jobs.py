@@ -1,0 +1,138 @@
+"""Jobs that train the toy: rendered by the package, run by its launcher or, as control arms, by torchrun.
+
+The arms differ in nothing but the command of the container and, for plain torchrun, the settings that an
+expert would know.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from elastic_infra.config import JobConfig
+from elastic_infra.manifests.render import render
+from tests.cluster import kube, toy
+from tests.cluster.cluster import CLAIM, MOUNT, READER, Namespace
+from tests.cluster.waiting import until
+
+Arm = Literal["ours", "tuned", "plain"]
+"""The package's launcher; torchrun with an expert's settings; torchrun as it comes."""
+TOY = "toy"
+SCRIPT = "/toy/toy.py"
+CONTROL = {"rendezvous": {"host": "worker0"}}
+"""Where torchrun's own store lives; it does not speak to the package's."""
+TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long the toy trains, and how it spends its time."""
+
+    steps: int = 1_000_000
+    """By default until the test says so: no story races against the end of its job."""
+    every: int = 5
+    seconds: float = 0.2
+    busy: bool = False
+
+    def env(self) -> dict[str, str]:
+        """The variables that the toy reads."""
+        return {
+            "TOY_FOLDER": MOUNT,
+            "TOY_STEPS": str(self.steps),
+            "TOY_EVERY": str(self.every),
+            "TOY_SECONDS": str(self.seconds),
+            "TOY_BUSY": str(int(self.busy)),
+        }
+
+
+def toy_config_map() -> kube.Object:
+    """The training script, for a namespace."""
+    source = Path(toy.__file__).read_text()
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": TOY}, "data": {"toy.py": source}}
+
+
+def config(space: Namespace, training: Training, **changes: Any) -> dict[str, Any]:
+    """A job of up to three small nodes, two at first; `changes` are top-level keys of the config."""
+    image = changes.get("image", space.cluster.images[0])
+    return {
+        "image": image,
+        "namespace": space.name,
+        "script": SCRIPT,
+        "env": {**training.env(), "TOY_IMAGE": image, "GLOO_SOCKET_IFNAME": "eth0"},
+        "elastic": {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 1},
+        "resources": {"cpu": "400m", "memory": "1200Mi"},
+        "storage": {
+            "checkpoint": {"claim": CLAIM, "mount_path": MOUNT},
+            "volumes": [{"name": TOY, "configmap": TOY}],
+            "mounts": [{"volume": TOY, "mount_path": "/toy"}],
+        },
+        **changes,
+    }
+
+
+def objects(name: str, settings: Mapping[str, Any], arm: Arm) -> list[kube.Object]:
+    """The objects of a job, dependencies first."""
+    rendered = render(name, JobConfig.from_mapping(settings))
+    plain: list[kube.Object] = json.loads(json.dumps([manifest for _, manifest in rendered.objects()]))
+    return [with_torchrun(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
+
+
+def submit(space: Namespace, name: str, settings: Mapping[str, Any], arm: Arm) -> None:
+    """Creates a job's objects in its namespace."""
+    for manifest in objects(name, settings, arm):
+        space.apply(manifest)
+
+
+def last_step(space: Namespace) -> int:
+    """The latest step that any worker has finished; 0 before the first."""
+    return max((int(str(line["step"])) for line in space.lines("*.jsonl")), default=0)
+
+
+def await_step(space: Namespace, step: int) -> None:
+    """Returns once training has come to `step`."""
+    until(f"step {step}", lambda: last_step(space) >= step, 300, describe=space.describe)
+
+
+def await_world(space: Namespace, size: int, after: int = 0) -> None:
+    """Returns once `size` workers train together, at a step later than `after`."""
+
+    def together() -> bool:
+        lines = [line for line in space.lines("*.jsonl") if int(str(line["step"])) > after]
+        return bool(lines) and max(lines, key=lambda line: float(str(line["time"])))["world"] == size
+
+    until(f"a world of {size} after step {after}", together, 300, describe=space.describe)
+
+
+def finish(space: Namespace, name: str, training: Training) -> None:
+    """Lets a job end and holds it to what it promised.
+
+    It succeeds, with the weights of a run without any disturbance, and no step was done again that a
+    checkpoint had.
+    """
+    space.cluster.run("-n", space.name, "exec", READER, "--", "touch", f"{MOUNT}/finish")
+    space.await_condition(name, "Succeeded")
+    checkpoint = json.loads(space.read("checkpoint.json"))
+    lines = sorted(space.lines("*.jsonl"), key=lambda line: float(str(line["time"])))
+    steps = [int(str(line["step"])) for line in lines if line["rank"] == 0]
+
+    assert checkpoint["step"] == max(steps)
+    assert checkpoint["weight"] == toy.undisturbed(checkpoint["step"])
+    assert all(before - after < training.every for before, after in itertools.pairwise(steps)), steps
+
+
+def with_torchrun(job: kube.Object, arm: Arm) -> kube.Object:
+    """The same PyTorchJob with torchrun in the place of the launcher."""
+    changed: kube.Object = json.loads(json.dumps(job))
+    container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["command"] = ["torchrun"]
+    policy = changed["spec"]["elasticPolicy"]
+    del policy["rdzvConf"]
+    if arm == "tuned":
+        policy["rdzvConf"] = TUNED_RENDEZVOUS
+        container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items()]
+    return changed

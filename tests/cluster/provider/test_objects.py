@@ -1,0 +1,43 @@
+"""How values pass between the engine and the API server."""
+
+from __future__ import annotations
+
+from tests.cluster.provider import objects
+
+JOB = {"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "spec": {"replicas": 2, "items": [{"x": 1}]}}
+
+
+def test_whole_numbers_stay_whole() -> None:
+    """The engine's numbers are floats; Kubernetes refuses `3.0` where it wants a count."""
+    sent = objects.from_struct(objects.to_struct({"count": 3, "share": 0.5, "deep": [{"n": 7}]}))
+
+    assert sent == {"count": 3, "share": 0.5, "deep": [{"n": 7}]}
+    assert isinstance(sent["count"], int)
+    assert isinstance(sent["deep"][0]["n"], int)
+
+
+def test_a_name_is_made_once() -> None:
+    """An object without a name gets one that the next update keeps."""
+    first = objects.checked({"kind": "ConfigMap"}, {}, "settings", namespaced=True)
+    second = objects.checked({"kind": "ConfigMap", "data": {}}, first, "settings", namespaced=True)
+
+    assert first["metadata"]["name"].startswith("settings-")
+    assert first["metadata"] == second["metadata"]
+    assert first["metadata"]["namespace"] == "default"
+
+
+def test_what_others_own_is_applied_as_it_is() -> None:
+    """An ignored path takes the live value, so that applying it conflicts with nobody."""
+    live = {**JOB, "spec": {"replicas": 5, "items": [{"x": 9}]}}
+
+    applied = objects.with_live(JOB, live, ["spec.replicas", "spec.items[0].x", "spec.missing"])
+
+    assert applied["spec"] == live["spec"]
+    assert JOB["spec"] == {"replicas": 2, "items": [{"x": 1}]}
+
+
+def test_drift_shows_and_defaults_do_not() -> None:
+    """A refresh takes live values for what was asked for, and leaves out what the server added."""
+    live = {**JOB, "spec": {"replicas": 4, "items": [{"x": 1, "default": True}], "more": 1}, "status": {}}
+
+    assert objects.as_inputs(JOB, live) == {**JOB, "spec": {"replicas": 4, "items": [{"x": 1}]}}

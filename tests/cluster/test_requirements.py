@@ -1,0 +1,212 @@
+"""What the rendered objects become on a real API server with a real operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_infra.config.load import read_mapping
+from tests.cluster import jobs, kube
+from tests.cluster.cluster import JOB_LABEL, Namespace, restarts
+from tests.cluster.stack import job_stack
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB = "shape"
+EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
+LONG = jobs.Training()
+UNKNOWN_METRIC = {"metrics": [{"type": "external", "name": "nobody-reports-it", "target": "1"}]}
+"""An autoscaler that never knows what to do leaves the size to the test."""
+OPERATORS = {
+    "PYTHONUNBUFFERED",
+    *(f"PET_{name}" for name in ("NPROC_PER_NODE", "RDZV_ENDPOINT", "RDZV_BACKEND", "NNODES", "MAX_RESTARTS")),
+    *("PET_RDZV_ID", "PET_RDZV_CONF"),
+}
+"""The variables that the operator adds to a node of an elastic job without a master."""
+FEATURES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "store": {"rendezvous": {"host": "dedicated"}},
+    "autoscaled": {"autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}},
+    "guarded": {"disruption": {"pod_disruption_budget": True}, "security": {"read_only_root": True}},
+    "limited": {"shared_memory": {"size": "64Mi"}, "run_policy": {"backoff_limit": 2, "suspend": True}},
+    "single": {"elastic": {"nnodes": 1}},
+}
+
+
+@pytest.fixture(scope="module")
+def running(shared_space: Namespace) -> Iterator[Namespace]:
+    """A namespace where a job with a 64 MiB /dev/shm runs two of at most four nodes, under a memory quota."""
+    quota = {"metadata": {"name": "memory"}, "spec": {"hard": {"limits.memory": "8Gi"}}}
+    shared_space.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    elastic = {"nnodes": "2:4", "initial_nodes": 2, "nproc_per_node": 1}
+    size = {"shared_memory": {"size": "64Mi"}, "autoscaling": UNKNOWN_METRIC, "elastic": elastic}
+    jobs.submit(shared_space, JOB, jobs.config(shared_space, LONG, **jobs.CONTROL, **size), "tuned")
+    shared_space.await_running(JOB, 2)
+    yield shared_space
+    shared_space.api.delete(shared_space.job(JOB), propagation="Foreground")
+
+
+def container(pod: kube.Object) -> dict[str, Any]:
+    """The pod's training container."""
+    return dict(pod["spec"]["containers"][0])
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_the_server_accepts_every_object_without_a_warning(shared_space: Namespace, feature: str) -> None:
+    """A dry run with strict checks, webhook included, finds no unknown field and nothing to warn of."""
+    for manifest in jobs.objects(feature, jobs.config(shared_space, LONG, **FEATURES[feature]), "ours"):
+        assert shared_space.api.warnings(manifest) == ()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_server_accepts_every_example(shared_space: Namespace, example: Path) -> None:
+    """What the README shows is what a real API server takes."""
+    settings = {**read_mapping(example), "namespace": shared_space.name}
+
+    for manifest in jobs.objects(example.parent.name, settings, "ours"):
+        assert shared_space.api.warnings(manifest) == ()
+
+
+def test_a_node_has_exactly_the_environment_we_know(running: Namespace) -> None:
+    """The operator adds what is documented, no init container, and no variable twice."""
+    rendered = jobs.objects(JOB, jobs.config(running, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC), "tuned")
+    job = next(m for m in rendered if m["kind"] == "PyTorchJob")
+    worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]
+    ours = {entry["name"] for entry in worker["template"]["spec"]["containers"][0]["env"]}
+
+    pod = running.api.get(running.pod(f"{JOB}-worker-0"))
+    names = [entry["name"] for entry in container(pod)["env"]]
+    values = {entry["name"]: entry.get("value") for entry in container(pod)["env"]}
+
+    assert set(names) == ours | OPERATORS
+    assert len(names) == len(set(names))
+    assert not pod["spec"].get("initContainers")
+    assert values["PET_RDZV_ENDPOINT"] == f"{JOB}-worker-0:29400"
+    assert values["PET_NNODES"] == "2:4"
+    assert values["PET_NPROC_PER_NODE"] == "1"
+
+
+def test_the_scale_subresource_selects_the_nodes(running: Namespace) -> None:
+    """The size is there, and the selector finds the job's pods and no other."""
+    path = f"{running.api.path(running.job(JOB))}/scale"
+
+    def selected() -> str:
+        return str(running.api.call("GET", path)["status"].get("selector", ""))
+
+    selector = until("a selector", selected, describe=running.describe)
+    found = {pod["metadata"]["name"] for pod in running.api.list("v1", "Pod", running.name, selector)}
+
+    assert running.api.call("GET", path)["spec"]["replicas"] == 2
+    assert found == {f"{JOB}-worker-0", f"{JOB}-worker-1"}
+
+
+def test_one_autoscaler_follows_the_job(running: Namespace) -> None:
+    """It is ours, not the operator's, and Kubernetes finds the job's pods through it without a doubt."""
+    found = running.api.list("autoscaling/v2", "HorizontalPodAutoscaler", running.name)
+
+    assert [hpa["metadata"]["name"] for hpa in found] == [f"{JOB}-hpa"]
+    assert "ownerReferences" not in found[0]["metadata"]
+    assert found[0]["spec"]["scaleTargetRef"]["name"] == JOB
+
+    def able() -> list[str]:
+        status = running.api.get(found[0]).get("status", {})
+        conditions = {c["type"]: c["reason"] for c in status.get("conditions", [])}
+        assert conditions.get("ScalingActive") not in {"AmbiguousSelector", "InvalidSelector"}
+        return [reason for kind, reason in conditions.items() if kind == "AbleToScale"]
+
+    assert until("the autoscaler's word", able) == ["SucceededGetScale"]
+
+
+def test_the_operators_own_autoscaler_is_the_only_one(shared_space: Namespace) -> None:
+    """Asked for, the operator makes one with the job's name, and we make none."""
+    scaling = {"owner": "operator", **UNKNOWN_METRIC}
+    settings = jobs.config(shared_space, LONG, **jobs.CONTROL, autoscaling=scaling)
+    jobs.submit(shared_space, "theirs", settings, "tuned")
+
+    def named() -> list[str]:
+        found = shared_space.api.list("autoscaling/v2", "HorizontalPodAutoscaler", shared_space.name)
+        return [hpa["metadata"]["name"] for hpa in found if hpa["spec"]["scaleTargetRef"]["name"] == "theirs"]
+
+    assert until("the autoscaler", named, describe=shared_space.describe) == ["theirs"]
+
+    shared_space.api.delete(shared_space.job("theirs"), propagation="Foreground")
+
+
+def test_shared_memory_is_as_large_as_asked(running: Namespace) -> None:
+    """/dev/shm has its size limit, and writing beyond it fails in the program rather than evicting the pod."""
+    write = "dd if=/dev/zero of=/dev/shm/full bs=1M count=80 2>&1 | grep -c 'No space left'; rm /dev/shm/full"
+    name = f"{JOB}-worker-1"
+
+    size = running.cluster.run(
+        "-n", running.name, "exec", name, "--", "df", "--output=size", "--block-size=1M", "/dev/shm"
+    )
+    full = running.cluster.run("-n", running.name, "exec", name, "--", "sh", "-c", write)
+
+    assert size.split()[-1] == "64"
+    assert full.strip() == "1"
+    assert restarts(running.api.get(running.pod(name))) == 0
+
+
+def test_a_size_set_by_others_stays(space: Namespace, engine: Engine) -> None:
+    """Scaled to 4 and to 2 behind Pulumi's back: no diff, no conflict, first pods untouched; destroy leaves nothing."""
+    elastic = {"nnodes": "1:4", "initial_nodes": 2, "nproc_per_node": 1}
+    settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC, elastic=elastic)
+    with job_stack(engine, JOB, "tuned") as stack:
+        stack.up(settings)
+        first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
+
+        space.scale(JOB, 4)
+        four = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 4)}
+        counts = [stack.preview(settings), stack.up(settings)]
+        stack.refresh()
+        counts += [stack.preview(settings), stack.up(settings)]
+        in_place = stack.up({**settings, "run_policy": {"backoff_limit": 17}})
+        live = space.api.get(space.job(JOB))["spec"]
+        space.scale(JOB, 2)
+        two = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
+        stack.destroy()
+
+        assert counts == [{}, {}, {}, {}]
+        assert in_place == {"workload": "update"}
+        assert live["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
+        assert live["runPolicy"]["backoffLimit"] == 17
+        assert first == two
+        assert first.items() <= four.items()
+        for version, kind in (("v1", "Pod"), ("v1", "Service"), ("autoscaling/v2", "HorizontalPodAutoscaler")):
+            left = space.api.list(version, kind, space.name)
+            assert [o["metadata"]["name"] for o in left if o["metadata"]["name"].startswith(JOB)] == []
+
+
+def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine) -> None:
+    """The job succeeds, the rest is deleted, the finished pod stays for its log, and `up` starts nothing again."""
+    script = "case $HOSTNAME in *-0) sleep 3;; *) sleep 600;; esac"
+    settings = jobs.config(space, LONG, **jobs.CONTROL, script=None, command=["sh", "-c", script])
+    with job_stack(engine, JOB, "tuned") as stack:
+        stack.up(settings)
+        space.await_condition(JOB, "Succeeded")
+        until("one pod", lambda: len(space.pods(JOB)) == 1, describe=space.describe)
+        again = stack.up(settings)
+
+        assert again == {}
+        assert [pod["status"]["phase"] for pod in space.pods(JOB)] == ["Succeeded"]
+
+
+def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine) -> None:
+    """The operator's pods and Services go; our Service and autoscaler stay and point at the job."""
+    settings = jobs.config(space, LONG, **jobs.CONTROL, autoscaling=UNKNOWN_METRIC)
+    with job_stack(engine, JOB, "tuned") as stack:
+        stack.up({**settings, "run_policy": {"suspend": False}})
+        nodes = len(space.await_running(JOB, 1))
+
+        stack.up({**settings, "run_policy": {"suspend": True}})
+        until("no pods", lambda: not space.api.list("v1", "Pod", space.name, f"{JOB_LABEL}={JOB}"))
+        services = [s["metadata"]["name"] for s in space.api.list("v1", "Service", space.name)]
+        scalers = space.api.list("autoscaling/v2", "HorizontalPodAutoscaler", space.name)
+
+        assert nodes == 1
+        assert services == [f"{JOB}-rdzv"]
+        assert [s["metadata"]["name"] for s in scalers] == [f"{JOB}-hpa"]

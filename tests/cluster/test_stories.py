@@ -1,0 +1,235 @@
+"""Whole lives of jobs on a real cluster: whatever happens, training ends with the undisturbed weights."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import jobs
+from tests.cluster.bed import kubelet, lifecycle
+from tests.cluster.bed.layout import Bed
+from tests.cluster.cluster import Namespace, is_ready, restarts
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB = "story"
+KILL_WORKER = f"""
+import os, pathlib
+def words(folder):
+    return (folder / "cmdline").read_bytes().decode().split(chr(0))
+pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
+os.kill(max(pids), 9)
+"""
+"""The youngest process that has the script among its words is the worker, the oldest is its launcher."""
+
+
+@pytest.fixture
+def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack of its own for the one job of a story; it is gone before the namespace is."""
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+def uids(space: Namespace) -> dict[str, str]:
+    """Identity of the job's pods by name."""
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.pods(JOB)}
+
+
+def container_restarts(space: Namespace) -> int:
+    """Container restarts of the job's pods that are there."""
+    return sum(restarts(pod) for pod in space.pods(JOB))
+
+
+def test_a_job_trains_and_succeeds_once(space: Namespace, stack: JobStack) -> None:
+    """`up` creates the job, it trains to its end, and the next `up` does not start it again."""
+    training = jobs.Training()
+    settings = jobs.config(space, training)
+
+    created = stack.up(settings)
+    jobs.await_step(space, 10)
+    jobs.finish(space, JOB, training)
+    uid = space.api.get(space.job(JOB))["metadata"]["uid"]
+    again = stack.up(settings)
+
+    assert created == dict.fromkeys(("launcher", "service", "store", "workload"), "create")
+    assert again == {}
+    assert space.api.get(space.job(JOB))["metadata"]["uid"] == uid
+
+
+def test_a_new_image_replaces_the_job(space: Namespace, stack: JobStack) -> None:
+    """A changed image is a replacement: every pod is new, and training goes on from the checkpoint."""
+    training = jobs.Training()
+    old, new = space.cluster.images
+    stack.up(jobs.config(space, training, image=old))
+    jobs.await_step(space, 10)
+    before = set(uids(space).values())
+
+    expected = stack.preview(jobs.config(space, training, image=new))
+    done = stack.up(jobs.config(space, training, image=new))
+    pods = space.await_running(JOB, 2)
+
+    assert expected == done == {"store": "update", "workload": "delete-replaced"}
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in pods)
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {new}
+    jobs.finish(space, JOB, training)
+
+
+def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: JobStack) -> None:
+    """A third node joins and leaves through the scale subresource; the first two pods stay."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
+    jobs.await_world(space, 2)
+
+    space.scale(JOB, 3)
+    jobs.await_world(space, 3)
+    grown = uids(space)
+    space.scale(JOB, 2)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    assert first.items() <= grown.items()
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_an_autoscaler_follows_the_load(space: Namespace, stack: JobStack) -> None:
+    """A real autoscaler grows a busy job; `preview` and `up` after it change nothing."""
+    training = jobs.Training(busy=True)
+    speed = {"nodes": 2, "period_seconds": 15, "stabilization_window_seconds": 0}
+    scaling = {"metrics": [{"type": "cpu", "target": 40}], "behavior": {"scale_up": speed}}
+    settings = jobs.config(
+        space, training, autoscaling=scaling, elastic={"nnodes": "1:2", "initial_nodes": 1, "nproc_per_node": 1}
+    )
+    stack.up(settings)
+
+    jobs.await_world(space, 2)
+    foreseen, done = stack.preview(settings), stack.up(settings)
+    replicas = space.api.get(space.job(JOB))["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"]
+
+    assert foreseen == done == {}
+    assert replicas == 2
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_job_is_suspended_and_resumed(space: Namespace, stack: JobStack) -> None:
+    """Suspension ends all pods; after it training goes on from the checkpoint."""
+    training = jobs.Training()
+    settings = jobs.config(space, training)
+    stack.up(settings)
+    jobs.await_step(space, 10)
+
+    held = stack.up({**settings, "run_policy": {"suspend": True}})
+    until("no pods", lambda: not space.pods(JOB), describe=space.describe)
+    resumed = stack.up({**settings, "run_policy": {"suspend": False}})
+
+    assert held == resumed == {"workload": "update"}
+    jobs.finish(space, JOB, training)
+
+
+@pytest.mark.parametrize(
+    ("victim", "grace"),
+    [("worker-1", 0), ("worker-0", 0), ("worker-0", None)],
+    ids=["worker-1-lost", "worker-0-lost", "worker-0-preempted"],
+)
+def test_a_node_that_goes_is_replaced(space: Namespace, stack: JobStack, victim: str, grace: int | None) -> None:
+    """A pod that is deleted, at once or in its own time, comes again under its name, and training goes on."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = uids(space)
+    name = f"{JOB}-{victim}"
+
+    space.api.delete(space.pod(name), grace=grace)
+    until("the new pod", lambda: _is_new(space, name, before[name]), describe=space.describe)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: JobStack) -> None:
+    """The rendezvous store's pod is replaced; no node is restarted and no step is done again."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_world(space, 2)
+    before = uids(space)
+    store = store_pods(space)
+
+    space.api.delete(space.pod(store[0]), grace=0)
+    until("the new store", lambda: store_pods(space) not in ([], store), describe=space.describe)
+    jobs.await_step(space, jobs.last_step(space) + 20)
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_killed_worker_is_started_again_in_its_pod(space: Namespace, stack: JobStack) -> None:
+    """`kill -9` of a training process costs no pod and no container."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = uids(space)
+
+    space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", "python3", "-c", KILL_WORKER)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: JobStack) -> None:
+    """Not ready for less than the pods tolerate: no pod and no container is replaced, and training goes on."""
+    bed = space.cluster.bed
+    if bed is None:
+        pytest.skip("only the bed's kubelet may be stopped")
+    training = jobs.Training()
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = uids(space)
+
+    lifecycle.send(bed, "kubelet", signal.SIGSTOP)
+    try:
+        until("the silence to be noticed", lambda: not kubelet.is_ready(Bed.read(bed)))
+        noticed = last_written(bed, space)
+    finally:
+        lifecycle.send(bed, "kubelet", signal.SIGCONT)
+    until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
+    jobs.await_step(space, noticed + 5)
+
+    assert uids(space) == before
+    assert container_restarts(space) == 0
+    jobs.finish(space, JOB, training)
+
+
+def store_pods(space: Namespace) -> list[str]:
+    """Names of the store's pods that are ready and not on their way out."""
+    found = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=rendezvous")
+    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"] and is_ready(pod)]
+    return [pod["metadata"]["name"] for pod in alive]
+
+
+def last_written(bed: Path, space: Namespace) -> int:
+    """The latest step, read from the bed's disk: nothing can be run in a pod without the kubelet."""
+    logs = (bed / "volumes" / space.name).glob("*.jsonl")
+    whole = [log.read_text().rpartition("\n")[0].splitlines() for log in logs]
+    return max(int(json.loads(lines[-1])["step"]) for lines in whole if lines)
+
+
+def _is_new(space: Namespace, name: str, old: str) -> bool:
+    pods: dict[str, Any] = {pod["metadata"]["name"]: pod for pod in space.pods(JOB)}
+    return name in pods and pods[name]["metadata"]["uid"] != old and is_ready(pods[name])

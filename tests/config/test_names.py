@@ -1,0 +1,54 @@
+"""Every derived name fits where Kubernetes has a limit of 63 characters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_infra.config.names import MAX_LABEL, ObjectNames, name_faults
+
+LABEL_LIKE = ("rendezvous",)
+"""Derived names of Services, beside the operator's `<job>-worker-<i>`. Others may have 253 characters."""
+
+
+@given(st.integers(1, 70), st.integers(1, 10_000))
+def test_a_name_is_accepted_exactly_when_every_derived_label_fits(length: int, max_nodes: int) -> None:
+    """The last pod's name decides; a message says how many characters are left."""
+    names = ObjectNames("a" * length)
+    derived = [names.worker(max_nodes - 1), *(getattr(names, name) for name in LABEL_LIKE)]
+    fits = all(len(name) <= MAX_LABEL for name in derived)
+
+    assert (name_faults("a" * length, max_nodes) == ()) == fits
+
+
+@pytest.mark.parametrize(("max_nodes", "room"), [(1, 54), (10, 54), (11, 53), (100, 53), (101, 52), (10_000, 51)])
+def test_the_room_shrinks_with_the_digits_of_the_last_index(max_nodes: int, room: int) -> None:
+    """54 characters up to ten nodes, one less for every further digit."""
+    assert name_faults("a" * room, max_nodes) == ()
+    (fault,) = name_faults("a" * (room + 1), max_nodes)
+    assert f"is {room + 1} characters long" in fault.reason
+    assert f"more than Kubernetes' {MAX_LABEL}. Use at most {room}." in fault.reason
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "a.b", "-a", "a-", "a" * 64, None, 3, "a\n"])
+def test_what_is_no_dns_label_is_refused(name: object) -> None:
+    """The operator's webhook takes RFC 1035 labels only; so does a Service."""
+    (fault,) = name_faults(name, 1)
+
+    assert fault.path == "name"
+
+
+def test_derived_names_are_distinct_and_never_the_jobs_own() -> None:
+    """The operator takes over an autoscaler that is named like the job."""
+    names = ObjectNames("job")
+    derived = [
+        names.rendezvous,
+        names.autoscaler,
+        names.disruption_budget,
+        names.checkpoint,
+        names.launcher("0" * 8),
+        names.worker(0),
+    ]
+
+    assert len({"job", *derived}) == len(derived) + 1

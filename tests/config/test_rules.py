@@ -1,0 +1,405 @@
+"""Each rule between fields, broken and just not broken; where two numbers disagree the message has both."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import pytest
+
+from elastic_infra.config import ConfigError, rules
+from elastic_infra.config.pod_rules import MAX_TEXT_BYTES
+from tests import jobs
+
+Fields = dict[str, Any]
+
+RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
+POD_METRIC: Final[Fields] = {"metrics": [{"type": "pods", "name": "queue", "target": 1}]}
+CPU_METRIC: Final[Fields] = {"metrics": [{"type": "cpu", "target": 80}]}
+ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
+
+
+ONLY_FOR_PYTORCHJOB: Final[dict[str, Fields]] = {
+    "rendezvous": {"rendezvous": {"port": 2000}},
+    "elastic.initial_nodes": {"elastic": {"initial_nodes": 1}},
+    "run_policy.scheduling_policy": {"run_policy": {"scheduling_policy": {}}},
+    "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
+    "run_policy.clean_pod_policy": {"run_policy": {"clean_pod_policy": "All"}},
+    "disruption.pod_disruption_budget": {"disruption": {"pod_disruption_budget": True}},
+    "elastic.rdzv_backend": {"elastic": {"rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A rule's case.
+
+    Attributes:
+        broken: fields that break it.
+        path: where the fault is.
+        says: what its reason holds.
+        kept: fields that just do not break it.
+    """
+
+    rule: str
+    broken: Fields
+    path: str
+    says: tuple[str, ...]
+    kept: Fields
+
+
+CASES: Final = (
+    Case("one_entrypoint", {"script": None}, "script", ("none is given",), {"script": None, "module": "train"}),
+    Case("one_entrypoint", {"module": "train"}, "script", ("script and module are given",), {"args": ["--module"]}),
+    Case("one_entrypoint", {"script": "-c"}, "script", ("starts with '-'",), {"script": "./-c"}),
+    Case(
+        "one_entrypoint",
+        {"script": None, "command": ["--version"]},
+        "command",
+        ("starts with '-'",),
+        {"script": None, "command": ["sh", "-c"]},
+    ),
+    Case(
+        "initial_within_range",
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 5}},
+        "elastic.initial_nodes",
+        ("(5)", "minimum (2)", "maximum (4)"),
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 4}},
+    ),
+    Case(
+        "initial_within_range",
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 1}},
+        "elastic.initial_nodes",
+        ("(1)", "minimum (2)", "maximum (4)"),
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 2}},
+    ),
+    Case(
+        "gang_can_be_complete",
+        {**RANGE, "autoscaling": POD_METRIC, "run_policy": {"scheduling_policy": {"min_available": 3}}},
+        "run_policy.scheduling_policy.min_available",
+        ("(3)", "(2)"),
+        {**RANGE, "autoscaling": POD_METRIC, "run_policy": {"scheduling_policy": {"min_available": 2}}},
+    ),
+    Case(
+        "processes_match_gpus",
+        {"elastic": {"nproc_per_node": 9}, "resources": {"gpu": 8}},
+        "elastic.nproc_per_node",
+        ("(9)", "(8)"),
+        {"elastic": {"nproc_per_node": 8}, "resources": {"gpu": 8}},
+    ),
+    Case(
+        "single_pod_is_one_node",
+        {**RANGE, "target": "job"},
+        "target",
+        ("nnodes 2:4",),
+        {"elastic": {"nnodes": "1:1"}, "target": "job"},
+    ),
+    *(
+        Case("only_for_pytorchjob", fields, path, ("single pod",), {**fields, "target": "pytorchjob"})
+        for path, fields in ONLY_FOR_PYTORCHJOB.items()
+    ),
+    Case(
+        "only_for_pytorchjob",
+        {"autoscaling": POD_METRIC},
+        "autoscaling",
+        ("single pod",),
+        {**RANGE, "autoscaling": POD_METRIC},
+    ),
+    Case(
+        "only_for_pytorchjob",
+        {"run_policy": {"managed_by": "kubeflow.org/training-operator"}},
+        "run_policy.managed_by",
+        ("does not manage",),
+        {"run_policy": {"managed_by": "kueue.x-k8s.io/multikueue"}},
+    ),
+    Case(
+        "only_for_pytorchjob",
+        {"run_policy": {"backoff_limit": -1}},
+        "run_policy.backoff_limit",
+        ("(-1)",),
+        {"run_policy": {"backoff_limit": 0}},
+    ),
+    Case(
+        "rendezvous_fits_backend",
+        {"elastic": {"nnodes": 2, "rdzv_endpoint": "host:1"}},
+        "elastic.rdzv_endpoint",
+        ("follows from rendezvous",),
+        {"elastic": ETCD},
+    ),
+    Case(
+        "rendezvous_fits_backend",
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd"}},
+        "elastic.rdzv_endpoint",
+        ("'etcd' needs the host:port",),
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+    ),
+    Case(
+        "rendezvous_fits_backend",
+        {"elastic": ETCD, "rendezvous": {"port": 2000}},
+        "rendezvous",
+        ("'etcd-v2' does not use it",),
+        {"elastic": {"nnodes": 2}, "rendezvous": {"port": 2000}},
+    ),
+    Case(
+        "host_fits_port",
+        {**RANGE, "launcher": {"metrics_port": 29400}},
+        "launcher.metrics_port",
+        ("(29400)", "rendezvous.port (29400)"),
+        {**RANGE, "launcher": {"metrics_port": 29401}},
+    ),
+    Case(
+        "host_fits_port",
+        {**RANGE, "rendezvous": {"host": "worker0", "image": "store"}},
+        "rendezvous",
+        ("'dedicated'",),
+        {**RANGE, "rendezvous": {"image": "store"}},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {"elastic": {"nnodes": 2}, "autoscaling": POD_METRIC},
+        "autoscaling",
+        ("nnodes is 2",),
+        {"elastic": {"nnodes": "2:3"}, "autoscaling": POD_METRIC},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {**RANGE, "autoscaling": POD_METRIC, "placement": {"queue": "gpu"}},
+        "autoscaling",
+        ("Kueue stops",),
+        {**RANGE, "placement": {"queue": "gpu"}},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {**RANGE, "autoscaling": {**POD_METRIC, "owner": "operator", "behavior": {}}},
+        "autoscaling.behavior",
+        ("has none",),
+        {**RANGE, "autoscaling": {**POD_METRIC, "behavior": {}}},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {**RANGE, "autoscaling": CPU_METRIC, "resources": {"memory": "1Gi"}},
+        "autoscaling.metrics[0]",
+        ("resources.cpu",),
+        {**RANGE, "autoscaling": CPU_METRIC, "resources": {"cpu": 1}},
+    ),
+    Case(
+        "queue_owns_suspend",
+        {**RANGE, "placement": {"queue": "gpu"}, "run_policy": {"suspend": False}},
+        "run_policy.suspend",
+        ("Kueue",),
+        {**RANGE, "run_policy": {"suspend": False}},
+    ),
+    Case(
+        "shared_memory_fits",
+        {"shared_memory": {"size": "1025Mi"}, "resources": {"memory": "1Gi"}},
+        "shared_memory.size",
+        ("(1025Mi)", "(1Gi)"),
+        {"shared_memory": {"size": "1024Mi"}, "resources": {"memory": "1Gi"}},
+    ),
+    Case(
+        "shared_memory_fits",
+        {"shared_memory": {"enabled": False, "size": "1Gi"}},
+        "shared_memory.size",
+        ("disabled",),
+        {"shared_memory": {"size": "1Gi"}},
+    ),
+    *(
+        Case(
+            "environment_is_free",
+            {"env": {name: "1"}},
+            f"env.{name}",
+            ("would override",),
+            {"env": {f"MY_{name}": "1"}},
+        )
+        for name in ("PET_NNODES", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_EVENTS")
+    ),
+    Case(
+        "grace_fits",
+        {"runtime": {"shutdown_grace_seconds": 116}},
+        "runtime.shutdown_grace_seconds",
+        ("(116)", "5", "(120)"),
+        {"runtime": {"shutdown_grace_seconds": 115}},
+    ),
+    Case(
+        "failure_grace_fits",
+        {"runtime": {"failure_grace_seconds": 31}},
+        "runtime.failure_grace_seconds",
+        ("(31)", "(30)"),
+        {"runtime": {"failure_grace_seconds": 30}},
+    ),
+    Case(
+        "profile_holds",
+        {"security": {"run_as_user": 0}},
+        "security.run_as_user",
+        ("root",),
+        {"security": {"run_as_user": 0, "profile": "baseline"}},
+    ),
+    Case(
+        "profile_holds",
+        {"storage": {"volumes": [{"name": "data", "host_path": "/data"}]}},
+        "storage.volumes[0].host_path",
+        ("'restricted'",),
+        {"storage": {"volumes": [{"name": "data", "host_path": "/data"}]}, "security": {"profile": "baseline"}},
+    ),
+    *(
+        Case(
+            "volume_names_are_distinct",
+            {"storage": {"volumes": [{"name": "data", "claim": "a"}, {"name": name, "claim": "b"}]}},
+            "storage.volumes[1].name",
+            (f"({name})",),
+            {"storage": {"volumes": [{"name": "data", "claim": "a"}, {"name": f"my-{name}", "claim": "b"}]}},
+        )
+        for name in ("data", "shm", "launcher", "home", "tmp", "checkpoint")
+    ),
+    Case(
+        "volume_names_are_distinct",
+        {"storage": {"mounts": [{"volume": "data", "mount_path": "/data"}]}},
+        "storage.mounts[0].volume",
+        ("(data)",),
+        {"storage": {"volumes": [{"name": "data", "claim": "a"}], "mounts": [{"volume": "data", "mount_path": "/d"}]}},
+    ),
+    *(
+        Case(
+            "mount_paths_are_distinct",
+            {"storage": {"checkpoint": {"claim": "c", "mount_path": path}}, **also},
+            "storage.checkpoint.mount_path",
+            ("is taken",),
+            {"storage": {"checkpoint": {"claim": "c", "mount_path": path}}, **instead},
+        )
+        for path, also, instead in (
+            ("/dev/shm", {}, {"shared_memory": False}),
+            ("/dev/./shm/", {}, {"shared_memory": False}),
+            ("/opt/elastic-infra", {}, {"launcher": {"delivery": "image"}}),
+            ("/tmp", {"security": {"read_only_root": True}}, {}),
+        )
+    ),
+    Case(
+        "mount_paths_are_distinct",
+        {"storage": {"checkpoint": {"claim": "c", "mount_path": "/"}}},
+        "storage.checkpoint.mount_path",
+        ("(/)",),
+        {"storage": {"checkpoint": {"claim": "c", "mount_path": "/home"}}},
+    ),
+    Case(
+        "mount_paths_are_distinct",
+        {
+            "storage": {
+                "checkpoint": {"claim": "c", "mount_path": "/save/"},
+                "volumes": [{"name": "data", "claim": "a"}],
+                "mounts": [{"volume": "data", "mount_path": "//save"}],
+            }
+        },
+        "storage.mounts[0].mount_path",
+        ("(/save)",),
+        {
+            "storage": {
+                "checkpoint": {"claim": "c", "mount_path": "/save/"},
+                "volumes": [{"name": "data", "claim": "a"}],
+                "mounts": [{"volume": "data", "mount_path": "/save/data"}],
+            }
+        },
+    ),
+    *(
+        Case("own_metadata_is_kept", {kind: {key: "x"}}, f"{kind}.{key}", ("another key",), {kind: {f"{key}-x": "x"}})
+        for kind, key in (
+            ("labels", "app.kubernetes.io/instance"),
+            ("labels", "kueue.x-k8s.io/queue-name"),
+            ("annotations", "sidecar.istio.io/inject"),
+            ("annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict"),
+        )
+    ),
+    *(
+        Case("own_metadata_is_kept", {kind: {key: "x"}}, f"{kind}.{key}", ("another key",), {kind: {f"my.{key}": "x"}})
+        for kind, key in (
+            ("labels", "training.kubeflow.org/job-name"),
+            ("annotations", "pulumi.com/skipAwait"),
+            ("annotations", "elastic-infra/rerun"),
+        )
+    ),
+    Case(
+        "own_metadata_is_kept",
+        {"labels": {"kueue.x-k8s.io/elastic-job": "true"}},
+        "labels.kueue.x-k8s.io/elastic-job",
+        ("Kueue refuses",),
+        {"labels": {"kueue.x-k8s.io/priority-class": "high"}},
+    ),
+    Case(
+        "list_keys_are_distinct",
+        {"image_pull_secrets": ["a", "b", "a"]},
+        "image_pull_secrets",
+        ("twice",),
+        {"image_pull_secrets": ["a", "b"]},
+    ),
+    Case(
+        "list_keys_are_distinct",
+        {"placement": {"topology_spread": [{"topology_key": "zone"}, {"topology_key": "zone"}]}},
+        "placement.topology_spread",
+        ("twice",),
+        {
+            "placement": {
+                "topology_spread": [
+                    {"topology_key": "zone"},
+                    {"topology_key": "zone", "when_unsatisfiable": "DoNotSchedule"},
+                ]
+            }
+        },
+    ),
+    Case(
+        "small_enough",
+        {"args": ["é" * 16_000] * 6 + ["x" * 12_801]},
+        "env",
+        (str(MAX_TEXT_BYTES + 1), str(MAX_TEXT_BYTES)),
+        {"args": ["é" * 16_000] * 6 + ["x" * 12_800]},
+    ),
+    Case(
+        "small_enough",
+        {"annotations": {f"note-{i}": "x" * 30_000 for i in range(7)}},
+        "annotations",
+        ("210000", str(MAX_TEXT_BYTES)),
+        {"annotations": {f"note-{i}": "x" * 29_000 for i in range(7)}},
+    ),
+)
+
+every_case = pytest.mark.parametrize(
+    "case", CASES, ids=[f"{i}-{case.rule}-{case.path}" for i, case in enumerate(CASES)]
+)
+
+
+@every_case
+def test_a_broken_rule_names_the_field_and_the_reason(case: Case) -> None:
+    """The path leads to the field, the reason says what disagrees."""
+    with pytest.raises(ConfigError) as caught:
+        jobs.job(**case.broken)
+
+    reasons = [fault.reason for fault in caught.value.faults if fault.path == case.path]
+    assert any(all(said in reason for said in case.says) for reason in reasons), caught.value
+    assert all(reason.endswith(".") for reason in reasons)
+
+
+@every_case
+def test_a_rule_that_is_just_kept_lets_pass(case: Case) -> None:
+    """One step back from the limit is valid."""
+    jobs.job(**case.kept)
+
+
+def test_every_rule_has_a_case() -> None:
+    """A new rule comes with its table row."""
+    assert {case.rule for case in CASES} == {rule.__name__ for rule in rules._RULES}
+
+
+def test_every_broken_rule_is_reported_at_once() -> None:
+    """One run shows all that is to be mended."""
+    with pytest.raises(ConfigError) as caught:
+        jobs.job(
+            module="train",
+            elastic={"nnodes": "2:4", "initial_nodes": 9},
+            runtime={"shutdown_grace_seconds": 600},
+            security={"run_as_user": 0},
+        )
+
+    assert [fault.path for fault in caught.value.faults] == [
+        "script",
+        "elastic.initial_nodes",
+        "runtime.shutdown_grace_seconds",
+        "security.run_as_user",
+    ]

@@ -1,0 +1,107 @@
+"""What is allowed but likely to surprise is said once, with its reason and the way out."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from elastic_infra.config import warnings
+from tests import jobs
+
+Fields = dict[str, Any]
+
+QUIET: Final[Fields] = {"storage": {"checkpoint": {"claim": "mine"}}, "resources": {"cpu": 4, "memory": "8Gi"}}
+RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
+GANG: Final = "run_policy.scheduling_policy.min_available"
+
+CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
+    ("run_policy.ttl_seconds_after_finished", {"run_policy": {"ttl_seconds_after_finished": 60}}, "train again", {}),
+    (
+        "run_policy.active_deadline_seconds",
+        {**RANGE, "run_policy": {"active_deadline_seconds": 60}},
+        "expect it late",
+        {"run_policy": {"active_deadline_seconds": 60}},
+    ),
+    (
+        "run_policy.backoff_limit",
+        {**RANGE, "run_policy": {"backoff_limit": 3}},
+        "(3) counts container restarts of all pods together; below the maximum of nodes (4)",
+        {**RANGE, "run_policy": {"backoff_limit": 4}},
+    ),
+    (
+        "run_policy.backoff_limit",
+        {**RANGE, "run_policy": {"backoff_limit": 0}},
+        "(0)",
+        {**RANGE, "run_policy": {"backoff_limit": -1}},
+    ),
+    (
+        "run_policy.restart_policy",
+        {**RANGE, "run_policy": {"restart_policy": "ExitCode"}},
+        "retries are not counted",
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure"}},
+    ),
+    (
+        "run_policy.clean_pod_policy",
+        {**RANGE, "run_policy": {"clean_pod_policy": "None"}},
+        "GPUs",
+        {**RANGE, "run_policy": {"clean_pod_policy": "All"}},
+    ),
+    ("shared_memory", {"resources": {}}, "/dev/shm may fill", {"resources": {}, "shared_memory": {"size": "1Gi"}}),
+    ("shared_memory", {"resources": {"cpu": 1}}, "resources.memory", {"resources": {}, "shared_memory": False}),
+    ("storage.checkpoint", {"storage": {}}, "step 0", {}),
+    (
+        "storage.checkpoint.access_mode",
+        {**RANGE, "storage": {"checkpoint": {"size": "1Gi", "access_mode": "ReadWriteOnce"}}},
+        "'ReadWriteMany'",
+        {"storage": {"checkpoint": {"size": "1Gi", "access_mode": "ReadWriteOnce"}}},
+    ),
+    (
+        "env.PYTHONUNBUFFERED",
+        {**RANGE, "env": {"PYTHONUNBUFFERED": "0"}},
+        "set to 1 by the training operator",
+        {**RANGE, "env": {"PYTHONUNBUFFERED": 1}},
+    ),
+    ("placement.queue", {**RANGE, "placement": {"queue": "gpu"}}, "kueue#12606", {"placement": {"queue": "gpu"}}),
+    (
+        "elastic.rdzv_backend",
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+        "RendezvousClosedError",
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:1"}},
+    ),
+    (
+        GANG,
+        {**RANGE, "run_policy": {"scheduling_policy": {"min_available": 3}}},
+        "(3) is above the minimum of nodes (2)",
+        {**RANGE, "run_policy": {"scheduling_policy": {"min_available": 2}}},
+    ),
+    (
+        "autoscaling.metrics[0]",
+        {
+            **RANGE,
+            "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]},
+            "resources": {**QUIET["resources"], "gpu": 1},
+        },
+        "says little about work on GPUs",
+        {**RANGE, "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}},
+    ),
+)
+
+every_case = pytest.mark.parametrize(
+    ("path", "fields", "says", "instead"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)]
+)
+
+
+@every_case
+def test_a_surprise_is_warned_about(path: str, fields: Fields, says: str, instead: Fields) -> None:
+    """Exactly this warning, and none when the config is changed as it says."""
+    (warning,) = warnings(jobs.job(**{**QUIET, **fields}))
+
+    assert (warning.path, says in warning.reason, warning.reason[-1]) == (path, True, ".")
+    assert warnings(jobs.job(**{**QUIET, **instead})) == ()
+
+
+def test_a_plain_config_is_quiet() -> None:
+    """With memory and a checkpoint there is nothing to say."""
+    assert warnings(jobs.job(**QUIET)) == ()
+    assert warnings(jobs.job(**QUIET, **RANGE)) == ()

@@ -1,0 +1,41 @@
+"""One engine for all tests here; without a Pulumi CLI they are skipped, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.engine import Engine, Stack
+from tests.engine.provider import KubernetesProvider, serving
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.engine)
+
+
+@pytest.fixture(scope="session")
+def engine(pulumi_cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A real engine with the test-only provider."""
+    with (
+        serving(KubernetesProvider()) as providers,
+        Engine.started(pulumi_cli, tmp_path_factory.mktemp("engine"), providers) as engine,
+    ):
+        yield engine
+
+
+@pytest.fixture
+def stack(engine: Engine) -> Stack:
+    """A new, empty stack."""
+    return engine.stack()
+
+
+@pytest.fixture(scope="session")
+def scratch(engine: Engine) -> Stack:
+    """An empty stack that stays empty: for previews and for what fails."""
+    return engine.stack()

@@ -1,0 +1,94 @@
+"""A running job survives what only changes names in Pulumi: renamed resources, new parents, new versions of ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from elastic_infra import ElasticTrainingJob, JobConfig, render
+from elastic_infra.manifests import launcher
+from tests.engine.engine import PROJECT, Engine, Stack
+from tests.engine.jobs import AUTOSCALED, JOB, job
+
+RECORDED = Path(__file__).parent / "testdata/state-0.1.0.json"
+FULL: dict[str, Any] = {
+    **AUTOSCALED,
+    "storage": {"checkpoint": {"size": "10Gi"}},
+    "disruption": {"pod_disruption_budget": True},
+}
+"""Every kind of child."""
+
+
+@pytest.fixture(scope="module")
+def deployed(engine: Engine) -> Stack:
+    """A stack that holds a job with every child; for previews only."""
+    stack = engine.stack()
+    stack.up(job(**FULL))
+    return stack
+
+
+def test_a_renamed_resource_keeps_its_job(deployed: Stack) -> None:
+    """With an alias, and the old name in the config, nothing is created, changed or deleted in the cluster."""
+    renamed = deployed.preview(
+        job("ranking", lambda: pulumi.ResourceOptions(aliases=[pulumi.Alias(name="train")]), name="train", **FULL)
+    )
+
+    assert renamed.ops() == {}
+
+
+def test_a_job_moves_under_a_parent(deployed: Stack) -> None:
+    """A platform team wraps an existing job into a component of its own."""
+
+    class Team(pulumi.ComponentResource):
+        def __init__(self) -> None:
+            super().__init__("acme:index:Team", "team")
+            config: Any = {**JOB, **FULL}
+            here = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])
+            ElasticTrainingJob("train", config, here)
+            self.register_outputs({})
+
+    def program() -> None:
+        Team()
+
+    assert deployed.preview(program).ops() == {"team": "create"}
+
+
+def test_a_recorded_state_keeps_its_resources(stack: Stack) -> None:
+    """A stack made by version 0.1.0 meets this version: each resource is found again under its name.
+
+    The launcher's content differs between versions, so the recorded state has placeholders for it. A workload may be
+    replaced for a reason of its own; that is what a changelog tells. The file is never to be recorded anew.
+    """
+    stack.load(_recorded(stack.name))
+    found = stack.preview(job(**FULL)).ops()
+
+    assert [name for name, op in found.items() if op in {"create", "delete"}] == []
+
+
+def _recorded(stack: str) -> list[dict[str, Any]]:
+    workload = json.dumps(render("train", JobConfig.from_mapping({**JOB, **FULL})).workload)
+    policy = json.loads(workload)["spec"]["elasticPolicy"]
+    values = {
+        "@ARCHIVE@": base64.b64encode(launcher.archive()).decode(),
+        "@DIGEST@": launcher.digest(),
+        "@RUN@": policy["rdzvId"],
+        "urn:pulumi:recorded::": f"urn:pulumi:{stack}::",
+        f"{PROJECT}-recorded": f"{PROJECT}-{stack}",
+    }
+    text = RECORDED.read_text()
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value)
+    resources: list[dict[str, Any]] = json.loads(text)
+    return resources
+
+
+def test_two_programs_share_a_process(scratch: Stack) -> None:
+    """Nothing is bound to the first program's event loop: no Output is made at import."""
+    outcomes = [scratch.preview(job(name)) for name in ("one", "two")]
+
+    assert [(outcome.failed, len(outcome.ops())) for outcome in outcomes] == [(False, 5), (False, 5)]

@@ -1,0 +1,89 @@
+"""Pulumi's options on the component: those that reach the children, and those that Pulumi drops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from elastic_infra.inputs import INEFFECTIVE_OPTIONS
+from tests.engine.engine import Stack
+from tests.engine.jobs import AUTOSCALED, WORKLOAD, job
+
+CHILDREN = {"train-launcher", "train-service", "train-store", WORKLOAD, "train-autoscaler"}
+
+
+def cluster(name: str = "other") -> pulumi.ProviderResource:
+    """An explicit provider, as for a second cluster."""
+    return pulumi.ProviderResource("kubernetes", name, {})
+
+
+def namespace() -> pulumi.Resource:
+    """Something that must be there first, as the operator must."""
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "first"}}
+    return pulumi.CustomResource("kubernetes:core/v1:Namespace", "first", manifest)
+
+
+def test_protection_reaches_every_child(scratch: Stack) -> None:
+    """`protect` means the job as a whole."""
+    shown = scratch.preview(job("train", lambda: pulumi.ResourceOptions(protect=True), **AUTOSCALED))
+
+    assert {step.name for step in shown.steps if step.state.protect} == {"train", *CHILDREN}
+
+
+def test_a_dependency_comes_before_every_child_and_goes_after_it(stack: Stack) -> None:
+    """`depends_on` means the job as a whole: its operator is there as long as it is."""
+    made = stack.up(job("train", lambda: pulumi.ResourceOptions(depends_on=[namespace()])))
+    ended = stack.destroy()
+    order, reverse = ([step.name for step in outcome.steps if step.state.custom] for outcome in (made, ended))
+
+    assert order[0] == reverse[-1] == "first"
+    assert set(order[1:]) == set(reverse[:-1]) == CHILDREN - {"train-autoscaler"}
+
+
+@pytest.mark.parametrize("given", ["provider", "providers", "list of providers"])
+def test_the_provider_reaches_every_child(scratch: Stack, given: str) -> None:
+    """All objects go to one cluster, however it is named."""
+    options = {
+        "provider": lambda: pulumi.ResourceOptions(provider=cluster()),
+        "providers": lambda: pulumi.ResourceOptions(providers={"kubernetes": cluster()}),
+        "list of providers": lambda: pulumi.ResourceOptions(providers=[cluster()]),
+    }[given]
+    shown = scratch.preview(job("train", options, **AUTOSCALED))
+
+    assert {step.name for step in shown.steps if "::other::" in step.provider} == CHILDREN
+
+
+def test_transforms_reach_every_child(scratch: Stack) -> None:
+    """The way to set what the config has no field for."""
+
+    def label(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if "metadata" not in args.props:
+            return None
+        metadata: Any = args.props["metadata"]
+        labelled = {**metadata, "labels": {**metadata["labels"], "team": "vision"}}
+        return pulumi.ResourceTransformResult({**args.props, "metadata": labelled}, args.opts)
+
+    shown = scratch.preview(job("train", lambda: pulumi.ResourceOptions(transforms=[label]), **AUTOSCALED))
+
+    assert {name for name in CHILDREN if shown.inputs(name)["metadata"]["labels"].get("team") == "vision"} == CHILDREN
+
+
+def test_options_that_pulumi_drops_are_named(scratch: Stack) -> None:
+    """Each gives a warning with the way that works; the job is deployed all the same."""
+    shown = scratch.preview(
+        job(
+            "train",
+            lambda: pulumi.ResourceOptions(
+                additional_secret_outputs=["labels"],
+                custom_timeouts=pulumi.CustomTimeouts(create="1m"),
+                ignore_changes=["spec"],
+                replace_on_changes=["spec"],
+            ),
+        )
+    )
+
+    assert not shown.failed
+    for option in INEFFECTIVE_OPTIONS:
+        assert f"warning: Pulumi ignores {option} on a component. Use `transforms`" in shown.text

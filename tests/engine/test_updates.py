@@ -1,0 +1,164 @@
+"""What a change of a job does, as a real engine sees it: nothing, an update in place, or a replacement."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pulumi
+import pytest
+
+from tests.engine.engine import Engine, Stack
+from tests.engine.jobs import AUTOSCALED, CONTAINER, JOB, WORKLOAD, job
+
+REPLICAS = "spec.pytorchReplicaSpecs.Worker.replicas"
+SIZES = {"PyTorchJob": {"nnodes": "2:4"}, "Job": {"nnodes": "1"}}
+REFUSE = {"run_policy": {"on_restart": "refuse"}}
+
+
+@pytest.fixture(scope="module")
+def deployed(engine: Engine) -> Stack:
+    """A stack that holds `JOB`; for previews only."""
+    stack = engine.stack()
+    stack.up(job())
+    return stack
+
+
+def test_the_same_program_changes_nothing(deployed: Stack) -> None:
+    """A second preview after `up` is empty."""
+    assert deployed.preview(job()).ops() == {}
+
+
+def test_a_new_image_replaces_the_job_and_deletes_first(deployed: Stack) -> None:
+    """Pods of two images never train together, and two jobs never compete for the same GPUs."""
+    changed = deployed.preview(job(image="registry.example.com/train:2"))
+
+    assert changed.ops() == {"train": "update", "train-store": "update", WORKLOAD: "delete-replaced"}
+    assert changed.diff(WORKLOAD) == {
+        f"{CONTAINER}.image": "update-replace",
+        "spec.elasticPolicy.rdzvId": "update-replace",
+    }
+
+
+def test_a_fixed_size_job_changes_one_child_for_a_new_image(stack: Stack) -> None:
+    """Without a store pod of its own, an image is one replaced child and one updated component."""
+    stack.up(job(elastic={"nnodes": 2}))
+    changed = stack.up(job(elastic={"nnodes": 2}, image="registry.example.com/train:2"))
+
+    assert not changed.failed
+    assert changed.ops() == {"train": "update", WORKLOAD: "delete-replaced"}
+
+
+def test_a_new_backoff_limit_updates_in_place(deployed: Stack) -> None:
+    """The operator reads it live, so nothing restarts."""
+    changed = deployed.preview(job(run_policy={"backoff_limit": 30}))
+
+    assert changed.ops() == {WORKLOAD: "update"}
+    assert changed.diff(WORKLOAD) == {"spec.runPolicy.backoffLimit": "update"}
+
+
+def test_one_more_variable_is_one_more_entry(deployed: Stack) -> None:
+    """A reviewer sees the variable that was added, not a list rewritten from its place on."""
+    changed = deployed.preview(job(env={**JOB["env"], "DEBUG": "1"}))
+    entries = {path: kind for path, kind in changed.diff(WORKLOAD).items() if ".env[" in path}
+
+    assert list(entries.values()) == ["add-replace"]
+    assert set(changed.diff(WORKLOAD)) - set(entries) == {"spec.elasticPolicy.rdzvId"}
+
+
+def test_a_new_rerun_text_replaces_the_job(deployed: Stack) -> None:
+    """Changing it runs a finished job again."""
+    assert deployed.preview(job(run_policy={"rerun": "2"})).ops() == {WORKLOAD: "delete-replaced"}
+
+
+@pytest.mark.parametrize(("scaled", "expected"), [(AUTOSCALED, {}), ({}, {WORKLOAD: "update"})])
+def test_replicas_belong_to_the_autoscaler_while_there_is_one(
+    stack: Stack, scaled: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """`up` after a scale-up leaves the nodes alone; without an autoscaler the program's number holds."""
+    program = job(elastic={"nnodes": "2:4", "initial_nodes": 2}, **scaled)
+    stack.up(program)
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])  # as a refresh leaves it
+
+    assert stack.preview(program).ops() == expected
+
+
+def _with_replicas(resource: dict[str, Any], replicas: int) -> dict[str, Any]:
+    changed = copy.deepcopy(resource)
+    if resource["urn"].endswith(WORKLOAD):
+        for side in ("inputs", "outputs"):
+            changed[side]["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = replicas
+    return changed
+
+
+def test_a_single_pod_is_replaced_as_well(stack: Stack) -> None:
+    """Kubernetes refuses to change the pods of a batch/v1 Job."""
+    stack.up(job(elastic=SIZES["Job"]))
+    changed = stack.preview(job(elastic=SIZES["Job"], image="registry.example.com/train:2"))
+
+    assert changed.ops() == {"train": "update", WORKLOAD: "delete-replaced"}
+
+
+@pytest.fixture(scope="module")
+def guarded(engine: Engine) -> dict[str, Stack]:
+    """Stacks with a guarded job, by kind of workload; for operations that change nothing."""
+    stacks = {"PyTorchJob": engine.stack(), "Job": engine.stack()}
+    for kind, stack in stacks.items():
+        stack.up(job(elastic=SIZES[kind], **REFUSE))
+    return stacks
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"image": "registry.example.com/train:2"}, "containers[0].image"),
+        ({"namespace": "other"}, "metadata.namespace"),
+    ],
+)
+def test_a_guarded_job_is_not_restarted(
+    guarded: dict[str, Stack], kind: str, change: dict[str, str], cause: str
+) -> None:
+    """`on_restart: refuse` fails the preview and the update with the cause, before anything is touched."""
+    stack, changed = guarded[kind], job(elastic=SIZES[kind], **REFUSE, **change)
+    before = stack.state()
+    for outcome in (stack.preview(changed), stack.up(changed)):
+        assert outcome.failed
+        assert cause in outcome.text
+        assert "on_restart is 'refuse'" in outcome.text
+        assert outcome.ops() == {"train": "update"}
+
+    assert [resource.get("inputs") for resource in stack.state()] == [resource.get("inputs") for resource in before]
+
+
+def test_a_guard_is_lifted_together_with_the_change(guarded: dict[str, Stack]) -> None:
+    """Setting `on_restart: replace` beside the change is the way to restart a guarded job."""
+    changed = guarded["PyTorchJob"].preview(job(image="registry.example.com/train:2"))
+
+    assert not changed.failed
+    assert changed.ops()[WORKLOAD] == "delete-replaced"
+
+
+def test_a_guarded_job_takes_changes_in_place_and_can_be_destroyed(stack: Stack) -> None:
+    """The guard stands in the way of restarts only, and nothing has to be run or unprotected first."""
+    stack.up(job(**REFUSE))
+    update = stack.up(job(run_policy={"on_restart": "refuse", "backoff_limit": 30}))
+    destroyed = stack.destroy()
+
+    assert (update.failed, update.ops()) == (False, {WORKLOAD: "update"})
+    assert not destroyed.failed
+    assert stack.state() == []
+
+
+def test_a_guarded_secret_counts_and_stays_hidden(stack: Stack) -> None:
+    """A changed secret restarts the job like any other value, and no error shows it."""
+
+    def with_token(token: str) -> Any:
+        return job(env=lambda: {"TOKEN": pulumi.Output.secret(token)}, **REFUSE)
+
+    stack.up(with_token("hunter2-one"))
+    changed = stack.preview(with_token("hunter2-two"))
+
+    assert changed.failed
+    assert "env[" in changed.text
+    assert "hunter2" not in changed.text

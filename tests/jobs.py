@@ -1,0 +1,45 @@
+"""The smallest configs that a test can start from, and their objects as plain JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastic_infra import JobConfig, render
+
+NAME = "job"
+IMAGE = "registry.example.com/team/train:1"
+
+
+def job(**fields: Any) -> JobConfig:
+    """A valid config, with some fields as a `job.yaml` would spell them."""
+    return JobConfig.from_mapping({"image": IMAGE, "script": "train.py", **fields})
+
+
+def elastic(**fields: Any) -> JobConfig:
+    """The same with two to four nodes."""
+    return job(**{"elastic": {"nnodes": "2:4", **fields.pop("elastic", {})}, **fields})
+
+
+def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
+    """Role to object."""
+    return dict(render(name, config).objects())
+
+
+def pod_spec(config: JobConfig) -> dict[str, Any]:
+    """The pod's spec in the workload."""
+    spec = objects(config)["workload"]["spec"]
+    template = spec["template"] if config.is_single_pod else spec["pytorchReplicaSpecs"]["Worker"]["template"]
+    pod: dict[str, Any] = template["spec"]
+    return pod
+
+
+def container(config: JobConfig) -> dict[str, Any]:
+    """The training container."""
+    (only,) = pod_spec(config)["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+def environment(config: JobConfig) -> dict[str, Any]:
+    """The container's variables: name to value, or to the reference."""
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(config)["env"]}

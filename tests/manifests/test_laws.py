@@ -1,0 +1,164 @@
+"""What holds for the objects of every valid config, whatever else is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given
+
+from elastic_infra import JobConfig
+from elastic_infra.config.env import reserved
+from elastic_infra.config.names import MAX_LABEL
+from tests import jobs, strategies
+from tests.strategies import Data
+
+Objects = dict[str, Any]
+
+OPERATOR_LABELS = "training.kubeflow.org/"
+
+
+def _rendered(name: str, data: Data) -> tuple[JobConfig, Objects]:
+    config = JobConfig.from_mapping(data)
+    return config, jobs.objects(config, name)
+
+
+def _templates(objects: Objects) -> Iterator[Any]:
+    for manifest in objects.values():
+        if manifest["kind"] == "PyTorchJob":
+            yield manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        elif manifest["kind"] in {"Job", "Deployment"}:
+            yield manifest["spec"]["template"]
+
+
+def _values(value: Any) -> Iterator[Any]:
+    yield value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _values(child)
+
+
+@given(strategies.JOB_NAMES, strategies.job_configs())
+def test_objects_fit_together(name: str, data: Data) -> None:
+    """Names, labels, selectors, volumes and ports of a job's objects agree with each other."""
+    config, objects = _rendered(name, data)
+    _names_are_labels_of_one_namespace(config, objects)
+    _nothing_is_null(objects)
+    _operator_labels_are_only_selected(objects)
+    for template in _templates(objects):
+        _mounts_have_volumes(template["spec"])
+        _ports_are_named(template["spec"])
+        _pods_are_restricted(config, template["spec"])
+    _environment_has_each_name_once(config)
+    _selectors_pick_pods(name, config, objects)
+    _bounds_agree(config, objects)
+
+
+def _names_are_labels_of_one_namespace(config: JobConfig, objects: Objects) -> None:
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in objects.values()]
+
+    assert len(names) == len(set(names))
+    assert all(manifest["metadata"]["namespace"] == config.namespace for manifest in objects.values())
+    labels = [objects["workload"], *(objects[role] for role in ("service", "store") if role in objects)]
+    assert all(len(manifest["metadata"]["name"]) <= MAX_LABEL for manifest in labels)
+
+
+def _nothing_is_null(objects: Objects) -> None:
+    """Kubernetes reads null as a deletion, the operator panics at an empty list."""
+    assert not any(value is None or value == [] for manifest in objects.values() for value in _values(manifest))
+
+
+def _operator_labels_are_only_selected(objects: Objects) -> None:
+    owned = [manifest["metadata"] for manifest in objects.values()] + [t["metadata"] for t in _templates(objects)]
+
+    assert not any(key.startswith(OPERATOR_LABELS) for metadata in owned for key in metadata["labels"])
+
+
+def _mounts_have_volumes(pod: Any) -> None:
+    volumes = [volume["name"] for volume in pod.get("volumes", [])]
+    mounts = [mount for container in pod["containers"] for mount in container.get("volumeMounts", [])]
+    paths = [mount["mountPath"] for mount in mounts]
+
+    assert len(volumes) == len(set(volumes))
+    assert len(paths) == len(set(paths))
+    assert {mount["name"] for mount in mounts} == set(volumes)
+
+
+def _ports_are_named(pod: Any) -> None:
+    ports = [port for container in pod["containers"] for port in container.get("ports", [])]
+
+    assert all(re.fullmatch(r"[a-z][-a-z0-9]{0,14}", port["name"]) for port in ports)
+    assert len({port["name"] for port in ports}) == len({port["containerPort"] for port in ports}) == len(ports)
+
+
+def _pods_are_restricted(config: JobConfig, pod: Any) -> None:
+    """What https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted asks for."""
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    if config.security.profile == "restricted":
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert not any("hostPath" in volume for volume in pod.get("volumes", []))
+
+
+def _environment_has_each_name_once(config: JobConfig) -> None:
+    names = [entry["name"] for entry in jobs.container(config)["env"]]
+    ours = [name for name in names if name not in config.env]
+
+    assert len(names) == len(set(names))
+    assert names == sorted(ours) + list(config.env)
+    assert not any(reserved(name) for name in config.env)
+
+
+def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None:
+    if service := objects.get("service"):
+        store = objects.get("store")
+        pod = store["spec"]["template"]["metadata"]["labels"] if store else _operators_labels(name)
+        assert service["spec"]["selector"].items() <= pod.items()
+        assert service["spec"]["ports"][0]["port"] == config.rendezvous.port
+    if store := objects.get("store"):
+        assert (
+            store["spec"]["selector"]["matchLabels"].items() <= store["spec"]["template"]["metadata"]["labels"].items()
+        )
+    if budget := objects.get("disruption_budget"):
+        assert budget["spec"]["selector"]["matchLabels"].items() <= _operators_labels(name).items()
+
+
+def _operators_labels(name: str) -> dict[str, str]:
+    """Labels that the operator gives the first node's pod."""
+    return {
+        f"{OPERATOR_LABELS}job-name": name,
+        f"{OPERATOR_LABELS}replica-type": "worker",
+        f"{OPERATOR_LABELS}replica-index": "0",
+    }
+
+
+def _bounds_agree(config: JobConfig, objects: Objects) -> None:
+    if config.is_single_pod:
+        assert not {"service", "store", "autoscaler", "disruption_budget"} & set(objects)
+        return
+    spec = objects["workload"]["spec"]
+    policy, worker = spec["elasticPolicy"], spec["pytorchReplicaSpecs"]["Worker"]
+    assert 1 <= policy["minReplicas"] <= worker["replicas"] <= policy["maxReplicas"]
+    assert set(spec["pytorchReplicaSpecs"]) == {"Worker"}
+    assert ("metrics" in policy) + ("autoscaler" in objects) == (config.autoscaling is not None)
+    if scaler := objects.get("autoscaler"):
+        assert scaler["metadata"]["name"] != objects["workload"]["metadata"]["name"]
+        assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (
+            policy["minReplicas"],
+            policy["maxReplicas"],
+        )
+
+
+@given(strategies.JOB_NAMES, strategies.job_configs())
+def test_a_config_in_its_canonical_form_means_the_same(name: str, data: Data) -> None:
+    """Shorthands are only another spelling: what a config is written back as gives the same objects."""
+    config, objects = _rendered(name, data)
+    canonical = JobConfig.from_mapping(config.model_dump(exclude_unset=True))
+
+    assert canonical == config
+    assert jobs.objects(canonical, name) == objects

@@ -1,0 +1,295 @@
+"""Every way known to us in which a PyTorchJob goes wrong by its config, and what becomes of it here.
+
+One row a pitfall: it is refused with a path, warned about with a path, or no config can cause it, which a look at the
+objects shows. Evidence is the operator's code at v1.9.4 or an issue of kubeflow/trainer unless named otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from elastic_infra.config import ConfigError, warnings
+from tests import jobs
+
+Fields = dict[str, Any]
+Objects = dict[str, Any]
+
+RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
+PODS: Final = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
+GANG: Final[Fields] = {"run_policy": {"scheduling_policy": {"queue": "q"}}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The config is a ConfigError at this path."""
+
+    fields: Fields
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Warned:
+    """The config is valid, and a warning at this path says what will happen."""
+
+    fields: Fields
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Impossible:
+    """What is rendered cannot have the fault."""
+
+    fields: Fields
+    holds: Callable[[Objects], bool]
+
+
+def _spec(objects: Objects) -> Any:
+    return objects["workload"]["spec"]
+
+
+def _pod(objects: Objects) -> Any:
+    return _spec(objects)["pytorchReplicaSpecs"]["Worker"]["template"]
+
+
+def _variable(objects: Objects, name: str) -> str:
+    entries = {entry["name"]: entry.get("value", "") for entry in _pod(objects)["spec"]["containers"][0]["env"]}
+    return str(entries.get(name, ""))
+
+
+def _tolerates(objects: Objects, taint: str) -> bool:
+    tolerations = _pod(objects)["spec"]["tolerations"]
+    return any(t.get("key") == taint and t.get("tolerationSeconds") == 60 for t in tolerations)
+
+
+PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
+    "two autoscalers on one job (kubernetes#122059)": Impossible(
+        {**RANGE, "autoscaling": PODS},
+        lambda objects: "autoscaler" in objects and "metrics" not in _spec(objects)["elasticPolicy"],
+    ),
+    "two autoscalers when the operator has one": Impossible(
+        {**RANGE, "autoscaling": {**PODS, "owner": "operator"}},
+        lambda objects: "autoscaler" not in objects and "metrics" in _spec(objects)["elasticPolicy"],
+    ),
+    "an autoscaler named like the job, which the operator takes over": Impossible(
+        {**RANGE, "autoscaling": PODS},
+        lambda objects: objects["autoscaler"]["metadata"]["name"] == "job-hpa",
+    ),
+    "a CPU metric without a request never scales (#1220)": Refused(
+        {**RANGE, "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}}, "autoscaling.metrics[0]"
+    ),
+    "a CPU metric on GPU work flaps (#1891)": Warned(
+        {
+            **RANGE,
+            "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]},
+            "resources": {"cpu": 8, "memory": "8Gi", "gpu": 1},
+        },
+        "autoscaling.metrics[0]",
+    ),
+    "an autoscaler that shrinks fast": Impossible(
+        {**RANGE, "autoscaling": PODS},
+        lambda objects: objects["autoscaler"]["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] >= 600,
+    ),
+    "GET /scale fails without explicit replicas": Impossible(
+        RANGE, lambda objects: _spec(objects)["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
+    ),
+    "Kueue kills a job that an autoscaler resizes": Refused(
+        {**RANGE, "autoscaling": PODS, "placement": {"queue": "q"}}, "autoscaling"
+    ),
+    "Kueue refuses elastic-job on a PyTorchJob": Refused(
+        {**RANGE, "labels": {"kueue.x-k8s.io/elastic-job": "true"}}, "labels.kueue.x-k8s.io/elastic-job"
+    ),
+    "Kueue ignores PyTorchJobs by default (kueue#12606)": Warned(
+        {**RANGE, "placement": {"queue": "q"}}, "placement.queue"
+    ),
+    "suspend fights with Kueue": Refused(
+        {**RANGE, "placement": {"queue": "q"}, "run_policy": {"suspend": True}}, "run_policy.suspend"
+    ),
+    "the store dies with worker 0 (#1638, #1509)": Impossible(
+        RANGE, lambda objects: "store" in objects and _spec(objects)["elasticPolicy"]["rdzvHost"] == "job-rdzv"
+    ),
+    "a closed run in etcd (#1638)": Warned(
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}}, "elastic.rdzv_backend"
+    ),
+    "one lost node eats the whole backoff limit": Impossible(
+        RANGE, lambda objects: _spec(objects)["runPolicy"]["backoffLimit"] == 12
+    ),
+    "a backoff limit below the number of nodes": Warned(
+        {**RANGE, "run_policy": {"backoff_limit": 3}}, "run_policy.backoff_limit"
+    ),
+    "ExitCode with plain torchrun never retries": Impossible(
+        {**RANGE, "run_policy": {"restart_policy": "ExitCode"}},
+        lambda objects: "launcher" in _pod(objects)["spec"]["containers"][0]["command"][-1],
+    ),
+    "ExitCode retries for ever and keeps the job (#2045)": Warned(
+        {**RANGE, "run_policy": {"restart_policy": "ExitCode"}}, "run_policy.restart_policy"
+    ),
+    "a deadline passes unseen (#3358)": Warned(
+        {**RANGE, "run_policy": {"active_deadline_seconds": 60}}, "run_policy.active_deadline_seconds"
+    ),
+    "a ttl deletes the job, and the next refresh and up train again": Warned(
+        {**RANGE, "run_policy": {"ttl_seconds_after_finished": 60}}, "run_policy.ttl_seconds_after_finished"
+    ),
+    "a finished job keeps GPU pods running (#1504, #1751)": Impossible(
+        RANGE, lambda objects: _spec(objects)["runPolicy"]["cleanPodPolicy"] == "Running"
+    ),
+    "a finished job keeps GPU pods running because it was told so": Warned(
+        {**RANGE, "run_policy": {"clean_pod_policy": "None"}}, "run_policy.clean_pod_policy"
+    ),
+    "a misspelt clean pod policy acts as All": Refused(
+        {**RANGE, "run_policy": {"clean_pod_policy": "running"}}, "run_policy.clean_pod_policy"
+    ),
+    "a lost node hangs NCCL for minutes (#1509, pytorch#111646)": Impossible(
+        RANGE,
+        lambda objects: (
+            _variable(objects, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC") == "300"
+            and _variable(objects, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3"
+        ),
+    ),
+    "standalone crashes torchrun": Impossible(
+        {"target": "pytorchjob"}, lambda objects: "standalone" not in _spec(objects)["elasticPolicy"]
+    ),
+    "standalone with a range": Refused({**RANGE, "target": "job"}, "target"),
+    "an empty rdzvConf panics the operator": Impossible(
+        {"target": "pytorchjob"}, lambda objects: len(_spec(objects)["elasticPolicy"]["rdzvConf"]) >= 3
+    ),
+    "a comma or an equals sign in rdzvConf": Refused(
+        {**RANGE, "elastic": {"nnodes": "2:4", "rdzv_configs": {"timeout": "1,is_host=true"}}},
+        "elastic.rdzv_configs.timeout",
+    ),
+    "empty metrics make an autoscaler with a default": Refused(
+        {**RANGE, "autoscaling": {"metrics": []}}, "autoscaling.metrics"
+    ),
+    "minimum above maximum": Refused({"elastic": {"nnodes": "4:2"}}, "elastic.nnodes"),
+    "replicas outside the range": Refused({"elastic": {"nnodes": "2:4", "initial_nodes": 5}}, "elastic.initial_nodes"),
+    "no node at all (#1709)": Refused({"elastic": {"nnodes": 0}}, "elastic.nnodes"),
+    "auto starts a process for each core of the cluster node": Impossible(
+        RANGE,
+        lambda objects: _spec(objects)["nprocPerNode"] == "1" and "nProcPerNode" not in _spec(objects)["elasticPolicy"],
+    ),
+    "an init container from another registry (#1696)": Impossible(
+        RANGE, lambda objects: list(_spec(objects)["pytorchReplicaSpecs"]) == ["Worker"]
+    ),
+    "a Service that the operator counts as its own": Impossible(
+        RANGE,
+        lambda objects: (
+            objects["service"]["metadata"]["name"] == "job-rdzv"
+            and "training.kubeflow.org" not in json.dumps(objects["service"]["metadata"])
+        ),
+    ),
+    "the operator's labels given by the user": Refused(
+        {**RANGE, "labels": {"training.kubeflow.org/job-name": "x"}}, "labels.training.kubeflow.org/job-name"
+    ),
+    "a Service's name as host, which no node is sure to be": Impossible(
+        RANGE, lambda objects: {"key": "is_host", "value": "false"} in _spec(objects)["elasticPolicy"]["rdzvConf"]
+    ),
+    "worker 0 as host under a name that is not its own": Impossible(
+        {"elastic": {"nnodes": 2}}, lambda objects: "rdzvHost" not in _spec(objects)["elasticPolicy"]
+    ),
+    "readiness that waits for training, and training for names": Refused(
+        {**RANGE, "readiness_probe": {"httpGet": {"port": 1}}}, "readiness_probe"
+    ),
+    "names that appear only when ready": Impossible(
+        RANGE,
+        lambda objects: (
+            objects["service"]["spec"]["publishNotReadyAddresses"] is True
+            and "readinessProbe" not in json.dumps(_pod(objects))
+        ),
+    ),
+    "an Istio sidecar blocks the rendezvous (#1637)": Impossible(
+        RANGE,
+        lambda objects: (
+            _pod(objects)["metadata"]["annotations"]["sidecar.istio.io/inject"]
+            == objects["store"]["spec"]["template"]["metadata"]["annotations"]["sidecar.istio.io/inject"]
+            == "false"
+        ),
+    ),
+    "an unnamed second port": Impossible(
+        {**RANGE, "launcher": {"metrics_port": 9000}},
+        lambda objects: all(port.get("name") for port in _pod(objects)["spec"]["containers"][0]["ports"]),
+    ),
+    "one port for two servers": Refused({**RANGE, "launcher": {"metrics_port": 29400}}, "launcher.metrics_port"),
+    "a run that meets the run before it": Impossible(
+        RANGE, lambda objects: _spec(objects)["elasticPolicy"]["rdzvId"].startswith("job-")
+    ),
+    "deletion returns before the pods are gone": Impossible(
+        RANGE,
+        lambda objects: (
+            objects["workload"]["metadata"]["annotations"]["pulumi.com/deletionPropagationPolicy"] == "foreground"
+        ),
+    ),
+    "a gang that grows with the job (#1571)": Impossible(
+        {**RANGE, **GANG}, lambda objects: _spec(objects)["runPolicy"]["schedulingPolicy"]["minAvailable"] == 2
+    ),
+    "a gang that can never be complete": Refused(
+        {**RANGE, "run_policy": {"scheduling_policy": {"min_available": 5}}},
+        "run_policy.scheduling_policy.min_available",
+    ),
+    "a pod on a lost cluster node for five minutes (#2072)": Impossible(
+        RANGE,
+        lambda objects: (
+            _tolerates(objects, "node.kubernetes.io/not-ready")
+            and _tolerates(objects, "node.kubernetes.io/unreachable")
+        ),
+    ),
+    "a variable that the operator sets as well": Refused({**RANGE, "env": {"PET_NNODES": "9"}}, "env.PET_NNODES"),
+    "a variable that torch sets as well": Refused({**RANGE, "env": {"WORLD_SIZE": "9"}}, "env.WORLD_SIZE"),
+    "PYTHONUNBUFFERED, which the operator appends": Warned(
+        {**RANGE, "env": {"PYTHONUNBUFFERED": "0"}}, "env.PYTHONUNBUFFERED"
+    ),
+    "variables of every Service of the namespace": Impossible(
+        RANGE, lambda objects: _pod(objects)["spec"]["enableServiceLinks"] is False
+    ),
+    "shared memory beyond the memory limit": Refused(
+        {"shared_memory": {"size": "2Gi"}, "resources": {"memory": "1Gi"}}, "shared_memory.size"
+    ),
+    "shared memory without any limit": Warned(RANGE, "shared_memory"),
+    "a grace period that ends before the checkpoint": Refused(
+        {"disruption": {"termination_grace_period_seconds": 30}}, "runtime.shutdown_grace_seconds"
+    ),
+    "a pod that restricted namespaces refuse": Refused({"security": {"run_as_user": 0}}, "security.run_as_user"),
+}
+
+of_kind = {
+    kind: [name for name, row in PITFALLS.items() if isinstance(row, kind)] for kind in (Refused, Warned, Impossible)
+}
+
+
+@pytest.mark.parametrize("pitfall", of_kind[Refused])
+def test_is_refused(pitfall: str) -> None:
+    """Nothing is rendered, and the path leads to the cause."""
+    row = PITFALLS[pitfall]
+    assert isinstance(row, Refused)
+
+    with pytest.raises(ConfigError) as caught:
+        jobs.job(**row.fields)
+
+    assert row.path in {fault.path for fault in caught.value.faults}
+
+
+@pytest.mark.parametrize("pitfall", of_kind[Warned])
+def test_is_warned_about(pitfall: str) -> None:
+    """It is rendered as asked, with a warning that leads to the cause."""
+    row = PITFALLS[pitfall]
+    assert isinstance(row, Warned)
+
+    assert row.path in {warning.path for warning in warnings(jobs.job(**row.fields))}
+
+
+@pytest.mark.parametrize("pitfall", of_kind[Impossible])
+def test_cannot_happen(pitfall: str) -> None:
+    """What is rendered does not have the fault."""
+    row = PITFALLS[pitfall]
+    assert isinstance(row, Impossible)
+
+    assert row.holds(jobs.objects(jobs.job(**row.fields)))
+
+
+def test_a_name_whose_pods_would_be_refused_is_refused() -> None:
+    """The job would be accepted, its pods and Services not."""
+    with pytest.raises(ConfigError, match=r"^name: .*-worker-3"):
+        jobs.objects(jobs.elastic(), name="a" * 55)

@@ -1,0 +1,96 @@
+"""Which changes restart a job, and what others write into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastic_infra.manifests.updates import foreign_paths, restart_paths
+from tests import jobs
+
+WORKER = "spec.pytorchReplicaSpecs.Worker"
+METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "paths"),
+    [
+        ({}, set()),
+        ({"autoscaling": METRICS}, {f"{WORKER}.replicas"}),
+        ({"autoscaling": {**METRICS, "owner": "operator"}}, {f"{WORKER}.replicas"}),
+        (
+            {"placement": {"queue": "gpu"}},
+            {
+                f"{WORKER}.template.spec.nodeSelector",
+                f"{WORKER}.template.spec.tolerations",
+                "spec.runPolicy.suspend",
+            },
+        ),
+        (
+            {"elastic": {"nnodes": 1}, "placement": {"queue": "gpu"}},
+            {"spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
+        ),
+        ({"elastic": {"nnodes": 1}}, set()),
+    ],
+)
+def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]) -> None:
+    """The size while an autoscaler has it, what Kueue writes while a queue has the job; else nothing."""
+    assert set(foreign_paths(jobs.elastic(**fields))) == paths
+
+
+def _at(manifest: Any, path: str) -> object:
+    for key in path.split("."):
+        manifest = manifest.get(key) if isinstance(manifest, dict) else None
+    return manifest
+
+
+def _restarts(before: Any, after: Any) -> bool:
+    old, new = (jobs.objects(config)["workload"] for config in (before, after))
+    return any(_at(old, path) != _at(new, path) for path in restart_paths(after))
+
+
+@pytest.mark.parametrize("kind", ["pytorchjob", "job"])
+@pytest.mark.parametrize(
+    ("change", "restarts"),
+    [
+        ({"image": "other"}, True),
+        ({"env": {"A": "1"}}, True),
+        ({"resources": {"cpu": 2}}, True),
+        ({"elastic": {"nproc_per_node": 2}}, True),
+        ({"elastic": {"max_restarts": 9}}, True),
+        ({"run_policy": {"rerun": "again"}}, True),
+        ({"labels": {"team": "x"}}, True),
+        ({"run_policy": {"managed_by": "kueue.x-k8s.io/multikueue"}}, True),
+        ({"run_policy": {"backoff_limit": 7}}, False),
+        ({"run_policy": {"ttl_seconds_after_finished": 7}}, False),
+        ({"run_policy": {"active_deadline_seconds": 7}}, False),
+        ({"run_policy": {"suspend": True}}, False),
+        ({"run_policy": {"on_restart": "refuse"}}, False),
+        ({"wait_for": "running"}, False),
+    ],
+)
+def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
+    kind: str,
+    change: dict[str, Any],
+    restarts: bool,  # noqa: FBT001 - a case
+) -> None:
+    """The operator never rolls a template out, and the API server refuses to change a Job's."""
+    assert _restarts(jobs.job(target=kind), jobs.job(target=kind, **change)) is restarts
+
+
+@pytest.mark.parametrize(
+    ("change", "restarts"),
+    [
+        ({"elastic": {"nnodes": "2:5"}}, True),
+        ({"elastic": {"nnodes": "2:4", "rdzv_configs": {"timeout": 60}}}, True),
+        ({"run_policy": {"restart_policy": "ExitCode"}}, True),
+        ({"run_policy": {"scheduling_policy": {"queue": "q"}}}, True),
+        ({"run_policy": {"clean_pod_policy": "All"}}, False),
+        ({"autoscaling": {**METRICS, "owner": "operator"}}, True),
+        ({"disruption": {"pod_disruption_budget": True}}, False),
+    ],
+)
+def test_changes_that_only_a_pytorchjob_has(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
+    """Bounds, budgets and gang settings are read once."""
+    assert _restarts(jobs.elastic(), jobs.elastic(**change)) is restarts

@@ -1,0 +1,114 @@
+"""Changes that a reviewer meets, each small enough to read whole."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any, Final
+
+from elastic_infra import JobConfig
+from elastic_infra.preview import Comparison, Job, Side, SideFault, compare
+
+Data = dict[str, Any]
+
+LLM: Final[Data] = {
+    "image": "registry.example.com/llm:1",
+    "namespace": "research",
+    "script": "train.py",
+    "args": ["--epochs", "3"],
+    "env": {"DATASET": "/data", "HF_TOKEN": {"secret": "hf", "key": "token"}},
+    "elastic": {"nnodes": "2:6", "nproc_per_node": 8, "max_restarts": 5},
+    "resources": {"cpu": 64, "memory": "512Gi", "gpu": 8},
+    "shared_memory": {"size": "64Gi"},
+    "storage": {"checkpoint": {"claim": "llm-checkpoints"}},
+}
+SMALL: Final[Data] = {
+    "image": "registry.example.com/eval:4",
+    "script": "eval.py",
+    "resources": {"memory": "32Gi", "gpu": 1},
+    "storage": {"checkpoint": {"size": "10Gi"}},
+}
+
+
+def changed(data: Data, **paths: Any) -> Data:
+    """The config with some places changed; `a__b` is the place `a.b`, None takes it away."""
+    data = copy.deepcopy(data)
+    for path, value in paths.items():
+        *above, last = path.split("__")
+        place = data
+        for name in above:
+            place = place.setdefault(name, {})
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    return data
+
+
+def side(*faults: SideFault, **jobs: Data) -> Side:
+    """A side with these jobs."""
+    found = (Job.declared(name, f"{name}.yaml", JobConfig.from_mapping(data)) for name, data in jobs.items())
+    return Side(tuple(found), tuple(faults))
+
+
+METRICS: Final = [{"type": "cpu", "target": 80}, {"type": "memory", "target": 70}]
+SCALED: Final = changed(LLM, autoscaling={"metrics": METRICS})
+CONFLICT: Final = SideFault(
+    "base", "eval.yaml", "holds a merge conflict marker at line 7. Resolve the merge first.", "eval"
+)
+
+CASES: Final[dict[str, tuple[Side, Side]]] = {
+    "image": (side(llm=LLM), side(llm=changed(LLM, image="registry.example.com/llm:2"))),
+    "nodes-range": (side(llm=LLM), side(llm=changed(LLM, elastic__nnodes="2:12"))),
+    "metrics": (
+        side(llm=SCALED),
+        side(
+            llm=changed(SCALED, autoscaling__metrics=[{"type": "cpu", "target": 65}, {"type": "memory", "target": 70}])
+        ),
+    ),
+    "metrics-order": (
+        side(llm=SCALED),
+        side(llm=changed(SCALED, autoscaling__metrics=METRICS[::-1])),
+    ),
+    "shared-memory": (side(llm=LLM), side(llm=changed(LLM, shared_memory__size="128Gi"))),
+    "secret-env": (
+        side(llm=LLM),
+        side(llm=changed(LLM, env={"DATASET": "/data", "HF_TOKEN": "hf_plain_text_token", "API_KEY": "k-123"})),
+    ),
+    "env-order": (side(llm=LLM), side(llm=changed(LLM, env=dict(reversed(LLM["env"].items()))))),
+    "rename": (side(eval=SMALL), side(evaluation=SMALL)),
+    "new-job": (side(llm=LLM), side(llm=LLM, eval=SMALL)),
+    "deletion": (side(llm=LLM, eval=SMALL), side(llm=LLM)),
+    "rendezvous-timeouts": (
+        side(llm=LLM),
+        side(llm=changed(LLM, elastic__rdzv_configs={"join_timeout": 1800, "last_call_timeout": 15})),
+    ),
+    "backoff-in-place": (
+        side(llm=LLM),
+        side(llm=changed(LLM, run_policy={"backoff_limit": 40, "clean_pod_policy": "All"})),
+    ),
+    "target-switch": (side(eval=SMALL), side(eval=changed(SMALL, target="pytorchjob"))),
+    "suspend": (side(llm=LLM), side(llm=changed(LLM, run_policy={"suspend": True}))),
+    "checkpoint-size": (side(eval=SMALL), side(eval=changed(SMALL, storage__checkpoint__size="50Gi"))),
+    "refused-restart": (
+        side(llm=changed(LLM, run_policy={"on_restart": "refuse"})),
+        side(llm=changed(LLM, run_policy={"on_restart": "refuse"}, args=["--epochs", "4"])),
+    ),
+    "launcher": tuple(dataclasses.replace(side(llm=LLM), package=version) for version in ("0.1.0", "0.2.0")),
+    "nothing": (side(llm=LLM, eval=SMALL), side(llm=LLM, eval=SMALL)),
+    "broken-base": (side(CONFLICT, llm=LLM), side(llm=changed(LLM, elastic__max_restarts=8), eval=SMALL)),
+    "many": (
+        side(llm=LLM, eval=SMALL, **{f"sweep-{i}": SMALL for i in range(8)}),
+        side(
+            llm=changed(LLM, image="registry.example.com/llm:2", elastic__nnodes="2:8"),
+            **{f"sweep-{i}": changed(SMALL, args=["--seed", str(i)]) if i % 2 else SMALL for i in range(8)},
+            probe=changed(LLM, elastic__nnodes=2, elastic__max_restarts=1, script="probe.py"),
+        ),
+    ),
+}
+"""Name to both sides."""
+
+
+def comparison(case: str) -> Comparison:
+    """What the preview says of a case."""
+    return compare(*CASES[case])

@@ -1,0 +1,182 @@
+"""Pairs of valid configs to compare: drawn at random, and named edits of a job that really runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import hypothesis
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.preview import Consequence, Job, JobDiff, Side, compare
+from tests.strategies import Data, job_configs
+
+
+def config(data: Data) -> JobConfig:
+    """The config, without the guard that makes the engine's preview fail instead of showing a restart."""
+    data = copy.deepcopy(data)
+    data.get("run_policy", {}).pop("on_restart", None)
+    return JobConfig.from_mapping(data)
+
+
+def diff_of(base: JobConfig, head: JobConfig, name: str = "train") -> JobDiff:
+    """The comparison of one job."""
+    sides = [Side((Job.declared(name, "job.yaml", each),), is_file=True) for each in (base, head)]
+    (job,) = compare(*sides).jobs
+    return job
+
+
+@st.composite
+def pairs(draw: DrawFn) -> tuple[JobConfig, JobConfig]:
+    """A config and the same after a few edits, or after none, or another config altogether."""
+    base, other = draw(job_configs()), draw(job_configs())
+    if draw(st.integers(0, 9)) == 0:
+        return config(base), config(other)
+    head = copy.deepcopy(base)
+    for edit in draw(st.lists(st.sampled_from(sorted(_edits(base, other))), max_size=3)):
+        changed = _edited(head, other, edit)
+        head = changed if _is_valid(changed) else head
+    return config(base), config(head)
+
+
+def _edits(base: Data, other: Data) -> Iterator[tuple[str, ...]]:
+    """Paths at which the other config can be grafted on, or a list turned round."""
+    yield ("run_policy", "suspend")
+    for name, part in {**base, **other}.items():
+        yield (name,)
+        if isinstance(part, dict) and name != "env":
+            yield from ((name, key) for key in part)
+
+
+def _edited(data: Data, other: Data, path: tuple[str, ...]) -> Data:
+    data = copy.deepcopy(data)
+    place, source = data, other
+    for name in path[:-1]:
+        inner, theirs = place.setdefault(name, {}), source.get(name)
+        if not isinstance(inner, dict):
+            return data
+        place, source = inner, theirs if isinstance(theirs, dict) else {}
+    key = path[-1]
+    if path == ("run_policy", "suspend"):
+        place[key] = not place.get(key)
+    elif key in source and source[key] != place.get(key):
+        place[key] = source[key]
+    elif isinstance(place.get(key), list):
+        place[key] = place[key][::-1]
+    elif isinstance(place.get(key), dict):
+        place[key] = dict(reversed(place[key].items()))
+    else:
+        place.pop(key, None)
+    return data
+
+
+def _is_valid(data: Data) -> bool:
+    try:
+        config(data)
+    except ConfigError:
+        return False
+    return True
+
+
+_DRAW_ONLY: Final = (hypothesis.Phase.generate,)
+
+
+def drawn(count: int) -> tuple[tuple[JobConfig, JobConfig], ...]:
+    """The same many pairs every time."""
+    found: list[tuple[JobConfig, JobConfig]] = []
+
+    @hypothesis.settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, phases=[hypothesis.Phase.generate]
+    )
+    @hypothesis.given(pairs())
+    def collect(pair: tuple[JobConfig, JobConfig]) -> None:
+        found.append(pair)
+
+    collect()
+    return tuple(found)
+
+
+Edit = Callable[[Data], None]
+
+
+def _set(path: str, value: Any) -> Edit:
+    def edit(data: Data) -> None:
+        *above, last = path.split(".")
+        for name in above:
+            data = data.setdefault(name, {})
+        data[last] = value
+
+    return edit
+
+
+EDITS: Final[Mapping[str, Edit]] = {
+    "nothing": lambda _: None,
+    **{
+        f"{path} = {value}": _set(path, value)
+        for path, value in (
+            ("args", ["--steps", "1000000"]),
+            ("env.EDITED", "1"),
+            ("env.EDITED_FROM", {"field": "status.podIP"}),
+            ("labels", {"team": "edited"}),
+            ("annotations", {"example.com/edited": "yes"}),
+            ("working_dir", "/tmp"),
+            ("elastic.max_restarts", 7),
+            ("elastic.monitor_interval", 5.0),
+            ("elastic.rdzv_configs", {"join_timeout": 700}),
+            ("elastic.rdzv_configs", {"last_call_timeout": 9}),
+            ("elastic.rdzv_id", "edited"),
+            ("elastic.start_method", "fork"),
+            ("runtime.nccl_heartbeat_timeout_sec", 240),
+            ("runtime.shutdown_grace_seconds", 10),
+            ("runtime.hang_timeout_seconds", "off"),
+            ("runtime.startup_wait_seconds", 15),
+            ("runtime.warm_start", False),
+            ("runtime.log_level", "INFO"),
+            ("runtime.omp_num_threads", 2),
+            ("resources.ephemeral_storage", "1Gi"),
+            ("shared_memory", {"size": "32Mi"}),
+            ("shared_memory", False),
+            ("run_policy.clean_pod_policy", "All"),
+            ("run_policy.ttl_seconds_after_finished", 86_400),
+            ("run_policy.active_deadline_seconds", 86_400),
+            ("run_policy.backoff_limit", 50),
+            ("run_policy.backoff_limit", -1),
+            ("run_policy.suspend", True),
+            ("run_policy.suspend", False),
+            ("run_policy.restart_policy", "ExitCode"),
+            ("run_policy.rerun", "again"),
+            ("placement.tolerations", [{"key": "spot", "operator": "Exists"}]),
+            ("placement.node_selector", {"kubernetes.io/os": "linux"}),
+            ("disruption.pod_disruption_budget", True),
+            ("disruption.safe_to_evict", True),
+            ("disruption.termination_grace_period_seconds", 60),
+            ("security.read_only_root", True),
+            ("launcher.metrics_port", 9400),
+            ("launcher.events", "-"),
+            ("wait_timeout_seconds", 900),
+            ("wait_for", "running"),
+            ("rendezvous.port", 29500),
+        )
+    },
+}
+"""Edits that leave a running job able to run: for a comparison with what a cluster really did."""
+
+
+def predictions(base: Data) -> Iterator[tuple[str, Data, JobDiff]]:
+    """Each edit's name, the edited config and what the preview says of it. Edits that the base forbids are left out.
+
+    For a cluster: apply `base`, note the pods' UIDs, apply the edited config, and hold `expects_new_pods` against it.
+    """
+    for name, edit in EDITS.items():
+        head = copy.deepcopy(base)
+        edit(head)
+        if _is_valid(head):
+            yield name, head, diff_of(config(base), config(head))
+
+
+def expects_new_pods(diff: JobDiff) -> bool:
+    """Whether the pods of before are gone afterwards."""
+    return diff.consequence is Consequence.RESTART

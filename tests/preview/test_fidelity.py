@@ -1,0 +1,114 @@
+"""The prediction is held against a real engine: every pair of configs, every object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pytest
+
+from elastic_infra import ElasticTrainingJob, JobConfig, render
+from elastic_infra.manifests import launcher
+from elastic_infra.preview import Consequence
+from elastic_infra.preview.effects import ENDS_PODS, Effect, effects
+from tests.engine.conftest import engine  # noqa: F401 - a fixture
+from tests.engine.engine import Engine, Outcome, Program
+from tests.preview.pairs import config, diff_of, drawn, predictions
+
+Pair = tuple[JobConfig, JobConfig]
+
+PAIRS: Final = 320
+STACK_SIZE: Final = 80
+"""Jobs of one stack: the engine writes its whole state again and again."""
+
+EDITED: Final = {
+    "image": "registry.example.com/train:1",
+    "script": "train.py",
+    "elastic": {"nnodes": "2:4"},
+    "resources": {"cpu": "2", "memory": "4Gi"},
+    "env": {"A": "1", "B": "2"},
+}
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]  # a minute on an idle machine
+
+
+@pytest.fixture(autouse=True)
+def _small_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher's content is the same on both sides, and would fill the state of hundreds of jobs."""
+    monkeypatch.setattr(launcher, "archive", lambda: b"launcher")
+    monkeypatch.setenv("PULUMI_EXPERIMENTAL", "true")
+    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+
+
+def _program(configs: Sequence[JobConfig]) -> Program:
+    def program() -> None:
+        for index, each in enumerate(configs):
+            ElasticTrainingJob(f"j{index}", each)
+
+    return program
+
+
+def _engine_says(engine: Engine, pairs: Sequence[Pair]) -> list[dict[str, str]]:  # noqa: F811
+    """For each pair: role to operation, of the objects that change."""
+    said: list[dict[str, str]] = []
+    for start in range(0, len(pairs), STACK_SIZE):
+        some = pairs[start : start + STACK_SIZE]
+        stack = engine.stack()
+        created = stack.up(_program([base for base, _ in some]))
+        assert not created.failed, created.text[-3000:]
+        changed = stack.preview(_program([head for _, head in some]))
+        assert not changed.failed, changed.text[-3000:]
+        said += _by_job(changed, len(some))
+    return said
+
+
+def _by_job(outcome: Outcome, count: int) -> list[dict[str, str]]:
+    said: list[dict[str, str]] = [{} for _ in range(count)]
+    for name, op in outcome.ops().items():
+        job, _, role = name.partition("-")
+        if role:
+            said[int(job[1:])][role] = op
+    return said
+
+
+def _consequence(ops: Mapping[str, str]) -> Consequence:
+    if ops.get("workload", "update") != "update":
+        return Consequence.RESTART
+    return Consequence.IN_PLACE if ops else Consequence.NONE
+
+
+def _ends_pods_in_place(pair: Pair) -> bool:
+    """The one exception: the engine calls it an update, and no pod runs afterwards."""
+    return any(effect.path.endswith(tuple(ENDS_PODS)) for effect in _effects(pair)) and bool(pair[1].run_policy.suspend)
+
+
+def _effects(pair: Pair) -> tuple[Effect, ...]:
+    return effects(render("j", pair[0]), render("j", pair[1]), pair[1])
+
+
+def _mismatches(pairs: Sequence[Pair], said: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    for pair, ops in zip(pairs, said, strict=True):
+        diff = diff_of(*pair, name="j")
+        changed = {effect.role for effect in _effects(pair)}
+        expected = Consequence.RESTART if _ends_pods_in_place(pair) else _consequence(ops)
+        if diff.consequence is not expected or changed != set(ops):
+            yield f"predicted {diff.consequence} in {changed}, the engine says {dict(ops)}: {diff.changes}"
+
+
+def test_the_engine_agrees_on_every_generated_pair(engine: Engine) -> None:  # noqa: F811
+    """For any two valid configs the consequence, and the objects that change, are the engine's own."""
+    pairs = drawn(PAIRS)
+    said = _engine_says(engine, pairs)
+    kinds = {_consequence(ops) for ops in said}
+
+    assert len(pairs) >= 300
+    assert kinds == {Consequence.NONE, Consequence.IN_PLACE, Consequence.RESTART}
+    assert list(_mismatches(pairs, said)) == []
+
+
+def test_the_engine_agrees_on_every_named_edit(engine: Engine) -> None:  # noqa: F811
+    """The edits that are tried on a cluster are predicted as the engine has them."""
+    pairs = [(config(EDITED), config(head)) for _, head, _ in predictions(EDITED)]
+
+    assert len(pairs) >= 40
+    assert list(_mismatches(pairs, _engine_says(engine, pairs))) == []

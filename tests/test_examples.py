@@ -1,0 +1,135 @@
+"""Every example is complete, valid and runs; what it becomes is in its `expected.yaml`."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from elastic_infra import JobConfig, render
+from elastic_infra.cli.documents import text
+from elastic_infra.config.load import load, read_mapping
+from elastic_infra.config.schema import json_schema
+from elastic_infra.manifests.launcher import archive, digest
+from elastic_infra.preview import programs
+from tests.golden import assert_golden
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/Pulumi.yaml"))
+FILES = [folder for folder in EXAMPLES if (folder / "job.yaml").exists()]
+
+each_example = pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+each_file = pytest.mark.parametrize("folder", FILES, ids=lambda folder: folder.name)
+
+
+def declared(folder: Path) -> list[tuple[str, JobConfig]]:
+    """Name and config of each job that the example's program declares, when it runs with its stack's config."""
+    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
+    found = programs.run_program(folder, project, programs.stack_config(folder, project, None))
+    return [(name, JobConfig.from_mapping(data)) for name, data in found]
+
+
+def documents(name: str, config: JobConfig) -> str:
+    """The job as YAML, with placeholders for what changes with the launcher's sources."""
+    rendered = text(render(name, config)).replace(base64.b64encode(archive()).decode(), "<launcher>")
+    return re.sub(rf"\b{name}-[0-9a-f]{{8}}\b", f"{name}-<workload>", rendered.replace(digest(), "<launcher hash>"))
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a document."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from strings(part)
+    elif isinstance(value, str):
+        yield value
+
+
+@each_example
+def test_expected_yaml_is_what_the_program_declares(folder: Path) -> None:
+    """A program runs under Pulumi's mocks, and its jobs become exactly these objects."""
+    jobs = declared(folder)
+
+    assert jobs
+    assert_golden(folder / "expected.yaml", "".join(documents(name, config) for name, config in jobs))
+
+
+@each_file
+def test_job_file_is_the_programs_job(folder: Path) -> None:
+    """Where an example has a program and a job file, both declare the same job."""
+    [(name, config)] = declared(folder)
+
+    assert name == folder.name
+    assert documents(name, config) == documents(name, load(folder / "job.yaml"))
+
+
+@each_file
+def test_job_file_keeps_the_json_schema(folder: Path) -> None:
+    """An editor with the schema shows no fault in a valid job, shorthands included."""
+    jsonschema.Draft202012Validator(json_schema()).validate(read_mapping(folder / "job.yaml"))
+
+
+@each_example
+def test_example_is_complete(folder: Path) -> None:
+    """Program, project and README belong together, and the README names the project's files only if they are there."""
+    readme = (folder / "README.md").read_text()
+    named = set(re.findall(r"`((?:[\w-]+\.)+(?:py|yaml))`", readme))
+
+    assert (folder / "__main__.py").exists()
+    assert {name for name in named if not (folder / name).exists()} == set()
+    assert yaml.safe_load((folder / "Pulumi.yaml").read_text())["name"] == folder.name
+
+
+def test_every_folder_is_an_example() -> None:
+    """No folder of examples escapes these tests."""
+    folders = {path for path in (ROOT / "examples").iterdir() if path.is_dir() and not path.name.startswith("__")}
+
+    assert folders == set(EXAMPLES)
+
+
+@each_example
+def test_program_passes_the_type_checker(folder: Path) -> None:
+    """A user who checks types sees no error in what was copied from here."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache/examples", str(folder / "__main__.py")],
+        cwd=ROOT,
+        env={"MYPYPATH": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.launcher
+def test_quickstart_trains_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """Under plain torchrun: two workers, then one, on the checkpoints that the two left."""
+    first = torchrun(tmp_path, workers=2, epochs=4)
+    second = torchrun(tmp_path, workers=1, epochs=12)
+
+    assert "starting at epoch 0 with 2 workers" in first
+    assert "starting at epoch 4 with 1 workers" in second
+    reached = re.search(r"accuracy ([\d.]+)%", second)
+    assert reached is not None
+    assert float(reached[1]) > 90
+
+
+def torchrun(folder: Path, *, workers: int, epochs: int) -> str:
+    """What the quickstart's script prints."""
+    script = str(ROOT / "examples/quickstart/train.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}", script]
+    environ = {"ELASTIC_INFRA_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1", "PATH": ""}
+    done = subprocess.run(
+        [*command, "--epochs", str(epochs)], env=environ, capture_output=True, text=True, check=True, cwd=folder
+    )
+    return done.stdout

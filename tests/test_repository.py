@@ -1,0 +1,133 @@
+"""What holds for every file of the repository: links lead somewhere, commands exist, nothing names one machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+REGISTRY_HOSTS = [
+    ".".join(parts)
+    for parts in [
+        ("pypi", "org"),
+        ("files", "pythonhosted", "org"),
+        ("download", "pytorch", "org"),
+        ("proxy", "golang", "org"),
+        ("sum", "golang", "org"),
+        ("registry", "npmjs", "org"),
+        ("deb", "debian", "org"),
+    ]
+]
+"""Spelled in parts, for this file is searched too."""
+
+MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work|tmp/(?:brief|build))/")
+
+
+@pytest.fixture(scope="module")
+def tracked() -> dict[Path, str]:
+    """Every file that git tracks or would take, by path, as text."""
+    done = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    if done.returncode:
+        pytest.skip("not a git checkout, so there is no list of tracked files")
+    files = (ROOT / name for name in done.stdout.split("\0") if name)
+    return {file: file.read_text(errors="replace") for file in files if file.is_file()}
+
+
+def test_no_package_registry_is_named(tracked: dict[Path, str]) -> None:
+    """The project installs from any mirror: which one is the machine's own setting."""
+    found = [(str(file), host) for file, text in tracked.items() for host in REGISTRY_HOSTS if host in text]
+
+    assert found == []
+
+
+def test_no_machine_is_named(tracked: dict[Path, str]) -> None:
+    """Nothing holds a path of the machine it was written on."""
+    found = [
+        (f"{file.relative_to(ROOT)}:{number}", line.strip())
+        for file, text in tracked.items()
+        if file != Path(__file__)
+        for number, line in enumerate(text.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+
+    assert found == []
+
+
+def test_links_lead_somewhere(tracked: dict[Path, str]) -> None:
+    """Every relative link of every Markdown file names a file or a heading that exists."""
+    dead = [
+        f"{file.relative_to(ROOT)}: {link}"
+        for file, text in tracked.items()
+        if file.suffix == ".md"
+        for link in re.findall(r"\]\(([^)\s]+)\)", text)
+        if not re.match(r"[a-z]+:", link) and not leads_somewhere(file, link)
+    ]
+
+    assert dead == []
+
+
+def leads_somewhere(file: Path, link: str) -> bool:
+    """Whether a relative link's file exists and, where it names a heading, has that heading."""
+    path, _, heading = link.partition("#")
+    target = (file.parent / path) if path else file
+    return target.exists() and (not heading or target.suffix != ".md" or heading in anchors(target.read_text()))
+
+
+def anchors(markdown: str) -> set[str]:
+    """The anchors that a Markdown page's headings get."""
+    headings = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def readme_commands() -> list[str]:
+    """The lines of the README's shell blocks, without comments."""
+    blocks = re.findall(
+        r"^```(?:sh|bash|console)\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    lines = (line.removeprefix("$ ") for block in blocks for line in block.splitlines())
+    return [line for line in lines if shlex.split(line, comments=True)]
+
+
+def test_the_readme_names_both_commands() -> None:
+    """A newcomer finds the way to the main job and to the tests."""
+    words = [shlex.split(line, comments=True) for line in readme_commands()]
+
+    assert ["make", "demo"] in words
+    assert ["make", "test"] in words
+
+
+def test_the_readmes_make_commands_exist() -> None:
+    """What the README says to make is a verb of the Makefile."""
+    verbs = [shlex.split(line, comments=True)[1:] for line in readme_commands() if line.startswith("make ")]
+    unknown = [words for words in verbs if run("make", "-n", *words).returncode]
+
+    assert unknown == []
+
+
+def test_the_readmes_own_commands_exist() -> None:
+    """What the README says to type is a command of the program, and the files it names are there."""
+    lines = [shlex.split(line, comments=True) for line in readme_commands() if "elastic-infra " in line]
+    own = [words for words in lines if Path(words[0]).name == "elastic-infra"]
+    unknown = [words for words in own if run(ROOT / ".venv/bin/elastic-infra", words[1], "--help").returncode]
+    missing = [word for words in own for word in words if word.startswith("examples/") and not (ROOT / word).exists()]
+
+    assert unknown + missing == []
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command run at the root, whatever it answers."""
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_makefile_explains_every_verb() -> None:
+    """`make` alone lists what can be made."""
+    text = (ROOT / "Makefile").read_text()
+    phony = {verb for line in re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE) for verb in line.split()}
+    explained = {verb for line in re.findall(r"^([a-z- ]+):.*## ", text, re.MULTILINE) for verb in line.split()}
+
+    assert phony - explained == set()

@@ -1,0 +1,52 @@
+"""The locked requirement files: complete, hashed, and installable from any mirror."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools import lock, python_env
+from tools.run import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PINNED = re.compile(r"^([\w.\-]+)==(\S+)(?: ;.*)?(?: \\)?$", re.MULTILINE)
+
+
+def declared() -> list[Requirement]:
+    """Everything that `pyproject.toml` asks for in the environment that `make setup` makes."""
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = project["dependency-groups"]
+    wanted = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["launcher"]]
+    wanted += [line for name in ("build", "test", "test-launcher", "lint") for line in groups[name]]
+    return [Requirement(line) for line in wanted if isinstance(line, str)]
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=lambda requirement: requirement.name)
+def test_what_is_declared_is_locked(requirement: Requirement) -> None:
+    """`make lock` was run after the last change: each dependency is pinned to a version that it allows."""
+    pins = PINNED.findall((ROOT / python_env.LOCK).read_text())
+    versions = [version for name, version in pins if canonicalize_name(name) == canonicalize_name(requirement.name)]
+
+    assert versions
+    assert [version for version in versions if not requirement.specifier.contains(version)] == []
+
+
+@pytest.mark.parametrize("path", lock.LOCKS)
+def test_a_lock_has_hashes_and_no_index(path: str) -> None:
+    """Every pin has a hash, so that any mirror will do and none is named."""
+    text = (ROOT / path).read_text()
+    entries = re.split(
+        r"^(?=[\w])", "\n".join(line for line in text.splitlines() if line[:1] != "#"), flags=re.MULTILINE
+    )
+
+    assert [entry for entry in entries if entry.strip() and "--hash=sha256:" not in entry] == []
+    assert "://" not in text
