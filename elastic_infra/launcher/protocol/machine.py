@@ -172,8 +172,8 @@ _RULES: Final = (
     group.enter,
     group.meet,
     group.start,
+    group.fence,  # before stop: a worker that waits at the stop step must hear that it holds
     group.stop,
-    group.fence,
     _publish,
     _swap,
     _exit,
