@@ -51,6 +51,11 @@ class TcpLink(Link):
         self._former: socket.socket | None = None
         """Kept open until the next connection stands: its end would tell the store that this node is dead."""
 
+    def _dispose(self) -> None:
+        super()._dispose()
+        if self._former is not None:
+            self._former.close()
+
     def _run(self) -> None:
         attempt = 0
         while not self._closing:

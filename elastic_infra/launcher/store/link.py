@@ -83,7 +83,8 @@ class Link(ABC):
 
     def take(self) -> list[News]:
         """The news so far, oldest first."""
-        _drain(self._news_read)
+        if not self._closing:
+            _drain(self._news_read)
         taken = []
         while self._news:
             taken.append(self._news.popleft())
@@ -91,9 +92,13 @@ class Link(ABC):
 
     def close(self) -> None:
         """Give up the thread; orders given before are still sent."""
+        if self._closing:
+            return
         self._closing = True
         _poke(self._wake_write)
         self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._dispose()
 
     def _tell(self, *news: News) -> None:
         self._news.extend(news)
@@ -105,6 +110,11 @@ class Link(ABC):
         while self._orders:
             taken.append(self._orders.popleft())
         return taken
+
+    def _dispose(self) -> None:
+        """Close what the link opened."""
+        for descriptor in (self._news_read, self._news_write, self._wake_read, self._wake_write):
+            os.close(descriptor)
 
     @abstractmethod
     def _run(self) -> None:

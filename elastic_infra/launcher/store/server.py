@@ -61,6 +61,13 @@ class Server:
         """Whether every job is over and all its nodes have gone, having read so."""
         return bool(self._spaces) and not self._nodes and all(_is_over(space) for space in self._spaces.values())
 
+    def close(self) -> None:
+        """Close every socket."""
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        self._selector.close()
+        self._listener.close()
+
     def serve_once(self, timeout: float) -> None:
         """Wait for something to do, at most ``timeout`` seconds, and do it."""
         for key, events in self._selector.select(timeout):
