@@ -64,7 +64,7 @@ class Children:
         if self._held is not None:
             os.close(self._held)
         self._held = self.channel.descriptors.pop(0)
-        os.set_inheritable(self._held, False)
+        os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
 
     def host_store(self, message: seam.HostStore) -> None:
         """Start the store server; it tells the agent its port, or why it has none."""

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from . import defaults, devices, exit_codes, options, plan
+from . import defaults, devices, exit_codes, options, plan, words
 from .settings import LauncherSettings, SettingsError
 from .signals import Signals
 
@@ -40,7 +40,7 @@ def main(
         if isinstance(resolved, plan.Delegated):
             _run_torchrun(resolved, arguments, settings, environ, workers)
         plan.check_entrypoint(resolved.entrypoint)
-        signals.handle(plan.signal_numbers(resolved.signals)[0].values())
+        signals.handle(words.signal_numbers(resolved.signals)[0].values())
     except (options.OptionsError, SettingsError) as error:
         return _refuse(str(error))
     except OSError as error:

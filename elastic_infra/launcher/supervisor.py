@@ -32,9 +32,7 @@ _BUSY_TICK_SECONDS: Final = 0.02
 class Supervisor:
     """Runs one launch to its end."""
 
-    def __init__(
-        self, children: Children, signals: Signals, warm: WarmParent, *, grace_seconds: float
-    ) -> None:
+    def __init__(self, children: Children, signals: Signals, warm: WarmParent, *, grace_seconds: float) -> None:
         self._children = children
         self._warm = warm
         self._signals = signals

@@ -107,8 +107,7 @@ def test_r2_the_grace_is_a_bound(start: Start) -> None:
 
 
 def test_r3_nothing_of_an_old_group_is_left(start: Start) -> None:
-    """R3: before the next attempt no process of the old groups lives, in 20 of 20 restarts, sessions of their own
-    included; no zombie stays under the launcher."""
+    """R3: before the next attempt no process of the old groups lives, in 20 of 20 restarts, own sessions included."""
     launch = start("--nproc-per-node", "2", "--max-restarts", "20", *behave("leave_children", "20"))
 
     assert launch.wait() == 0, launch.output
@@ -122,7 +121,8 @@ def test_r4_siblings_are_told_at_once(start: Start) -> None:
     """R4: siblings of a killed worker are signalled in a fraction of the monitor interval, and replaced soon."""
     kills = 15
     launch = start(
-        "--nproc-per-node", "2", "--max-restarts", str(kills), "--monitor-interval", "5", *behave("trap_term", str(kills))
+        "--nproc-per-node", "2", "--max-restarts", str(kills), "--monitor-interval", "5",
+        *behave("trap_term", str(kills)),
     )  # fmt: skip
 
     assert launch.wait() == 0, launch.output

@@ -59,7 +59,7 @@ def test_it_was_a_fork(restarted: Launched) -> None:
 
 
 def test_a_forked_worker_finds_what_a_cold_one_finds(restarted: Launched) -> None:
-    """Environment, arguments, main module, title, threads, timeouts, signal handlers, session: all as in a cold start."""
+    """Environment, arguments, main module, title, threads, timeouts, handlers, session: all as in a cold start."""
     for cold, warm in zip(found(restarted, 1), found(restarted, 2), strict=True):
         for name in CHANGES:
             cold["environ"].pop(name, None)

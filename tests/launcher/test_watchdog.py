@@ -77,8 +77,10 @@ STAGES = [
 
 
 def healthy_life(seed: int) -> list[Observation]:
-    """An agent that beats at least every five seconds and notices ended workers within five, however long it waits
-    for peers, stops or restarts, and however often the supervisor is late."""
+    """A life in which the agent beats every five seconds at least and notices ended workers within five.
+
+    However long it waits for peers, stops or restarts, and however often the supervisor is late.
+    """
     choose = random.Random(seed)
     now, beats, silent, generation, life = 0.0, 0, 0.0, 0, []
     for _ in range(choose.randint(1, 30)):
@@ -150,7 +152,7 @@ os.kill(workers[0].pid, signal.SIGABRT)
 print(workers[1].pid, flush=True)
 time.sleep(600)
 """
-"""An agent that is stuck: one worker is dead and not waited for, the other blocks for ever on a lock the dead one held."""
+"""A stuck agent: one worker is dead and not waited for, the other blocks for ever on a lock the dead one held."""
 
 
 def zombies_settle(parent: int, count: int) -> None:
@@ -169,11 +171,14 @@ def zombies_settle(parent: int, count: int) -> None:
     ids=["false positive", "false negative"],
 )
 def test_r6_counting_zombies_fails_both_ways(parent: str, zombies: int, nproc: int, is_fault: bool) -> None:
-    """R6, control: zombies of orphans fire it on a healthy launch, and one dead worker under a stuck agent does not;
-    our rule, which looks at beats, is right in both."""
+    """R6, control: orphans' zombies fire it on a healthy launch, one dead worker under a stuck agent does not.
+
+    Our rule, which looks at beats, is right in both.
+    """
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    worker = int(process.stdout.readline())
+    with process.stdout as output:
+        worker = int(output.readline())
     try:
         zombies_settle(process.pid, zombies)
 

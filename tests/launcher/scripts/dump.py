@@ -13,7 +13,7 @@ found = {
     "name": __name__,
     "file": __file__,
     "path": sys.path[0],
-    "unbuffered": not hasattr(sys.stdout, "buffer") or sys.stdout.write_through,
+    "unbuffered": getattr(sys.stdout, "write_through", False),
     "main": sys.modules["__main__"].__dict__ is globals(),
     "spec": getattr(__spec__, "name", None),
     "package": __package__,

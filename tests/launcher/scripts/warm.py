@@ -1,4 +1,4 @@
-"""Trains a little with DDP; in generation 1 the last rank is killed once the warm parent is ready, generation 2 compares."""
+"""Trains with DDP; once the warm parent is ready the last rank kills itself, and generation 2 is forked."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import random
 import signal
 import sys
 import time
+from pathlib import Path
 
-import numpy
+import neighbour  # type: ignore[import-not-found]  # beside this file, as a script's own modules are
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-
-import neighbour
 
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
 
 
 def journal(event: str, **more: object) -> None:
-    record = {"event": event, "rank": RANK, "generation": GENERATION, "pid": os.getpid(), "at": time.monotonic(), **more}
+    record = {
+        "event": event,
+        "rank": RANK,
+        "generation": GENERATION,
+        "pid": os.getpid(),
+        "at": time.monotonic(),
+        **more,
+    }
     with open(os.environ["JOURNAL"], "a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
@@ -41,11 +48,11 @@ journal(
     path=sys.path[0],
     file=__file__,
     main=sys.modules["__main__"].__dict__ is globals(),
-    draws=[random.random(), float(numpy.random.rand()), float(torch.rand(1))],
+    draws=[random.random(), float(np.random.rand()), float(torch.rand(1))],
     threads=torch.get_num_threads(),
     timeout=dist.constants.default_pg_timeout.total_seconds(),
     torch_in_parent=bool(neighbour.LOADED_AT) and time.monotonic(),
-    title=open("/proc/self/comm").read().strip(),
+    title=Path("/proc/self/comm").read_text().strip(),
     parent=os.getppid(),
     leads=os.getsid(0) == os.getpid(),
     handlers=[str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)],
