@@ -27,6 +27,7 @@ from .runtime import Runtime
 from .settings import LauncherSettings
 from .store import link as links
 from .store.client import Target, TcpLink
+from .store.etcd import EtcdLink
 
 IDLE_SECONDS: Final = 0.5
 """The loop goes round at least this often: the supervisor expects a beat a second."""
@@ -129,7 +130,7 @@ class Agent:
 
     def _find_store(self) -> None:
         plan = self._plan
-        self._hosts = hosting.serves_store(
+        self._hosts = plan.backend == "c10d" and hosting.serves_store(
             plan.hosts_store, plan.host, hostname=socket.gethostname(), addresses=hosting.own_addresses()
         )
         if self._hosts:
@@ -146,7 +147,8 @@ class Agent:
     def _connect(self, port: int) -> None:
         node = self._state.node
         target = Target(self._plan.host, port, self._plan.run_id, node.uuid, self._settings.store_token)
-        self._link = TcpLink(target, self._clock)
+        kind = EtcdLink if self._plan.backend == "etcd-v2" else TcpLink
+        self._link = kind(target, self._clock)
         self._selector.register(self._link, selectors.EVENT_READ, self._on_link)
         self._link.start()
 
@@ -165,8 +167,9 @@ class Agent:
                 self._take_steps()
 
     def _hold(self, news: links.Holding) -> None:
-        self._channel.send(seam.HoldStore(), news.descriptor)
-        os.close(news.descriptor)
+        if news.descriptor is not None:
+            self._channel.send(seam.HoldStore(), news.descriptor)
+            os.close(news.descriptor)
         if not self._state.node.address:
             self._state = with_address(self._state, news.address)
 

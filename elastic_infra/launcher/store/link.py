@@ -33,8 +33,8 @@ class Acknowledged:
 class Holding:
     """This connection is the node's now: whoever must outlive the agent holds it too."""
 
-    descriptor: int
-    """A duplicate; the taker closes it."""
+    descriptor: int | None
+    """A duplicate, the taker closes it; None where a connection's end means nothing to the store."""
     address: str
     """This node's own, as the way to the store shows it."""
 
@@ -79,7 +79,7 @@ class Link(ABC):
     def order(self, order: Order) -> None:
         """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
         self._orders.append(order)
-        _poke(self._wake_write)
+        poke(self._wake_write)
 
     def take(self) -> list[News]:
         """The news so far, oldest first."""
@@ -95,14 +95,14 @@ class Link(ABC):
         if self._closing:
             return
         self._closing = True
-        _poke(self._wake_write)
+        poke(self._wake_write)
         self._thread.join(1.0)
         if not self._thread.is_alive():
             self._dispose()
 
     def _tell(self, *news: News) -> None:
         self._news.extend(news)
-        _poke(self._news_write)
+        poke(self._news_write)
 
     def _take_orders(self) -> list[Order]:
         _drain(self._wake_read)
@@ -121,11 +121,12 @@ class Link(ABC):
         """The thread: connect, serve the connection until it is lost, begin again."""
 
 
-def _poke(descriptor: int) -> None:
+def poke(descriptor: int) -> None:
+    """Make the reader of this pipe look; a pipe that is closed has none."""
     try:
         os.write(descriptor, b"x")
-    except BlockingIOError:
-        pass  # full means awake already
+    except OSError:
+        pass  # full means awake already, closed means nobody sleeps
 
 
 def _drain(descriptor: int) -> None:

@@ -494,9 +494,16 @@ class Model:
             raise Broken(f"node {i} starts generation {action.generation} before it stopped {host.workers}")
         assert host.state is not None
         assert host.state.group is not None
-        return _set(
-            world, i, replace(host, workers=host.state.group.identity, stopping=False, ended=False, step=-1, stop=None)
-        )
+        assert host.state.generation is not None
+        return _set(world, i, replace(
+            host,
+            workers=host.state.group.identity,
+            members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
+            stopping=False,
+            ended=False,
+            step=-1,
+            stop=None,
+        ))  # fmt: skip
 
 
 # ------------------------------------------------------ small things
