@@ -143,4 +143,5 @@ def _failure(code: int, entrypoint: Callable[..., Any] | str, folder: Path) -> E
         rank: ProcessFailure(local_rank=rank, pid=0, exitcode=code, error_file=str(path))
         for rank, path in failed.items()
     } or {0: ProcessFailure(local_rank=0, pid=0, exitcode=code, error_file="")}
-    return ChildFailedError(name, failures)
+    error: Exception = ChildFailedError(name, failures)
+    return error

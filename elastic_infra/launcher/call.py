@@ -20,9 +20,9 @@ def main() -> None:
     function, arguments = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by our own caller
     try:
         value = function(*arguments)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  whatever it was, the caller is told
         error_file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # an exception is being handled
+        sys.excepthook(*sys.exc_info())
         if error_file and Path(error_file).exists():
             (folder / f"{rank}.error").write_bytes(Path(error_file).read_bytes())
         raise SystemExit(1) from None
