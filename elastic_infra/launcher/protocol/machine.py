@@ -11,11 +11,11 @@ from typing import Final
 
 from . import change, commit, group, messages
 from .fold import fold
+from .group import Step
 from .records import Generation
 from .report import report
 from .roll_call import standings
 from .state import State, record, with_store
-from .group import Step
 
 EXIT_LOST: Final = 200
 """The store or the job's other nodes stayed away for ``join_timeout``; or this node alone keeps failing."""

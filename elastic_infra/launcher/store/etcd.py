@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from ..protocol import messages, records
 from . import keys, wire
-from .client import Lost, Target
+from .client import LostError, Target
 from .link import RETRY_SECONDS, Acknowledged, Holding, Link, Order, Unreachable, poke
 
 BEAT_TTL_SECONDS: Final = 4
@@ -27,8 +27,8 @@ BEAT_TTL_SECONDS: Final = 4
 WATCH_SECONDS: Final = 20.0
 _BEAT: Final = "beat/"
 _EPOCH: Final = "epoch"
-_FAILED: Final = {100, 101, 105}
-"""Key not found, compare failed, key exists."""
+_FAILED: Final = {100, 101, 105, 401}
+"""Key not found, compare failed, key exists, and a watch that begins before what etcd remembers."""
 
 Entries = dict[str, tuple[int, str]]
 
@@ -52,7 +52,7 @@ class EtcdLink(Link):
                 self._introduce(client)
                 connected, attempt = True, 0
                 self._serve(client)
-            except (OSError, http.client.HTTPException, Lost, ValueError) as error:
+            except (OSError, http.client.HTTPException, LostError, ValueError) as error:
                 lost = (messages.StoreLost(fresh=False),) if connected else ()
                 refused = isinstance(error, ConnectionRefusedError)
                 self._tell(*lost, Unreachable(str(error) or type(error).__name__, refused))
@@ -120,7 +120,7 @@ class EtcdLink(Link):
         _, entries = client.read()
         if entries.get(_EPOCH) != self._seen.get(_EPOCH):
             message = "etcd lost its data"
-            raise Lost(message, by_peer=False)
+            raise LostError(message, by_peer=False)
         before, after = _snapshot(self._seen), _snapshot(entries)
         for notice in _changes(before, after):
             self._tell(*self._mirror.noticed(notice, self._clock()))
@@ -176,14 +176,14 @@ class _Client:
         index = int(response.getheader("X-Etcd-Index") or 0)
         if response.status == http.client.NOT_FOUND and not text.startswith(b"{"):
             message = "it has no v2 API: start etcd with --enable-v2"
-            raise Lost(message, by_peer=False)
+            raise LostError(message, by_peer=False)
         answer = json.loads(text)
         if "errorCode" not in answer:
             return index, answer
-        if answer["errorCode"] in _FAILED or answer["errorCode"] == 401:
+        if answer["errorCode"] in _FAILED:
             return index, None
         message = f"etcd answers {answer.get('message')}"
-        raise Lost(message, by_peer=False)
+        raise LostError(message, by_peer=False)
 
 
 class _Watcher(threading.Thread):
@@ -205,7 +205,7 @@ class _Watcher(threading.Thread):
                     self._index = client.wait(self._index)
                     if not self._stopped.is_set():
                         poke(self._wake)
-            except (OSError, http.client.HTTPException, Lost, ValueError):
+            except (OSError, http.client.HTTPException, LostError, ValueError):
                 self._stopped.wait(RETRY_SECONDS[-1])
             finally:
                 client.close()
@@ -259,4 +259,6 @@ def _changes(
         if before["entries"].get(key, [0])[0] != version:
             notices.append({"event": "set", "key": key, "version": version, "value": value})
     gone = [key for key in before["entries"] if key not in after["entries"]]
-    return [*notices, *({"event": "deleted", "key": key} for key in gone)]
+    for key in gone:
+        notices.append({"event": "deleted", "key": key})
+    return notices

@@ -7,6 +7,7 @@ most one line about it in ten seconds, and beats once a second. What it carries 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -123,10 +124,8 @@ class Link(ABC):
 
 def poke(descriptor: int) -> None:
     """Make the reader of this pipe look; a pipe that is closed has none."""
-    try:
+    with contextlib.suppress(OSError):  # full means awake already, closed means nobody sleeps
         os.write(descriptor, b"x")
-    except OSError:
-        pass  # full means awake already, closed means nobody sleeps
 
 
 def _drain(descriptor: int) -> None:
