@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import records
 
-CAUSES = st.builds(records.Cause, kind=st.sampled_from(["hang", "node_lost"]), node=st.text(), rank=st.none() | st.integers())
+CAUSES = st.builds(
+    records.Cause, kind=st.sampled_from(["hang", "node_lost"]), node=st.text(), rank=st.none() | st.integers()
+)
 MEMBERS = st.lists(st.builds(records.Member, st.text(), st.text(), st.integers(1, 9)), max_size=3).map(tuple)
 GENERATIONS = st.builds(
     records.Generation,
@@ -43,7 +45,8 @@ def test_fields_of_a_newer_launcher_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"number": "1"}, {"number": 1, "members": [1]}, {"number": 1, "cause": "x"}, {"number": 1, "budget": []}]
+    "value",
+    [{}, {"number": "1"}, {"number": 1, "members": [1]}, {"number": 1, "cause": "x"}, {"number": 1, "budget": []}],
 )
 def test_what_is_no_record_is_refused(value: dict[str, object]) -> None:
     """Anything may stand in the store; what is not ours raises a TypeError and nothing else."""
