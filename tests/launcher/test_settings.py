@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elastic_infra.launcher.settings import LauncherSettings, SettingsError, env_name
 
 SECONDS = st.floats(min_value=0, max_value=1e6, allow_nan=False)
-TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1)
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 BY_KIND = {
     "float": SECONDS,
     "float | None": st.none() | SECONDS,
