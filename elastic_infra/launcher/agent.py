@@ -7,26 +7,21 @@ process of its own, forked by the supervisor; it imports no torch, starts no pro
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 import selectors
-import socket
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import exit_codes, hosting, local_group, observe, seam, steps
+from . import exit_codes, hosting, local_group, membership, observe, rendezvous, seam, steps
 from .failures import Failure
 from .plan import Plan
 from .protocol import machine, messages
-from .protocol.rules import Rules
-from .protocol.state import Node, State, start
+from .protocol.state import State, start
 from .runtime import Runtime
 from .settings import LauncherSettings
 from .store import link as links
-from .store.client import Target, TcpLink
 
 IDLE_SECONDS: Final = 0.5
 """The loop goes round at least this often: the supervisor expects a beat a second."""
@@ -34,8 +29,6 @@ BUSY_SECONDS: Final = 0.05
 """The same while the machine waits for something to pass: a stop step, a last call, a roll call."""
 KEEP_STORE_SECONDS: Final = 30.0
 """How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
-TELL_SECONDS: Final = 10.0
-HOST_AGAIN_SECONDS: Final = 1.0
 HANG_LOOK_SECONDS: Final = 0.5
 STORE_BUFFER_SECONDS: Final = 0.002
 """A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
@@ -62,40 +55,44 @@ class Agent:
         self._group = group
         self._clock = clock
         self._events: collections.deque[messages.Event] = collections.deque()
-        self._state: State = start(node_of(plan, settings), rules_of(plan, settings), clock(), time.time())
+        self._state: State = start(
+            membership.node_of(plan, settings), membership.rules_of(plan, settings), clock(), time.time()
+        )
         self._steps = steps.Watch()
         self._observer = observe.Observer(plan, settings, self._state.node.uuid)
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
-        self._link: links.Link | None = None
-        self._hosts = False
-        self._hosted_at = -HOST_AGAIN_SECONDS
-        self._told_at = -TELL_SECONDS
+        self._store = rendezvous.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
         self._left = False
-
-    # ----------------------------------------------------------------- loop
+        self._traces = settings.log_level.upper() == "DEBUG"
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
         self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
-        self._find_store()
+        if self._store.find():
+            self._connect(self._plan.port)
         self._events.append(messages.Ready())
         while True:
             self._take_steps()
             if self._left:
                 return
             self._channel.send(seam.AgentBeat(self._phase(), self._generation()))
-            for key, _ in self._selector.select(self._patience()):
+            ready = self._selector.select(self._patience())
+            self._read_steps()  # before anything is decided on what came
+            self._take_steps()
+            for key, _ in ready:
                 key.data()
-            self._read_steps()
             self._look_for_hangs()
             self._observer.update(self._state, self._phase(), self._group.running, self._clock())
             self._events.append(messages.Tick())
 
     def _take_steps(self) -> None:
         while self._events and not self._left:
-            self._state, actions = machine.step(self._state, self._events.popleft(), self._clock())
+            event = self._events.popleft()
+            self._state, actions = machine.step(self._state, event, self._clock())
+            if self._traces and (actions or not isinstance(event, messages.Tick)):
+                self._say(f"{self._clock():.3f} {event} -> {actions}")
             for action in actions:
                 self._obey[type(action)](self, action)
 
@@ -119,63 +116,26 @@ class Agent:
     def _generation(self) -> int:
         return self._state.group.identity[0] if self._state.group else 0
 
-    # ---------------------------------------------------------------- store
-
-    def _find_store(self) -> None:
-        plan = self._plan
-        self._hosts = hosting.serves_store(
-            plan.hosts_store, plan.host, hostname=socket.gethostname(), addresses=hosting.own_addresses()
-        )
-        if self._hosts:
-            self._host_store()
-        if not (self._hosts and plan.port == 0):
-            self._connect(plan.port)
-
-    def _host_store(self) -> None:
-        now = self._clock()
-        if now - self._hosted_at >= HOST_AGAIN_SECONDS:
-            self._hosted_at = now
-            self._channel.send(seam.HostStore(self._plan.host, self._plan.port))
-
-    def _connect(self, port: int) -> None:
-        node = self._state.node
-        target = Target(self._plan.host, port, self._plan.run_id, node.uuid, self._settings.store_token)
-        self._link = TcpLink(target, self._clock)
-        self._selector.register(self._link, selectors.EVENT_READ, self._on_link)
-        self._link.start()
-
     def _on_link(self) -> None:
-        for news in self._link.take() if self._link else ():
+        for news in self._store.take():
             if isinstance(news, links.Acknowledged):
                 self._channel.send(seam.BeatAcked(news.sent_at, self._settings.orphan_timeout_seconds))
             elif isinstance(news, links.Holding):
                 self._hold(news)
             elif isinstance(news, links.Unreachable):
-                self._on_unreachable(news)
+                self._say_at(30, self._store.trouble(news))
             elif isinstance(news, links.Rejected):
-                self._leave(exit_codes.USAGE, f"The store at {self._endpoint()} refuses this node: {news.reason}")
+                self._leave(exit_codes.USAGE, f"The store at {self._store.endpoint} refuses this node: {news.reason}")
             else:
                 self._events.append(news)
                 self._take_steps()
 
     def _hold(self, news: links.Holding) -> None:
-        self._channel.send(seam.HoldStore(), news.descriptor)
-        os.close(news.descriptor)
+        if news.descriptor is not None:
+            self._channel.send(seam.HoldStore(), news.descriptor)
+            os.close(news.descriptor)
         if not self._state.node.address:
-            self._state = with_address(self._state, news.address)
-
-    def _on_unreachable(self, news: links.Unreachable) -> None:
-        if news.refused and self._hosts:
-            self._host_store()
-        now = self._clock()
-        if now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
-            self._tell(messages.Tell("warning", f"The store at {self._endpoint()} cannot be reached: {news.reason}."))
-
-    def _endpoint(self) -> str:
-        return f"{self._plan.host}:{self._plan.port}"
-
-    # ----------------------------------------------------------- supervisor
+            self._state = membership.with_address(self._state, news.address)
 
     def _on_channel(self) -> None:
         for message in self._channel.receive():
@@ -187,7 +147,7 @@ class Agent:
     def _on_started(self, message: seam.WorkerStarted) -> None:
         self._group.started(message)
         fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
-        self._observer.emit("workers_started", self._state, fields)
+        self._observer.emit("worker_started", self._state, fields)
 
     def _on_warm_parent(self, message: seam.WarmParent) -> None:
         self._observer.warm_parent_ready = message.ready
@@ -215,6 +175,8 @@ class Agent:
             self._channel.send(seam.Note(failure.report()))
 
     def _on_gone(self, message: seam.GroupGone) -> None:
+        if message.generation != self._generation():
+            return  # asked twice, answered twice: this generation's files are gone already
         self._read_steps()
         self._take_steps()
         self._group.close()
@@ -224,12 +186,13 @@ class Agent:
         self._events.append(messages.SignalSeen(message.signal))
 
     def _on_hosted(self, message: seam.StoreHosted) -> None:
-        if message.port and self._link is None:
-            self._connect(message.port)
-        elif message.error and self._link is None:
+        if self._store.is_looking and message.error:
             self._leave(exit_codes.RETRY, f"No store can be served here: {message.error}")
+        elif self._store.is_looking:
+            self._connect(message.port)
 
-    # -------------------------------------------------------------- workers
+    def _connect(self, port: int) -> None:
+        self._selector.register(self._store.connect(port), selectors.EVENT_READ, self._on_link)
 
     def _read_steps(self) -> None:
         if not self._state.active:
@@ -253,11 +216,8 @@ class Agent:
         self._tell(messages.Tell("warning", f"{verdict.message} Stacks follow."))
         self._channel.send(seam.DumpStacks(self._generation()))
 
-    # -------------------------------------------------------------- actions
-
     def _order_store(self, action: links.Order) -> None:
-        if self._link is not None:
-            self._link.order(action)
+        self._store.order(action)
 
     def _choose_port(self, action: messages.ChoosePort) -> None:
         fixed = self._plan.master
@@ -286,8 +246,14 @@ class Agent:
         self._observer.emit(action.event, self._state, dict(action.fields))
 
     def _tell(self, action: messages.Tell) -> None:
-        if _LEVELS[action.level] >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
-            print(f"elasticrun: {action.line}", file=sys.stderr, flush=True)
+        self._say_at(_LEVELS[action.level], action.line)
+
+    def _say_at(self, level: int, line: str) -> None:
+        if line and level >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        print(f"elasticrun: {line}", file=sys.stderr, flush=True)
 
     def _exit(self, action: messages.Exit) -> None:
         reason = action.reason
@@ -298,8 +264,7 @@ class Agent:
 
     def _leave(self, code: int, reason: str, keep_store_seconds: float = 0.0) -> None:
         self._left = True
-        if self._link is not None:
-            self._link.close()
+        self._store.close()
         self._channel.send(seam.Leave(code, reason, keep_store_seconds))
 
     _obey: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
@@ -322,42 +287,6 @@ class Agent:
         seam.SignalCaught: _on_signal,
         seam.StoreHosted: _on_hosted,
     }
-
-
-def node_of(plan: Plan, settings: LauncherSettings) -> Node:
-    """What this node is for the job."""
-    address = plan.master[0] if plan.master else plan.local_address or ""
-    return Node(
-        uuid=uuid.uuid4().hex,
-        name=settings.node_name,
-        local_world_size=plan.nproc_per_node,
-        replica_index=settings.replica_index,
-        address=address,
-        joined=time.time_ns() // 1_000_000,
-    )
-
-
-def rules_of(plan: Plan, settings: LauncherSettings) -> Rules:
-    """The protocol's numbers from command line and settings."""
-    failure_grace = settings.failure_grace_seconds
-    return Rules(
-        min_nodes=plan.min_nodes,
-        max_nodes=plan.max_nodes,
-        max_restarts=plan.max_restarts,
-        initial_nodes=min(settings.initial_nodes or plan.max_nodes, plan.max_nodes),
-        startup_wait=settings.startup_wait_seconds,
-        last_call=plan.last_call_seconds,
-        join_timeout=plan.join_timeout_seconds,
-        orphan_timeout=settings.orphan_timeout_seconds,
-        shutdown_grace=plan.shutdown_grace_seconds,
-        failure_grace=plan.shutdown_grace_seconds if failure_grace is None else failure_grace,
-        startup_window=settings.startup_window_seconds,
-    )
-
-
-def with_address(state: State, address: str) -> State:
-    """The same node, now that the way to the store showed its address."""
-    return dataclasses.replace(state, node=dataclasses.replace(state.node, address=address))
 
 
 def run(

@@ -66,13 +66,13 @@ def _spend(budget: Budget, failure: Cause, *, fresh: bool) -> Budget:
         charged=budget.charged + 1,
         startup_failures=budget.startup_failures + 1 if failure.startup else 0,
         failed_step=failure.step if fresh else budget.failed_step,
-        same_step_failures=_same_step(budget, failure, fresh=fresh),
+        same_step_failures=_same_step(budget, fresh=fresh),
         culprit=failure.uuid,
         culprit_failures=budget.culprit_failures + 1 if again else 1,
     )
 
 
-def _same_step(budget: Budget, failure: Cause, *, fresh: bool) -> int:
+def _same_step(budget: Budget, *, fresh: bool) -> int:
     if fresh:
         return 1
     return budget.same_step_failures + 1 if budget.failed_step is not None else 0

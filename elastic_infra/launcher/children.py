@@ -32,11 +32,11 @@ class Children:
         self._store = 0
         self._store_report: int | None = None
         self._held: int | None = None
-        self.channel, self._agent = _fork_agent(agent)
+        self.channel, self.agent = _fork_agent(agent)
 
     def known(self) -> tuple[int, ...]:
         """Children that belong to no generation."""
-        return tuple(pid for pid in (self._agent, self._store) if pid)
+        return tuple(pid for pid in (self.agent, self._store) if pid)
 
     def send(self, message: seam.Message) -> None:
         """Tell the agent; an agent that is gone or full hears nothing, which the watchdog sees."""
@@ -52,8 +52,8 @@ class Children:
                 return
             if pid == 0:
                 return
-            if pid == self._agent:
-                self._agent = 0
+            if pid == self.agent:
+                self.agent = 0
             elif pid == self._store:
                 self._store = 0
                 self.send(seam.StoreHosted(0, f"The store server ended with status {status}."))
@@ -64,7 +64,7 @@ class Children:
         if self._held is not None:
             os.close(self._held)
         self._held = self.channel.descriptors.pop(0)
-        os.set_inheritable(self._held, False)
+        os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
 
     def host_store(self, message: seam.HostStore) -> None:
         """Start the store server; it tells the agent its port, or why it has none."""
@@ -92,15 +92,15 @@ class Children:
 
     def dump_agent(self) -> None:
         """Have a stuck agent write its stacks, if it still can."""
-        processes.without_core(self._agent)
-        processes.send(self._agent, signal.SIGABRT)
-        processes.send(self._agent, signal.SIGCONT)
-        self._await_end(lambda: self._agent, _DUMP_SECONDS)
+        processes.without_core(self.agent)
+        processes.send(self.agent, signal.SIGABRT)
+        processes.send(self.agent, signal.SIGCONT)
+        self._await_end(lambda: self.agent, _DUMP_SECONDS)
 
     def end(self, keep_store_seconds: float, interrupted: Callable[[], bool]) -> None:
         """End agent, then store; the store may go on serving for a while unless a signal comes."""
-        self._await_end(lambda: self._agent, _DUMP_SECONDS)
-        self._kill(self._agent)
+        self._await_end(lambda: self.agent, _DUMP_SECONDS)
+        self._kill(self.agent)
         if self._held is not None:
             os.close(self._held)  # the store waits for this node too
             self._held = None

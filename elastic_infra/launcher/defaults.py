@@ -27,9 +27,7 @@ class RuntimeDefault:
     """Older names that torch still reads; a user who set one of them has chosen."""
 
 
-def runtime_defaults(
-    settings: LauncherSettings, environ: Mapping[str, str], *, nproc_per_node: int
-) -> dict[str, str]:
+def runtime_defaults(settings: LauncherSettings, environ: Mapping[str, str], *, nproc_per_node: int) -> dict[str, str]:
     """What a worker's environment lacks, as variables to add to it.
 
     Args:

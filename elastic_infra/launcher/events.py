@@ -6,7 +6,7 @@ fields. A line is written in one call, so supervisor and agent may share a file.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import os
 import sys
@@ -19,6 +19,7 @@ Name = Literal[
     "rendezvous_started",
     "rendezvous_completed",
     "workers_started",
+    "worker_started",
     "worker_exited",
     "progress",
     "restart",
@@ -49,9 +50,13 @@ class EventLog:
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Args:
-        target: a path, ``-`` for stderr, or empty for nothing.
-        node: name or uuid of this node.
+        """Nothing is opened before the first event.
+
+        Args:
+            target: a path, ``-`` for stderr, or empty for nothing.
+            node: name or uuid of this node.
+            wall: the clock people read.
+            monotonic: CLOCK_MONOTONIC.
         """
         self._target = target
         self._node = node
@@ -63,7 +68,15 @@ class EventLog:
         """Write one line; the first failure is told once, later ones are silent."""
         if not self._target:
             return
-        text = line(event, self._node, generation, attempt, fields, wall=self._wall(), monotonic=self._monotonic())
+        head: dict[str, object] = {
+            "time": utc(self._wall()),
+            "monotonic": round(self._monotonic(), 6),
+            "event": event,
+            "node": self._node,
+            "generation": generation,
+            "attempt": attempt,
+        }
+        text = json.dumps({**head, **fields}, ensure_ascii=False) + "\n"
         try:
             _append(self._target, text.encode())
         except OSError as error:
@@ -72,27 +85,10 @@ class EventLog:
                 print(f"elasticrun: events cannot be written: {error.strerror}.", file=sys.stderr, flush=True)
 
 
-def line(
-    event: Name,
-    node: str,
-    generation: int,
-    attempt: int,
-    fields: Mapping[str, object],
-    *,
-    wall: float,
-    monotonic: float,
-) -> str:
-    """One event as its line."""
-    moment = datetime.datetime.fromtimestamp(wall, tz=datetime.timezone.utc)
-    head = {
-        "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "monotonic": round(monotonic, 6),
-        "event": event,
-        "node": node,
-        "generation": generation,
-        "attempt": attempt,
-    }
-    return json.dumps({**head, **fields}, ensure_ascii=False) + "\n"
+def utc(wall: float) -> str:
+    """A moment as events write it."""
+    moment = dt.datetime.fromtimestamp(wall, tz=dt.timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _append(target: str, data: bytes) -> None:

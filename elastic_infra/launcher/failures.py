@@ -6,6 +6,7 @@ in ``TORCHELASTIC_ERROR_FILE``; its form is torch's (``errors/error_handler.py``
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -113,6 +114,17 @@ def termination_message(code: int, reason: str, report: Mapping[str, object]) ->
             return candidate
         trace = trace[len(trace) // 4 + 1 :]
     return text
+
+
+def leave_behind(
+    code: int, reason: str, report: Mapping[str, object], termination_log: str, environ: Mapping[str, str]
+) -> None:
+    """Write the root cause for the kubelet, and for a caller that named an error file as torchrun's callers do."""
+    write_termination_message(termination_log, termination_message(code, reason, report))
+    error_file = environ.get("TORCHELASTIC_ERROR_FILE")
+    if error_file and report:
+        with contextlib.suppress(OSError):
+            write_error_file(error_file, report)
 
 
 def write_termination_message(path: str, message: str) -> None:

@@ -25,6 +25,8 @@ STOPPED_SECONDS: Final = 5.0
 """A worker in state T for this long is a hang: nothing but a debugger or a stray SIGSTOP does that."""
 PAUSE_SECONDS: Final = 5.0
 """Two looks further apart than this mean that the whole container was paused; silence counts anew from then."""
+CLOCK_TICK_SECONDS: Final = 0.01
+"""The kernel's unit of CPU time; less is noise."""
 KEPT_INTERVALS: Final = 1000
 
 
@@ -100,7 +102,7 @@ def threshold(watch: Watch, timeout: HangTimeout) -> float:
 def _remember(watch: Watch, seen: Seen) -> Watch:
     paused = watch.looked_at is None or seen.now - watch.looked_at > PAUSE_SECONDS
     cpu = sum(worker.cpu_seconds for worker in seen.workers.values())
-    busy = paused or abs(cpu - watch.cpu_seconds) > 0.01
+    busy = paused or abs(cpu - watch.cpu_seconds) > CLOCK_TICK_SECONDS
     return Watch(
         looked_at=seen.now,
         since=seen.now if paused else watch.since,
@@ -142,18 +144,19 @@ def _silent(watch: Watch, seen: Seen, timeout: HangTimeout) -> Verdict | None:
         if slot.phase_until is not None:
             if seen.now > slot.phase_until:
                 late[rank] = (slot.phase_until, f"is past the timeout of its phase after step {slot.step}")
-        elif slot.step is not None and not _may_be_silent(slot, seen.stop_step):
-            if seen.now - max(slot.at, watch.since) > limit:
-                late[rank] = (slot.at, f"has reported no step after {slot.step} for {seen.now - slot.at:.0f} s")
+        elif _is_late(slot, seen, watch.since, limit):
+            late[rank] = (slot.at, f"has reported no step after {slot.step} for {seen.now - slot.at:.0f} s")
     if not late:
         return None
     rank = min(late, key=lambda rank: late[rank][0])
     return Verdict("hang", rank, f"Local rank {rank} {late[rank][1]}; {len(late)} of {len(seen.workers)} are late.")
 
 
-def _may_be_silent(slot: Slot, stop_step: int | None) -> bool:
-    waits = stop_step is not None and slot.step is not None and slot.step >= stop_step
-    return slot.stopped or waits
+def _is_late(slot: Slot, seen: Seen, since: float, limit: float) -> bool:
+    if slot.step is None or slot.stopped:
+        return False
+    waits = seen.stop_step is not None and slot.step >= seen.stop_step
+    return not waits and seen.now - max(slot.at, since) > limit
 
 
 def _suspicion(watch: Watch, seen: Seen, timeout: HangTimeout) -> Verdict | None:

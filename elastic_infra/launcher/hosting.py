@@ -13,11 +13,11 @@ import socket
 from collections.abc import Collection
 
 
-def serves_store(told: bool | None, host: str, *, hostname: str, addresses: Collection[str]) -> bool:
+def serves_store(host: str, *, told: bool | None, hostname: str, addresses: Collection[str]) -> bool:
     """Pure: ``told`` wins; else ``host`` must be this machine's name or one of its addresses."""
     if told is not None:
         return told
-    if host == "localhost" or host == hostname or host.split(".")[0] == hostname:
+    if host in {"localhost", hostname} or host.partition(".")[0] == hostname:
         return True
     try:
         address = ipaddress.ip_address(host)

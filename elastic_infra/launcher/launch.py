@@ -5,21 +5,23 @@ The only module that knows all parts. Heavy modules are imported once the comman
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from . import defaults, devices, exit_codes, options, plan
+from . import defaults, devices, exit_codes, options, plan, words
 from .settings import LauncherSettings, SettingsError
 from .signals import Signals
 
 if TYPE_CHECKING:
-    from . import runtime, seam
+    from . import events, runtime, seam
 
+
+LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
 AgentMain = Callable[["seam.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "runtime.Runtime"], None]
 """The agent's entry, run in the process that the supervisor forks for it."""
@@ -40,7 +42,7 @@ def main(
         if isinstance(resolved, plan.Delegated):
             _run_torchrun(resolved, arguments, settings, environ, workers)
         plan.check_entrypoint(resolved.entrypoint)
-        signals.handle(plan.signal_numbers(resolved.signals)[0].values())
+        signals.handle(words.signal_numbers(resolved.signals)[0].values())
     except (options.OptionsError, SettingsError) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -83,7 +85,7 @@ def _supervise(
     files: runtime.Runtime,
     agent_main: AgentMain | None,
 ) -> int:
-    from . import children, failures, supervisor, warm_parent
+    from . import children, failures, processes, supervisor, warm_parent
 
     def agent_process(channel: seam.Channel) -> None:
         main = agent_main or importlib.import_module(".agent", __package__).run
@@ -95,20 +97,44 @@ def _supervise(
         server.serve(host, port, settings.store_token, listening)
 
     family = children.Children(agent_process, store_process)
+    _announce(resolved, settings, processes.resident_megabytes(family.agent))
     warm = warm_parent.WarmParent(files)
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     family.end(leave.keep_store_seconds, interrupted=lambda: bool(signals.caught))
     code = exit_codes.final(leave.code, watcher.caught)
+    if watcher.fired:
+        _event(settings, "watchdog_fired", {"message": leave.reason})
     if code != exit_codes.SUCCESS:
         _say(leave.reason)
-        message = failures.termination_message(code, leave.reason, watcher.report)
-        failures.write_termination_message(settings.termination_log, message)
-        error_file = environ.get("TORCHELASTIC_ERROR_FILE")
-        if error_file and watcher.report:
-            with contextlib.suppress(OSError):
-                failures.write_error_file(error_file, watcher.report)
+        failures.leave_behind(code, leave.reason, watcher.report, settings.termination_log, environ)
     return code
+
+
+def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -> None:
+    """One line and one event with the resolved settings; secrets are left out."""
+    shown = {
+        "nodes": f"{resolved.min_nodes}:{resolved.max_nodes}",
+        "workers_per_node": resolved.nproc_per_node,
+        "store": f"{resolved.backend}://{resolved.host}:{resolved.port}",
+        "run_id": resolved.run_id,
+        "max_restarts": resolved.max_restarts,
+        "script": resolved.entrypoint.target,
+        "grace_seconds": resolved.shutdown_grace_seconds,
+        "agent_megabytes": megabytes,
+        **{name: value for name, value in settings.changed().items() if name != "store_token"},
+    }
+    if LEVELS.get(settings.log_level.upper(), 0) <= LEVELS["INFO"]:
+        _say(" ".join(f"{name}={value}" for name, value in shown.items()))
+    _event(settings, "launcher_started", shown)
+
+
+def _event(settings: LauncherSettings, event: events.Name, fields: Mapping[str, object]) -> None:
+    """An event of the supervisor's own; most come from the agent."""
+    from . import events
+
+    node = settings.node_name or socket.gethostname()
+    events.EventLog(settings.events, node).write(event, generation=0, attempt=0, fields=fields)
 
 
 def _workers_per_node(text: str, environ: Mapping[str, str]) -> int:

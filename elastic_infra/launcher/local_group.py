@@ -51,17 +51,9 @@ class LocalGroup:
         path = runtime.progress(start.generation)
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._tail = _tail(plan.logs, plan.role, self._targets, start)
-        specs = workers.plan(
-            start,
-            plan,
-            self._settings,
-            self._environ,
-            targets=self._targets,
-            progress_path=path,
-            interpreter=runtime.interpreter,
-            shim=runtime.shim,
-            modules_path=runtime.modules if self._is_warm() else "",
-        )
+        modules = runtime.modules if self._is_warm() else ""
+        files = workers.Files(self._targets, path, runtime.interpreter, runtime.shim, modules)
+        specs = workers.plan(start, plan, self._settings, self._environ, files)
         return seam.Spawn(start.generation, specs, warm=self._is_warm())
 
     def read(self) -> tuple[progress.Slot, ...]:

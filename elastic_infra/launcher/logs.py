@@ -15,7 +15,8 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Final
 
-from .plan import LogPlan, Stream
+from .plan import LogPlan
+from .words import Stream
 
 _INTERVAL_SECONDS: Final = 0.1
 
@@ -84,14 +85,18 @@ class Tail(threading.Thread):
         sources: Sequence[tuple[str, str, IO[str]]],
         filters: Sequence[tuple[Sequence[str], str, IO[str]]] = (),
     ) -> None:
-        """Args:
-        sources: path, prefix and console stream of each teed file.
-        filters: words, path of the copy, and the console stream whose lines are filtered into it.
+        """Nothing is read before ``start``.
+
+        Args:
+            sources: path, prefix and console stream of each teed file.
+            filters: words, path of the copy, and the console stream whose lines are filtered into it.
         """
         super().__init__(name="tail", daemon=True)
         self._files = [_Followed(path, prefix, console) for path, prefix, console in sources]
         self._filters = [
-            (words, open(path, "a", encoding="utf-8"), console) for words, path, console in filters if words
+            (words, open(path, "a", encoding="utf-8"), console)  # noqa: SIM115  closed by finish
+            for words, path, console in filters
+            if words
         ]
         self._ending = threading.Event()
 

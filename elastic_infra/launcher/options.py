@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NoReturn
 PROGRAM: Final = "elasticrun"
 
 DEVIATIONS: Final[Mapping[str, str]] = {
-    "PET_STANDALONE": 'An empty value counts as true: training-operator writes PET_STANDALONE="", torchrun fails on it.',
+    "PET_STANDALONE": 'An empty value is true: training-operator writes PET_STANDALONE="", torchrun fails on it.',
     "last_call_timeout": "5 s instead of torchrun's 30 s: a start with fewer than max nodes waits for it in full.",
     "local_addr": "Defaults to POD_IP where that is set: a pod's own FQDN often does not resolve for its peers.",
     "monitor_interval": "Ends of workers are events here; the interval only bounds how often progress is read.",
@@ -92,12 +92,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("--tee", "env", "Streams that go to files and to the console.", "0", short="-t"),
     Option("--log-line-prefix-template", "env", "Prefix of a console line of a tee'd stream.", ""),
     Option("--local-ranks-filter", "env", "Local ranks whose output reaches the console.", ""),
-    Option(
-        "--duplicate-stdout-filters", "env", "Copy matching stdout lines to a file.", (), comma_separated_list
-    ),
-    Option(
-        "--duplicate-stderr-filters", "env", "Copy matching stderr lines to a file.", (), comma_separated_list
-    ),
+    Option("--duplicate-stdout-filters", "env", "Copy matching stdout lines to a file.", (), comma_separated_list),
+    Option("--duplicate-stderr-filters", "env", "Copy matching stderr lines to a file.", (), comma_separated_list),
     Option("--node-rank", "env", "Rank of this node; only for static rendezvous.", 0, int),
     Option("--master-addr", "env", "Address of node 0; only for static rendezvous.", "127.0.0.1"),
     Option("--master-port", "env", "Port on node 0; only for static rendezvous (29500).", None, int),
@@ -115,7 +111,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        raise OptionsError(f"{message}. See '{PROGRAM} --help'.")
+        text = f"{message}. See '{PROGRAM} --help'."
+        raise OptionsError(text)
 
 
 def parser(environ: Mapping[str, str]) -> Parser:
@@ -179,7 +176,7 @@ def _flag(name: str, text: str) -> bool:
 
 class _PrintCompletion(argparse.Action):
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None
+        self, parser: argparse.ArgumentParser, _namespace: object, values: object, option_string: str | None = None
     ) -> None:
         try:
             shtab = importlib.import_module("shtab")

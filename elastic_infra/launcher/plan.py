@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import re
 import shutil
-import signal
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from . import words
 from .options import OptionsError
 from .settings import LauncherSettings, env_name
 
@@ -24,8 +23,6 @@ MASTER_PORT: Final = 29500
 """Torchrun's port of the workers' own store under static rendezvous."""
 OUR_BACKENDS: Final = ("c10d", "etcd-v2")
 """Everything else is run as torchrun runs it."""
-
-Stream = Literal["stdout", "stderr"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +45,9 @@ class LogPlan:
 
     directory: str | None = None
     """Folder given by the user; None makes a temporary one, as torchrun does."""
-    redirects: Mapping[int | None, frozenset[Stream]] = dataclasses.field(default_factory=dict)
+    redirects: Mapping[int | None, frozenset[words.Stream]] = dataclasses.field(default_factory=dict)
     """Streams that go to files, by local rank; None holds for every rank that is not named."""
-    tee: Mapping[int | None, frozenset[Stream]] = dataclasses.field(default_factory=dict)
+    tee: Mapping[int | None, frozenset[words.Stream]] = dataclasses.field(default_factory=dict)
     """Streams that go to files and to the console."""
     console_ranks: frozenset[int] | None = None
     """Local ranks whose output reaches the console; None means all."""
@@ -118,7 +115,7 @@ def resolve(
     Raises:
         OptionsError: values that cannot be used, with both numbers where a relation is broken.
     """
-    min_nodes, max_nodes = node_range(given.nnodes)
+    min_nodes, max_nodes = words.node_range(given.nnodes)
     standalone = given.standalone or _is_implicitly_standalone(given, max_nodes)
     backend = "c10d" if standalone else given.rdzv_backend
     static = backend == "static" and max_nodes == 1
@@ -127,22 +124,22 @@ def resolve(
         return Delegated(f"{option} is torch's own machinery")
     if backend not in OUR_BACKENDS and not static:
         return Delegated(f"rendezvous backend {backend} on {given.nnodes} nodes")
-    conf = rendezvous_conf(given.rdzv_conf)
+    conf = words.rendezvous_conf(given.rdzv_conf)
     alone = standalone or static
-    host, port = ("localhost", 0) if alone else endpoint(given.rdzv_endpoint, C10D_PORT)
+    host, port = ("localhost", 0) if alone else words.endpoint(given.rdzv_endpoint, C10D_PORT)
     run_id = new_run_id if standalone else given.rdzv_id
     return Plan(
         min_nodes=min_nodes,
         max_nodes=max_nodes,
-        nproc_per_node=_at_least(1, "--nproc-per-node", nproc_per_node),
+        nproc_per_node=words.at_least(1, "--nproc-per-node", nproc_per_node),
         backend="c10d" if static else backend,
         host=host,
         port=port,
-        hosts_store=True if alone else _tristate(conf.get("is_host")),
+        hosts_store=True if alone else words.tristate(conf.get("is_host")),
         run_id=run_id,
         join_timeout_seconds=_seconds(conf, "join_timeout", 600.0),
         last_call_seconds=_seconds(conf, "last_call_timeout", 5.0),
-        max_restarts=_at_least(0, "--max-restarts", given.max_restarts),
+        max_restarts=words.at_least(0, "--max-restarts", given.max_restarts),
         monitor_interval_seconds=given.monitor_interval,
         role=given.role,
         local_address=given.local_addr or environ.get("POD_IP") or None,
@@ -155,83 +152,6 @@ def resolve(
         standalone=standalone,
         warnings=tuple(_warnings(given, run_id, alone=alone)),
     )
-
-
-def node_range(text: str) -> tuple[int, int]:
-    """``"2"`` is (2, 2), ``"2:4"`` is (2, 4).
-
-    Raises:
-        OptionsError: not a range, or an empty one.
-    """
-    parts = text.split(":")
-    if len(parts) > 2 or not all(re.fullmatch(r"\s*\d+\s*", part) for part in parts):
-        message = f'--nnodes must be a number or "MIN:MAX", it is {text!r}.'
-        raise OptionsError(message)
-    low, high = int(parts[0]), int(parts[-1])
-    if not 0 < low <= high:
-        message = f"--nnodes: the minimum must be at least 1 and at most the maximum; got {low} and {high}."
-        raise OptionsError(message)
-    return low, high
-
-
-def endpoint(text: str, default_port: int) -> tuple[str, int]:
-    """Host and port of an endpoint; IPv6 hosts stand in brackets.
-
-    Raises:
-        OptionsError: not an endpoint.
-    """
-    text = text.strip()
-    if not text:
-        return "localhost", default_port
-    found = re.fullmatch(r"(?:\[(?P<six>[\w.:-]+)\]|(?P<host>[\w.-]+))(?::(?P<port>\d{1,5}))?", text)
-    if not found or int(found["port"] or 0) >= 1 << 16:
-        message = f'--rdzv-endpoint must be "HOST:PORT" with a port below 65536, it is {text!r}.'
-        raise OptionsError(message)
-    return found["six"] or found["host"], int(found["port"] or default_port)
-
-
-def rendezvous_conf(text: str) -> dict[str, str]:
-    """``"a=1,b=2"`` as a mapping.
-
-    Raises:
-        OptionsError: a key without a value, or a value without a key.
-    """
-    conf: dict[str, str] = {}
-    for pair in text.split(",") if text.strip() else ():
-        key, _, value = (word.strip() for word in pair.partition("="))
-        if not key or not value:
-            message = f"--rdzv-conf must be KEY=VALUE,KEY=VALUE; {pair!r} is not a pair."
-            raise OptionsError(message)
-        conf[key] = value
-    return conf
-
-
-def stream_map(option: str, text: str) -> dict[int | None, frozenset[Stream]]:
-    """Torchrun's ``3`` or ``0:1,1:3`` as streams by local rank.
-
-    Raises:
-        OptionsError: neither form.
-    """
-    streams: Mapping[str, frozenset[Stream]] = {
-        "0": frozenset(),
-        "1": frozenset({"stdout"}),
-        "2": frozenset({"stderr"}),
-        "3": frozenset({"stdout", "stderr"}),
-    }
-    if text in streams:
-        return {None: streams[text]}
-    if not re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", text):
-        message = f"{option} must be 0, 1, 2 or 3, or a list such as 0:1,1:3; it is {text!r}."
-        raise OptionsError(message)
-    pairs = (pair.split(":") for pair in text.split(","))
-    return {int(rank): streams[value] for rank, value in pairs}
-
-
-def signal_numbers(names: str) -> tuple[dict[str, signal.Signals], tuple[str, ...]]:
-    """The signals of a comma-separated list, and the words in it that name none."""
-    words = [word.strip() for word in names.split(",") if word.strip()]
-    known = {word: signal.Signals[word] for word in words if word in signal.Signals.__members__}
-    return known, tuple(word for word in words if word not in known)
 
 
 def check_entrypoint(
@@ -268,7 +188,7 @@ def _is_implicitly_standalone(given: argparse.Namespace, max_nodes: int) -> bool
 
 def _fixed_master(given: argparse.Namespace) -> tuple[str, int]:
     if given.rdzv_endpoint:
-        return endpoint(given.rdzv_endpoint, MASTER_PORT)
+        return words.endpoint(given.rdzv_endpoint, MASTER_PORT)
     return given.master_addr, MASTER_PORT if given.master_port is None else given.master_port
 
 
@@ -287,31 +207,21 @@ def _log_plan(given: argparse.Namespace, environ: Mapping[str, str]) -> LogPlan:
     template = given.log_line_prefix_template or environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
     return LogPlan(
         directory=given.log_dir,
-        redirects=stream_map("--redirects", given.redirects),
-        tee=stream_map("--tee", given.tee),
-        console_ranks=_ranks(given.local_ranks_filter),
+        redirects=words.stream_map("--redirects", given.redirects),
+        tee=words.stream_map("--tee", given.tee),
+        console_ranks=words.local_ranks(given.local_ranks_filter),
         prefix_template=template or None,
         stdout_filters=tuple(given.duplicate_stdout_filters),
         stderr_filters=tuple(given.duplicate_stderr_filters),
     )
 
 
-def _ranks(text: str) -> frozenset[int] | None:
-    if not text:
-        return None
-    try:
-        return frozenset(int(word) for word in text.split(","))
-    except ValueError as error:
-        message = f"--local-ranks-filter must be local ranks such as 0,1,2; it is {text!r}."
-        raise OptionsError(message) from error
-
-
 def _grace(given: argparse.Namespace, settings: LauncherSettings, environ: Mapping[str, str]) -> float:
     if given.shutdown_timeout is not None:
-        return float(_at_least(0, "--shutdown-timeout", given.shutdown_timeout))
+        return float(words.at_least(0, "--shutdown-timeout", given.shutdown_timeout))
     older = environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
     if older and not environ.get(env_name("shutdown_grace_seconds")):
-        return _number("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", older)
+        return words.number("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", older)
     return settings.shutdown_grace_seconds
 
 
@@ -325,36 +235,11 @@ def _warnings(given: argparse.Namespace, run_id: str, *, alone: bool) -> list[st
         lines.append("--start-method has no effect on scripts; functions are always spawned.")
     if given.node_rank and not alone:
         lines.append("--node-rank is ignored: only static rendezvous uses it.")
-    unknown = signal_numbers(given.signals_to_handle)[1]
+    unknown = words.signal_numbers(given.signals_to_handle)[1]
     if unknown:
         lines.append(f"--signals-to-handle: there is no signal {', '.join(unknown)}; ignored.")
     return lines
 
 
-def _at_least(bound: int, name: str, value: int) -> int:
-    if value >= bound:
-        return value
-    message = f"{name} must be at least {bound}, it is {value}."
-    raise OptionsError(message)
-
-
 def _seconds(conf: Mapping[str, str], key: str, default: float) -> float:
-    return _number(f"--rdzv-conf {key}", conf[key]) if key in conf else default
-
-
-def _number(name: str, text: str) -> float:
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    message = f"{name} must be a number of seconds, it is {text!r}."
-    raise OptionsError(message)
-
-
-def _tristate(text: str | None) -> bool | None:
-    if text is None:
-        return None
-    if text.lower() in {"1", "true", "t", "yes", "y"}:
-        return True
-    if text.lower() in {"0", "false", "f", "no", "n"}:
-        return False
-    message = f"--rdzv-conf is_host must be true or false, it is {text!r}."
-    raise OptionsError(message)
+    return words.number(f"--rdzv-conf {key}", conf[key]) if key in conf else default

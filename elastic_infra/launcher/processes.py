@@ -100,7 +100,7 @@ def fork(child: Callable[[], object]) -> int:
         child()
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 0)
-    except BaseException as error:  # the child must never return into its parent's code
+    except BaseException as error:  # noqa: BLE001  the child must never return into its parent's code
         with contextlib.suppress(OSError):
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
         os._exit(1)

@@ -30,7 +30,6 @@ One word holds both, so that no worker can pair an old step with a new consent."
 STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS = range(7)
 
 
-
 @dataclasses.dataclass(frozen=True)
 class Slot:
     """What one worker has reported."""

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
-_SHARED_MEMORY: Final = "/dev/shm"
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  the folder in it is private
 
 
 @dataclasses.dataclass(frozen=True)

@@ -87,13 +87,17 @@ class LauncherSettings:
     node_name: str = ""
     """A name for people (the pod's name): a new launcher with the same name proves that the old one is gone."""
 
-    def to_env(self) -> dict[str, str]:
-        """Variables for every field that differs from its default, in the order of the fields."""
+    def changed(self) -> dict[str, object]:
+        """The fields that differ from their default, in order."""
         return {
-            env_name(field.name): _write(value)
+            field.name: value
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) != field.default
         }
+
+    def to_env(self) -> dict[str, str]:
+        """Variables for every field that differs from its default, in the order of the fields."""
+        return {env_name(name): _write(value) for name, value in self.changed().items()}
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> LauncherSettings:

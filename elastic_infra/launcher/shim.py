@@ -7,6 +7,7 @@ standard library and never torch: the collective timeout is set by a hook after 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib.util
 import json
@@ -17,45 +18,60 @@ import sys
 import time
 import traceback
 import types
+from collections.abc import MutableMapping, Sequence
 from datetime import timedelta
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from typing import Any
 
 PREFIX = "ELASTIC_INFRA_"
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 """Makes a worker write the stacks of all its threads and live on; a real-time signal, which scripts rarely use."""
+
+IMPORT_FRAME = "_find_and_load_unlocked"
+"""Who asks for a module when it is imported; ``importlib.util.find_spec`` asks from elsewhere."""
 
 TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed_c10d")
 """Both places where torch keeps the default timeout of process groups."""
 TIMEOUT_NAMES = ("default_pg_timeout", "default_pg_nccl_timeout")
 
 
-class TimeoutLoader:
+RUN_MODULE_AS_MAIN = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001  what `python -m` calls
+
+
+class TimeoutLoader(Loader):
     """Runs a module as its own loader would, then sets the default timeouts in it."""
 
-    def __init__(self, loader, seconds):
+    def __init__(self, loader: Loader, seconds: float) -> None:
         self._loader = loader
         self._seconds = seconds
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the loader has
         return getattr(self._loader, name)
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType | None:
+        """As the module's own loader."""
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: types.ModuleType) -> None:
+        """As the module's own loader, then the timeouts."""
         self._loader.exec_module(module)
         set_timeouts(module, self._seconds)
 
 
-class ImportHook:
+class ImportHook(MetaPathFinder):
     """First on ``sys.meta_path``: names every import in a file, and wraps the two modules that hold timeouts."""
 
-    def __init__(self, seconds, names):
+    def __init__(self, seconds: float | None, names: int | None) -> None:
         self._seconds = seconds
         self._names = names
 
-    def find_spec(self, name, path=None, target=None):
-        if self._names is not None and sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
-            os.write(self._names, name.encode() + b"\n")  # imported, not merely looked for
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find nothing, but see every import; the two modules are found by the others and wrapped."""
+        if self._names is not None and sys._getframe(2).f_code.co_name == IMPORT_FRAME:  # noqa: SLF001  no public form
+            os.write(self._names, name.encode() + b"\n")
         if self._seconds is None or name not in TIMEOUT_MODULES:
             return None
         sys.meta_path.remove(self)
@@ -68,14 +84,14 @@ class ImportHook:
         return spec
 
 
-def set_timeouts(module, seconds):
+def set_timeouts(module: types.ModuleType, seconds: float) -> None:
     """The default timeout of gloo and of NCCL, where this module has them."""
     for name in TIMEOUT_NAMES:
         if getattr(module, name, None) is not None:
             setattr(module, name, timedelta(seconds=seconds))
 
 
-def prepare(environ):
+def prepare(environ: MutableMapping[str, str]) -> None:
     """Apply this process's defaults: timeouts, stacks on demand, a title, the record of a failure."""
     text = environ.get(PREFIX + "NCCL_COLLECTIVE_TIMEOUT_SECONDS")
     seconds = float(text) if text else None
@@ -86,22 +102,19 @@ def prepare(environ):
     for name in TIMEOUT_MODULES:
         if seconds is not None and name in sys.modules:
             set_timeouts(sys.modules[name], seconds)
-    faulthandler.register(DUMP_SIGNAL, file=sys.__stderr__, all_threads=True, chain=False)
+    faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True, chain=False)
     sys.excepthook = report_failure
 
 
-def set_title(target, environ):
+def set_title(target: str, environ: MutableMapping[str, str]) -> None:
     """Name the process after script and rank, for ``top`` and ``ps``; 15 bytes are all the kernel keeps."""
     stem = os.path.splitext(os.path.basename(target.rstrip("/")))[0]
     rank = environ.get("RANK", "")
-    try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(f"{stem[:14 - len(rank)]}:{rank}")
-    except OSError:
-        pass  # a title is a convenience
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
+        file.write(f"{stem[: 14 - len(rank)]}:{rank}")
 
 
-def report_failure(kind, error, trace):
+def report_failure(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
     """Print the exception without this file's frames, and leave it where torch's ``record`` would."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -109,15 +122,12 @@ def report_failure(kind, error, trace):
     if path and not os.path.exists(path):
         stack = "".join(traceback.format_exception(kind, error, trace))
         extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
-        try:
-            with open(path, "w") as file:
-                json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}}, file)
-        except OSError:
-            pass  # the traceback below says it too
+        with contextlib.suppress(OSError), open(path, "w") as file:
+            json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}}, file)
     sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
-def run(kind, target, arguments):
+def run(kind: str, target: str, arguments: Sequence[str]) -> None:
     """Run the program in a fresh ``__main__``, as the interpreter does for its own command line."""
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __annotations__={})
@@ -125,27 +135,27 @@ def run(kind, target, arguments):
     sys.argv = [target, *arguments]
     if kind == "module":
         sys.path[0] = os.getcwd()
-        runpy._run_module_as_main(target, alter_argv=True)
+        RUN_MODULE_AS_MAIN(target, alter_argv=True)
     elif kind == "run_path":
         runpy.run_path(target, run_name="__main__")
     elif os.path.isdir(target) or target.endswith((".zip", ".pyz", ".egg")):
         sys.path[0] = target
-        runpy._run_module_as_main("__main__", alter_argv=False)
+        RUN_MODULE_AS_MAIN("__main__", alter_argv=False)
     else:
         run_script(main, target)
 
 
-def run_script(main, target):
+def run_script(main: types.ModuleType, target: str) -> None:
     """Execute a file the way ``python -u file`` does."""
     path = os.path.abspath(target)
     sys.path[0] = os.path.dirname(os.path.realpath(target))
-    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    loader = SourceFileLoader("__main__", path)
     main.__dict__.update(__file__=path, __loader__=loader, __spec__=None, __cached__=None, __package__=None)
     code = loader.source_to_code(loader.get_data(path), path)
-    exec(code, main.__dict__)
+    exec(code, main.__dict__)  # noqa: S102  the user's program is what runs here
 
 
-def main():
+def main() -> None:
     """Entry of a worker that was started cold."""
     kind, target, *arguments = sys.argv[1:]
     prepare(os.environ)

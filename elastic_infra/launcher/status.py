@@ -105,7 +105,7 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def log_message(self, format: str, *arguments: object) -> None:
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the base class names it
             """Requests are not worth a line."""
 
     try:

@@ -32,9 +32,7 @@ _BUSY_TICK_SECONDS: Final = 0.02
 class Supervisor:
     """Runs one launch to its end."""
 
-    def __init__(
-        self, children: Children, signals: Signals, warm: WarmParent, *, grace_seconds: float
-    ) -> None:
+    def __init__(self, children: Children, signals: Signals, warm: WarmParent, *, grace_seconds: float) -> None:
         self._children = children
         self._warm = warm
         self._signals = signals
@@ -54,6 +52,8 @@ class Supervisor:
         self.report: dict[str, object] = {}
         """The root cause so far, as the agent last told it."""
         self.outcome: seam.Leave | None = None
+        self.fired = False
+        """The watchdog ended the launch."""
 
     @property
     def caught(self) -> int | None:
@@ -282,6 +282,7 @@ class Supervisor:
         )
         self._watch, fire = watchdog.decide(self._watch, seen)
         if fire is not None:
+            self.fired = True
             self._children.dump_agent()
             self._end(exit_codes.RETRY, fire.reason)
 

@@ -10,6 +10,7 @@ Workers are forked twice, so that the supervisor adopts and reaps them, and wait
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -26,8 +27,15 @@ import subprocess
 import sys
 import sysconfig
 import time
+from typing import TYPE_CHECKING, Any
 
-import elastic_infra_shim as shim
+if TYPE_CHECKING:
+    from . import shim
+else:
+    import elastic_infra_shim as shim
+
+Job = dict[str, Any]
+"""One worker, as the supervisor asks for it (``seam.WorkerSpec`` as JSON)."""
 
 BASE = ("torch", "torch.distributed", "torch._dynamo")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -42,7 +50,7 @@ OPENBLAS_SETTERS = [
 ]
 
 
-def candidates(path):
+def candidates(path: str) -> list[str]:
     """The modules that the first generation imported and that lie under site-packages, in its order."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -52,7 +60,7 @@ def candidates(path):
     return [*BASE, *(name for name in names if name not in BASE and is_installed(name))]
 
 
-def is_installed(name):
+def is_installed(name: str) -> bool:
     """Whether the module's top package lies under site-packages: never the script's own tree."""
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
     folders.add(site.getusersitepackages())
@@ -64,7 +72,7 @@ def is_installed(name):
     return any(place.startswith(folder + os.sep) for place in places for folder in folders)
 
 
-def traces():
+def traces() -> dict[str, Any]:
     """What an import may not change, as comparable parts."""
     opened = set()
     for name in os.listdir("/proc/self/fd"):
@@ -83,15 +91,13 @@ def traces():
     }
 
 
-def import_all(names, journal):
+def import_all(names: list[str], journal: int) -> str:
     """Import in this process, each name written to the journal first; returns the first trace that one left."""
     before = traces()
     for name in names:
         os.write(journal, name.encode() + b"\n")
-        try:
+        with contextlib.suppress(BaseException):  # the program that imported it may have caught the same error
             importlib.import_module(name)
-        except BaseException:
-            pass  # the program that imported it may have caught the same error
         after = traces()
         for trace, value in after.items():
             if value != before[trace] and not (trace == ENVIRONMENT and name.partition(".")[0] == "torch"):
@@ -100,7 +106,7 @@ def import_all(names, journal):
     return ""
 
 
-def import_silently(names, journal):
+def import_silently(names: list[str], journal: int) -> str:
     """``import_all``, with the output of the imports thrown away: the workers have shown it already."""
     null = os.open(os.devnull, os.O_WRONLY)
     kept = [os.dup(1), os.dup(2)]
@@ -114,7 +120,7 @@ def import_silently(names, journal):
     return trace
 
 
-def follow(reader):
+def follow(reader: int) -> tuple[str, str] | None:
     """Wait for a child's imports: the module at which it failed and why, or None when all were clean."""
     text, deadline = b"", time.monotonic() + IMPORT_SECONDS
     while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -130,7 +136,7 @@ def follow(reader):
     return names[-1] if names else "torch", "a crash or an endless import"
 
 
-def become_warm(connection, supervisor, writer, names, dropped):
+def become_warm(connection: socket.socket, supervisor: int, writer: int, names: list[str], dropped: list[str]) -> Job:
     """In the child: import, and serve if that left nothing behind; returns in the workers only."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     before = dict(os.environ)
@@ -143,26 +149,28 @@ def become_warm(connection, supervisor, writer, names, dropped):
     threads = usual_threads()
     gc.collect()
     gc.freeze()
-    pages = int(open("/proc/self/statm").read().split()[1])
-    size = pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+    with open("/proc/self/statm", encoding="ascii") as file:
+        size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
     connection.sendall(json.dumps({"ready": len(names), "dropped": dropped, "megabytes": size}).encode())
     return serve(connection, supervisor, threads, added)
 
 
-def usual_threads():
+def usual_threads() -> int | None:
     """How many threads torch would choose with the workers' own environment; None where they fix it."""
     if FORCED:
         unforced = {name: value for name, value in os.environ.items() if name not in FORCED}
         code = "import torch; print(torch.get_num_threads())"
         try:
-            done = subprocess.run([sys.executable, "-c", code], env=unforced, capture_output=True, timeout=IMPORT_SECONDS)
+            done = subprocess.run(
+                [sys.executable, "-c", code], check=True, env=unforced, capture_output=True, timeout=IMPORT_SECONDS
+            )
             return int(done.stdout)
         except (OSError, ValueError, subprocess.SubprocessError):
             return len(os.sched_getaffinity(0))
     return None
 
 
-def restore_threads(number):
+def restore_threads(number: int | None) -> None:
     """Give a worker the threads that a cold start would have."""
     if number is None:
         return
@@ -176,7 +184,7 @@ def restore_threads(number):
                 getattr(library, setter)(len(os.sched_getaffinity(0)))
 
 
-def reseed():
+def reseed() -> None:
     """Forked ranks would draw identical numbers."""
     random.seed()
     if "numpy" in sys.modules:
@@ -184,13 +192,13 @@ def reseed():
     sys.modules["torch"].default_generator.seed()
 
 
-def serve(connection, supervisor, threads, added):
+def serve(connection: socket.socket, supervisor: int, threads: int | None, added: dict[str, str]) -> Job:
     """Fork a worker for every request; returns in the worker, with what it is to run."""
     while True:
         data, descriptors = receive(connection)
         if not data:
             os._exit(0)
-        job = json.loads(data)
+        job: Job = json.loads(data)
         middle = os.fork()
         if middle == 0:
             worker = os.fork()
@@ -207,7 +215,7 @@ def serve(connection, supervisor, threads, added):
         os.close(descriptors[0])
 
 
-def receive(connection):
+def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     """One request and the pipe on which its worker waits."""
     descriptors = array.array("i")
     data, ancillary, _, _ = connection.recvmsg(LONGEST, socket.CMSG_SPACE(descriptors.itemsize))
@@ -216,13 +224,13 @@ def receive(connection):
     return data, list(descriptors)
 
 
-def complete_environment(given, added):
+def complete_environment(given: dict[str, str], added: dict[str, str]) -> None:
     """The worker's own environment, plus what torch adds to it when it is imported."""
     os.environ.clear()
     os.environ.update({**added, **given})
 
 
-def become_worker(job, go, supervisor):
+def become_worker(job: Job, go: int, supervisor: int) -> None:
     """Leave the warm parent behind: a session of its own, the supervisor as parent, the worker's streams."""
     os.setsid()
     while os.getppid() != supervisor:
@@ -240,11 +248,12 @@ def become_worker(job, go, supervisor):
             os.close(descriptor)
 
 
-def main():
+def main() -> Job:
     """Fork children until one imports cleanly and serves; what it returns is run as the user's program."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
-    names, dropped = candidates(sys.argv[3]), []
+    names = candidates(sys.argv[3])
+    dropped: list[str] = []
     for _ in range(MOST_TRIALS):
         reader, writer = os.pipe()
         child = os.fork()

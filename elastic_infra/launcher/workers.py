@@ -7,6 +7,7 @@ Nothing is started here; the supervisor does that.
 
 from __future__ import annotations
 
+import dataclasses
 import string
 from collections.abc import Mapping
 from typing import Final
@@ -31,17 +32,24 @@ _SECRETS: Final = frozenset({env_name("store_token")})
 """What workers do not need they do not get."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Paths that the workers of one generation use."""
+
+    targets: tuple[Destination, ...]
+    """Output of each local rank."""
+    progress: str
+    """The generation's progress memory."""
+    interpreter: str
+    """The Python that runs scripts."""
+    shim: str
+    """The shim's source."""
+    modules: str = ""
+    """File for the names of imported modules; empty records none."""
+
+
 def plan(
-    start: StartWorkers,
-    launch: Plan,
-    settings: LauncherSettings,
-    environ: Mapping[str, str],
-    *,
-    targets: tuple[Destination, ...],
-    progress_path: str,
-    interpreter: str,
-    shim: str,
-    modules_path: str = "",
+    start: StartWorkers, launch: Plan, settings: LauncherSettings, environ: Mapping[str, str], files: Files
 ) -> tuple[seam.WorkerSpec, ...]:
     """The workers of this node.
 
@@ -50,24 +58,20 @@ def plan(
         launch: the resolved command line.
         settings: the launcher's settings.
         environ: the launcher's environment.
-        targets: output of each local rank.
-        progress_path: the generation's progress memory.
-        interpreter: the Python that runs scripts.
-        shim: path of the shim's source.
-        modules_path: file for the names of imported modules; empty records none.
+        files: paths for this generation.
     """
     common = _common_environ(start, launch, settings, environ)
     specs = []
-    for target in targets:
+    for target in files.targets:
         mine = {
             **common,
             **_rank_environ(start, launch, environ, target.local_rank),
             "TORCHELASTIC_ERROR_FILE": target.error_file,
-            progress.VARIABLE: f"{target.local_rank}:{progress_path}",
+            progress.VARIABLE: f"{target.local_rank}:{files.progress}",
         }
-        if modules_path and target.local_rank == 0:
-            mine[MODULES] = modules_path
-        argv = command_line(launch.entrypoint, interpreter, shim, target.local_rank)
+        if files.modules and target.local_rank == 0:
+            mine[MODULES] = files.modules
+        argv = command_line(launch.entrypoint, files.interpreter, files.shim, target.local_rank)
         specs.append(seam.WorkerSpec(target.local_rank, argv, mine, target.stdout, target.stderr))
     return tuple(specs)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..launcher import progress as memory
+from ..launcher import progress as memory  # noqa: TID252  the package may be mounted under any name
 
 _WAIT_SECONDS: Final = 0.001
 """How often a worker that waits for the other nodes' consent looks again."""
@@ -88,7 +88,7 @@ class Progress:
         return bool(self._slot[memory.STOPPED])
 
     def _wait_for_consent(self, n: int) -> bool:
-        while 0 <= (stop := self._header[memory.STOP]) and stop >> 1 <= n:
+        while (stop := self._header[memory.STOP]) >= 0 and stop >> 1 <= n:
             if stop & 1:
                 self._slot[memory.STOPPED] = 1
                 return True

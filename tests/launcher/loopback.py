@@ -38,6 +38,7 @@ class Job:
     port: int = field(default_factory=free_port)
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     store: subprocess.Popen[bytes] | None = None
+    backend: str = "c10d"
 
     def start_store(self) -> None:
         """A store of its own, as in its pod."""
@@ -52,12 +53,23 @@ class Job:
         ]
         self.store = subprocess.Popen(command, env=self._environ(), stdout=subprocess.DEVNULL)
 
+    def start_etcd(self) -> None:
+        """A real etcd with its v2 API instead of a store of ours."""
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{free_port()}"
+        command = [
+            *("etcd", "--enable-v2", "--data-dir", str(self.folder / "etcd"), "--log-level", "error"),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
+        ]
+        self.backend = "etcd-v2"
+        self.store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def start_node(self, *conf: str) -> subprocess.Popen[bytes]:
         """One more launcher; ``conf`` adds to ``--rdzv-conf``."""
         conf = (*conf, "is_host=false") if self.store else conf
         command = [
             *(sys.executable, "-m", "elastic_infra.launcher"),
-            *("--nnodes", self.nnodes, "--rdzv-backend", "c10d", "--rdzv-id", "job"),
+            *("--nnodes", self.nnodes, "--rdzv-backend", self.backend, "--rdzv-id", "job"),
             *("--rdzv-endpoint", f"127.0.0.1:{self.port}"),
             *(("--rdzv-conf", ",".join(conf)) if conf else ()),
             *self.options,
@@ -86,12 +98,12 @@ class Job:
         return lines
 
     def wait_for_world(self, world: int, after: float = 0.0) -> list[Line]:
-        """Wait until all ranks of a group of this size have made a step later than ``after``."""
+        """Wait until all ranks of a group of this size have made three steps later than ``after``."""
 
         def is_there(lines: list[Line]) -> bool:
             steps = [x for x in lines if x["event"] == "step" and x["world"] == world and float(str(x["time"])) > after]
             return any(
-                len({x["rank"] for x in steps if x["generation"] == generation}) == world
+                len({(x["rank"], x["step"]) for x in steps if x["generation"] == generation}) >= 3 * world
                 for generation in {x["generation"] for x in steps}
             )
 
@@ -112,7 +124,14 @@ class Job:
     def _environ(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "ELASTIC_INFRA_"))}
-        return {**kept, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **self.environ}
+        return {
+            **kept,
+            "PYTHONPATH": path,
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+            "ELASTIC_INFRA_LOG_LEVEL": "DEBUG",
+            **self.environ,
+        }
 
 
 def tree(pid: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -19,13 +20,17 @@ QUICK = ("last_call_timeout=1", "join_timeout=120")
 
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Iterator[Job]:
-    job = Job(tmp_path, script=(str(TRAIN), str(tmp_path), "100000", "0.05"))
+    job = Job(tmp_path, script=(str(TRAIN), str(tmp_path), "100000", "0.05", "sockets"))
     yield job
     job.end()
 
 
 def stop_at(job: Job, steps: int) -> None:
-    job.script = (*job.script[:2], str(steps), job.script[3])
+    job.script = (*job.script[:2], str(steps), *job.script[3:])
+
+
+def use(job: Job, backend: str) -> None:
+    job.script = (*job.script[:4], backend)
 
 
 def codes(job: Job, seconds: float = 120.0) -> list[int]:
@@ -43,8 +48,10 @@ def test_all_nodes_finish_together(job: Job) -> None:
     assert len([line for line in job.journal() if line["event"] == "finished"]) == 2
 
 
-def test_scale_up_stops_at_one_step(job: Job) -> None:
+@pytest.mark.parametrize("backend", ["sockets", "gloo"])
+def test_scale_up_stops_at_one_step(job: Job, backend: str) -> None:
     """Survivors train until the newcomer is ready and all stop at the same step; nothing is repeated or skipped."""
+    use(job, backend)
     job.start_store()
     job.start_node(*QUICK)
     job.start_node(*QUICK)
@@ -73,8 +80,10 @@ def test_scale_down_by_sigterm(job: Job) -> None:
     assert {line["restarts"] for line in lines} == {0}
 
 
-def test_lost_node_is_no_failure(job: Job) -> None:
+@pytest.mark.parametrize("backend", ["sockets", "gloo"])
+def test_lost_node_is_no_failure(job: Job, backend: str) -> None:
     """R7: the survivor goes on with world size 1 although no restart is allowed."""
+    use(job, backend)
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
@@ -147,3 +156,24 @@ def test_killed_worker_restarts_and_is_charged(job: Job) -> None:
     lines = job.wait_for_world(2, killed + 0.5)
 
     assert lines[-1]["restarts"] == 1
+
+
+@pytest.mark.skipif(shutil.which("etcd") is None, reason="needs Debian's etcd-server")
+def test_etcd_carries_the_same_protocol(job: Job) -> None:
+    """Over a real etcd: scale up, lose a node, let one leave, end; every change at its price."""
+    job.start_etcd()
+    job.start_node(*QUICK)
+    job.wait_for_world(1)
+    job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.start_node(*QUICK, "last_call_timeout=1")
+    job.wait_for(lambda lines: any(line["event"] == "step" for line in lines))
+    killed = time.monotonic()
+    kill_tree(job.nodes[0])
+    job.wait_for_world(2, killed)
+    job.nodes[1].send_signal(signal.SIGTERM)
+    assert job.nodes[1].wait(60) == 143
+    lines = job.wait_for_world(1, time.monotonic())
+
+    assert {line["restarts"] for line in lines} == {0}
+    assert job.nodes[2].poll() is None

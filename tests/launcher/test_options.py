@@ -61,7 +61,7 @@ def our_rows() -> dict[str, dict[str, object]]:
             "type": getattr(action.type, "__name__", None),
             "environment": action.dest in reads,
         }
-        for action in options.parser({})._actions  # noqa: SLF001  argparse has no public view of its table
+        for action in options.parser({})._actions  # argparse has no public view of its table
     }
 
 

@@ -51,8 +51,8 @@ def agree(state: State, now: float) -> Generation | None:
 def _own_end(state: State, generation: Generation) -> Cause | None:
     """Why this node's own workers ended before the generation did."""
     group = state.group_of(generation)
-    if group is None:
-        return None
+    if group is None or (generation.phase == "draining" and generation.fence is None):
+        return None  # who is told to stop a moment later sees his collectives fail, which means nothing
     if group.failure is not None:
         return group.failure
     if group.phase == "stopped" and generation.phase != "draining":

@@ -35,6 +35,8 @@ def _store_lost(state: State, event: messages.StoreLost, now: float) -> State:
 
 
 def _generation_seen(state: State, event: messages.GenerationSeen, now: float) -> State:
+    if event.generation is None:
+        state = replace(state, known=None)  # deleted: an old end that somebody forgot is not to be brought back
     return _generation(state, event.generation, event.version)
 
 

@@ -115,7 +115,7 @@ def stop(state: State, now: float) -> Step:
     by = min(by, group.stop_by) if group.phase == "stopping" else by
     told = group.told or order.told
     group = replace(group, phase="stopping", stop_by=by, stop_first=order.first, told=told)
-    action = messages.StopWorkers(group.identity[0], by - now, order.first, order.reason)
+    action = messages.StopWorkers(group.identity[0], max(0.0, by - now), order.first, order.reason)
     return with_group(state, group), (action,)
 
 

@@ -11,10 +11,11 @@ from typing import Final
 
 from . import change, commit, group, messages
 from .fold import fold
+from .group import Step
 from .records import Generation
+from .report import report
 from .roll_call import standings
 from .state import State, record, with_store
-from .group import Step
 
 EXIT_LOST: Final = 200
 """The store or the job's other nodes stayed away for ``join_timeout``; or this node alone keeps failing."""
@@ -22,14 +23,15 @@ EXIT_LOST: Final = 200
 
 def step(state: State, event: messages.Event, now: float) -> tuple[State, tuple[messages.Action, ...]]:
     """The next state and the orders to carry out, in their order."""
-    state = _observe(fold(state, event, now), now)
+    before, state = state, _observe(fold(state, event, now), now)
     actions: list[messages.Action] = []
     for rule in _RULES:
         if state.exited:
             break
         state, more = rule(state, now)
         actions += more
-    return state, tuple(actions)
+    emits = report(before, event, state, tuple(actions))
+    return state, (*actions, *emits) if not state.exited else (*emits, *actions)
 
 
 def _observe(state: State, now: float) -> State:
@@ -170,8 +172,8 @@ _RULES: Final = (
     group.enter,
     group.meet,
     group.start,
+    group.fence,  # before stop: a worker that waits at the stop step must hear that it holds
     group.stop,
-    group.fence,
     _publish,
     _swap,
     _exit,

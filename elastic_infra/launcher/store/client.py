@@ -29,7 +29,7 @@ class Target:
     token: str = ""
 
 
-class Lost(Exception):
+class LostError(Exception):
     """The connection is of no use any more; ``by_peer``: its other end was seen closing."""
 
     def __init__(self, reason: str, *, by_peer: bool) -> None:
@@ -37,7 +37,7 @@ class Lost(Exception):
         self.by_peer = by_peer
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """The store answered hello with a refusal."""
 
 
@@ -51,12 +51,17 @@ class TcpLink(Link):
         self._former: socket.socket | None = None
         """Kept open until the next connection stands: its end would tell the store that this node is dead."""
 
+    def _dispose(self) -> None:
+        super()._dispose()
+        if self._former is not None:
+            self._former.close()
+
     def _run(self) -> None:
         attempt = 0
         while not self._closing:
             try:
                 session = self._connect()
-            except Refusal as error:
+            except RefusalError as error:
                 self._tell(Rejected(str(error)))
                 return
             except (OSError, wire.WireError, UnicodeError) as error:
@@ -89,7 +94,7 @@ class TcpLink(Link):
         hello = received.pop(0)
         if "error" in hello:
             end.close()
-            raise Refusal(str(hello["error"]))
+            raise RefusalError(str(hello["error"]))
         if self._former is not None:
             self._former.close()
         self._former = end
@@ -113,7 +118,7 @@ class TcpLink(Link):
                 session.beat()
             for order in self._take_orders():
                 session.carry_out(order)
-        except Lost as lost:
+        except LostError as lost:
             age = self._clock() - session.acknowledged_at
             fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
             self._tell(messages.StoreLost(fresh), Unreachable(str(lost), refused=False))
@@ -157,12 +162,12 @@ class _Session:
             self._call("delete", key=keys.master_key(number - 2))
 
     def beat(self) -> None:
-        """Beat when it is time; raise ``Lost`` when a call was not answered in time."""
+        """Beat when it is time; raise ``LostError`` when a call was not answered in time."""
         now = self._clock()
         oldest = min((sent_at for _, sent_at in self._calls.values()), default=now)
         if now - oldest >= wire.CALL_SECONDS:
             message = f"the store did not answer for {wire.CALL_SECONDS:g} s"
-            raise Lost(message, by_peer=False)
+            raise LostError(message, by_peer=False)
         if now >= self._next_beat:
             self._next_beat = now + wire.BEAT_SECONDS
             self._call("beat")
@@ -174,14 +179,14 @@ class _Session:
         except BlockingIOError:
             return []
         except OSError as error:
-            raise Lost(_why(error), by_peer=isinstance(error, ConnectionResetError)) from error
+            raise LostError(_why(error), by_peer=isinstance(error, ConnectionResetError)) from error
         if not data:
             message = "the store closed the connection"
-            raise Lost(message, by_peer=True)
+            raise LostError(message, by_peer=True)
         try:
             return [news for message in self._lines.feed(data) for news in self.read(message)]
         except wire.WireError as error:
-            raise Lost(str(error), by_peer=False) from error
+            raise LostError(str(error), by_peer=False) from error
 
     def read(self, message: dict[str, object]) -> list[messages.Event | Acknowledged]:
         """One message as news."""
@@ -204,7 +209,7 @@ class _Session:
             self.socket.sendall(wire.encode(request))
         except OSError as error:
             by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
-            raise Lost(_why(error), by_peer=by_peer) from error
+            raise LostError(_why(error), by_peer=by_peer) from error
 
 
 def _until_first(

@@ -7,6 +7,7 @@ most one line about it in ten seconds, and beats once a second. What it carries 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -33,8 +34,8 @@ class Acknowledged:
 class Holding:
     """This connection is the node's now: whoever must outlive the agent holds it too."""
 
-    descriptor: int
-    """A duplicate; the taker closes it."""
+    descriptor: int | None
+    """A duplicate, the taker closes it; None where a connection's end means nothing to the store."""
     address: str
     """This node's own, as the way to the store shows it."""
 
@@ -79,11 +80,12 @@ class Link(ABC):
     def order(self, order: Order) -> None:
         """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
         self._orders.append(order)
-        _poke(self._wake_write)
+        poke(self._wake_write)
 
     def take(self) -> list[News]:
         """The news so far, oldest first."""
-        _drain(self._news_read)
+        if not self._closing:
+            _drain(self._news_read)
         taken = []
         while self._news:
             taken.append(self._news.popleft())
@@ -91,13 +93,17 @@ class Link(ABC):
 
     def close(self) -> None:
         """Give up the thread; orders given before are still sent."""
+        if self._closing:
+            return
         self._closing = True
-        _poke(self._wake_write)
+        poke(self._wake_write)
         self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._dispose()
 
     def _tell(self, *news: News) -> None:
         self._news.extend(news)
-        _poke(self._news_write)
+        poke(self._news_write)
 
     def _take_orders(self) -> list[Order]:
         _drain(self._wake_read)
@@ -106,16 +112,20 @@ class Link(ABC):
             taken.append(self._orders.popleft())
         return taken
 
+    def _dispose(self) -> None:
+        """Close what the link opened."""
+        for descriptor in (self._news_read, self._news_write, self._wake_read, self._wake_write):
+            os.close(descriptor)
+
     @abstractmethod
     def _run(self) -> None:
         """The thread: connect, serve the connection until it is lost, begin again."""
 
 
-def _poke(descriptor: int) -> None:
-    try:
+def poke(descriptor: int) -> None:
+    """Make the reader of this pipe look; a pipe that is closed has none."""
+    with contextlib.suppress(OSError):  # full means awake already, closed means nobody sleeps
         os.write(descriptor, b"x")
-    except BlockingIOError:
-        pass  # full means awake already
 
 
 def _drain(descriptor: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from . import wire
-from .space import Notice, Refused, Space
+from .space import Notice, RefusedError, Space
 
 HELLO_SECONDS: Final = 10.0
 """A connection that has not introduced itself by then is closed."""
@@ -60,6 +60,13 @@ class Server:
     def is_done(self) -> bool:
         """Whether every job is over and all its nodes have gone, having read so."""
         return bool(self._spaces) and not self._nodes and all(_is_over(space) for space in self._spaces.values())
+
+    def close(self) -> None:
+        """Close every socket."""
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        self._selector.close()
+        self._listener.close()
 
     def serve_once(self, timeout: float) -> None:
         """Wait for something to do, at most ``timeout`` seconds, and do it."""
@@ -125,7 +132,7 @@ class Server:
             return
         try:
             reply = self._reply(connection, request)
-        except Refused as error:
+        except RefusedError as error:
             reply = {"error": f"{error}."}
         self._send(connection, {"id": request.get("id"), **reply})
         if connection.job is None:
@@ -155,16 +162,16 @@ class Server:
             self._notify(connection.job, notices)
             return {"swapped": swapped}
         message = "the operation is unknown"
-        raise Refused(message)
+        raise RefusedError(message)
 
     def _hello(self, connection: Connection, request: Mapping[str, object]) -> dict[str, object]:
         job, node, token = request.get("job"), request.get("node", ""), request.get("token", "")
         if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
             message = "a connection begins with hello"
-            raise Refused(message)
+            raise RefusedError(message)
         if not (isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())):
             message = "the token is wrong"
-            raise Refused(message)
+            raise RefusedError(message)
         now = self._clock()
         space = self._spaces.setdefault(job, Space())
         if node:
@@ -221,7 +228,7 @@ def _key(request: Mapping[str, object]) -> str:
     if isinstance(key, str) and 0 < len(key) <= 256:
         return key
     message = "a key is a string of 1 to 256 characters"
-    raise Refused(message)
+    raise RefusedError(message)
 
 
 def _value(request: Mapping[str, object]) -> object:
@@ -229,7 +236,7 @@ def _value(request: Mapping[str, object]) -> object:
     if value is not None:
         return value
     message = "a value is missing"
-    raise Refused(message)
+    raise RefusedError(message)
 
 
 def _version(request: Mapping[str, object]) -> int:
@@ -237,7 +244,7 @@ def _version(request: Mapping[str, object]) -> int:
     if isinstance(version, int):
         return version
     message = "a version is a number"
-    raise Refused(message)
+    raise RefusedError(message)
 
 
 def _is_over(space: Space) -> bool:

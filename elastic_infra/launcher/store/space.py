@@ -16,7 +16,7 @@ MAX_KEYS: Final = 20_000
 NODE_PREFIX: Final = "node/"
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A request that cannot be granted; the message says why."""
 
 
@@ -50,11 +50,11 @@ class Space:
         """Set ``key``.
 
         Raises:
-            Refused: there are too many keys.
+            RefusedError: there are too many keys.
         """
         if key not in self.entries and len(self.entries) >= MAX_KEYS:
             message = f"a job may have {MAX_KEYS} keys"
-            raise Refused(message)
+            raise RefusedError(message)
         self._version += 1
         self.entries[key] = (self._version, value)
         return [{"event": "set", "key": key, "version": self._version, "value": value}]

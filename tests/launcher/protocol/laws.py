@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.launcher.protocol.model import Broken, Host, Identity, World
+from tests.launcher.protocol.model import Broken, Host, World
 
 
 def one_generation_runs(world: World) -> None:
     """No two generations ever have all their workers running."""
-    complete = [identity for identity in _running(world) if _is_complete(world, identity)]
+    complete = {host.workers for host in world.hosts if host.workers and _is_complete(world, host)}
     if len(complete) > 1:
         message = f"two generations run in full: {complete}"
         raise Broken(message)
@@ -29,6 +29,17 @@ def the_end_is_agreed_once(world: World) -> None:
         raise Broken(message)
 
 
+def all_stop_at_one_step(world: World) -> None:
+    """The workers of a generation that stop as agreed stop at the same step."""
+    generations = [identity for identity, _ in world.stops]
+    if len(generations) != len(set(generations)):
+        message = f"stopped at different steps: {sorted(world.stops)}"
+        raise Broken(message)
+
+
+ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step)
+
+
 def is_good(world: World) -> bool:
     """Everybody alive works in the generation of the store, knows why not, or the job is over."""
     if world.store is None:
@@ -45,20 +56,10 @@ def _is_settled(world: World, host: Host) -> bool:
         return False
     if host.state.place() is None:
         return generation.finishing or len(generation.members) >= host.state.rules.max_nodes
-    return host.workers == generation.identity and not host.stopping
+    return host.workers == generation.identity and not host.stopping and not host.ended
 
 
-def _running(world: World) -> set[Identity]:
-    return {host.workers for host in world.hosts if host.workers and not host.frozen and not host.ended}
-
-
-def _is_complete(world: World, identity: Identity) -> bool:
-    """Every member of a generation runs its workers; its members are known from whoever runs them."""
-    for host in world.hosts:
-        generation = host.state.known if host.state and host.workers == identity else None
-        if generation is None or generation.identity != identity:
-            continue
-        uuids = {member.uuid for member in generation.members}
-        members = [other for i, other in enumerate(world.hosts) if f"n{i}" in uuids]
-        return all(m.workers == identity and not m.frozen and not m.ended for m in members)
-    return False
+def _is_complete(world: World, host: Host) -> bool:
+    """Every member of the generation that this node runs does run it."""
+    members = [world.hosts[j] for j in host.members]
+    return all(m.workers == host.workers and not m.frozen and not m.ended for m in members)

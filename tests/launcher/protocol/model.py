@@ -2,8 +2,8 @@
 
 It runs the production ``machine.step`` itself. Time is abstract: ages are 0, "a moment" (beyond every short wait of
 the rules) or "an age" (beyond ``dead_after``); they pass only while no node has anything left to do, or for the
-silence of a node that is cut off. A slow node needs no fault of its own: any node may take its next step at any
-later time, which is why no order between nodes is assumed anywhere.
+silence of a node that is cut off. What the store tells reaches a prompt node at once and a slow node at any later
+time, whatever has happened in between; compare-and-sets of both are under way for any time and arrive in any order.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Host:
     cut: bool = False
     """Partitioned from the store."""
     frozen: bool = False
+    slow: bool = False
+    """What the store tells reaches it at any later time."""
     orphaned: bool = False
     """The dead-man timer is due, and fires before anything else once the node is thawed."""
     seen: Store | None = None
@@ -64,13 +66,25 @@ class Host:
     swap: messages.Swap | None = None
     """Under way to the store."""
     workers: Identity | None = None
+    members: frozenset[int] = frozenset()
+    """The nodes of the generation that its workers were last started for."""
     stopping: bool = False
     ended: bool = False
     """Its workers exited by themselves, their groups are not yet cleared."""
+    finished: Identity | None = None
+    """The generation whose last step its worker made."""
+    step: int = -1
+    """The newest step its worker reported."""
+    stop: tuple[int, bool] | None = None
+    """Stop step and consent in the progress memory."""
 
     @property
     def awake(self) -> bool:
         return self.state is not None and not self.frozen
+
+    def over(self, end: str) -> Host:
+        """The same node with nothing left of it but how far its worker came."""
+        return Host(end=end, step=self.step, finished=self.finished)
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,8 @@ class World:
     """Worker failures injected so far: only they may be charged."""
     done: bool = False
     """The script's work is complete: a worker may exit 0."""
+    stops: frozenset[tuple[Identity, int]] = frozenset()
+    """Every (generation, step) at which a worker was told to stop."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +110,15 @@ class Scenario:
     rules: Rules
     faults: int
     kinds: frozenset[str]
-    """Of crash, freeze, cut, leave, fail, store."""
+    """Of crash, freeze, cut, slow, leave, fail, store."""
     finish: bool = False
     nodes: int = 3
+    settled: int = 0
+    """Nodes that have formed a generation before the exploration begins."""
+    slow: bool = False
+    """Whether every node is slow from the start: all interleavings."""
+    steps: int = 0
+    """How far workers train while nobody stops them; 0: they report no steps."""
     stepper: Stepper = machine.step
 
 
@@ -114,7 +136,20 @@ class Model:
     _ages: dict[tuple[int, float], State] = field(default_factory=dict)
 
     def initial(self) -> World:
-        return World(self.canonical(Store("e1")), 1, tuple(Host() for _ in range(self.scenario.nodes)), self.scenario.faults)
+        """Where the exploration begins."""
+        world = self._empty()
+        for i in range(self.scenario.settled):
+            world = self._settled(self._connect(joined := self._join(world, i), i, joined.hosts[i]))
+        while self.scenario.settled:
+            steps = [step for i, host in enumerate(world.hosts) for step in self._protocol_steps(world, i, host)]
+            if not steps and any(host.workers for host in world.hosts):
+                break
+            world = self._settled(steps[0][1] if steps else self._age(world, MOMENT))
+        return world
+
+    def _empty(self) -> World:
+        hosts = tuple(Host(slow=self.scenario.slow) for _ in range(self.scenario.nodes))
+        return World(self.canonical(Store("e1")), 1, hosts, self.scenario.faults)
 
     # -------------------------------------------------- transitions
 
@@ -125,9 +160,29 @@ class Model:
         passing = [] if prompt else [("moment", self._age(world, MOMENT))]
         passing += [] if prompt or slow else [("age", self._age(world, AGE))]
         for label, successor in (*prompt, *slow, *self._recoveries(world), *passing):
-            yield label, successor, True
+            yield label, self._settled(successor), True
         for label, successor in self._faults(world):
-            yield label, successor, False
+            yield label, self._settled(successor), False
+
+    def _settled(self, world: World) -> World:
+        """All that the store has to tell has reached the prompt nodes."""
+        moved = True
+        while moved:
+            moved = False
+            for i in range(len(world.hosts)):
+                step = self._prompt_step(world, i, world.hosts[i])
+                if step is not None:
+                    world, moved = step, True
+        return world
+
+    def _prompt_step(self, world: World, i: int, host: Host) -> World | None:
+        if host.slow or not host.awake or not host.connected or host.cut:
+            return None
+        if world.store is None:
+            return self._lose(world, i, host)
+        for _, beaten in self._beat(world, i):
+            return beaten
+        return self._deliver(world, i, host) if host.seen != world.store else None
 
     def _recoveries(self, world: World) -> Iterator[tuple[str, World]]:
         """What ends a fault, sooner or later."""
@@ -171,8 +226,9 @@ class Model:
             if self._peer_is_missing(world, host):
                 ended = _set(world, i, replace(host, ended=True))
                 yield f"collective fails {i}", self._feed(ended, i, messages.WorkerExited(number, 0, 1))
+            yield from self._training(world, i, host)
             if world.done and self._may_finish(world, host):
-                ended = _set(world, i, replace(host, ended=True))
+                ended = _set(world, i, replace(host, ended=True, finished=host.workers))
                 yield f"finish {i}", self._feed(ended, i, messages.WorkerExited(number, 0, 0))
 
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
@@ -194,7 +250,12 @@ class Model:
     def _host_faults(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         kinds = self.scenario.kinds
         if "crash" in kinds:
-            yield f"crash {i}", self._close(_set(world, i, Host(end="crashed")), i)
+            yield (
+                f"crash {i}",
+                self._close(_set(world, i, host.over("crashed")), i),
+            )
+        if "slow" in kinds and not host.slow:
+            yield f"slow {i}", _set(world, i, replace(host, slow=True))
         if "freeze" in kinds:
             yield f"freeze {i}", _set(world, i, replace(host, frozen=True))
         if "cut" in kinds and not host.cut:
@@ -209,7 +270,7 @@ class Model:
 
     def _join(self, world: World, i: int) -> World:
         state = self.canonical(start(Node(f"n{i}", address=f"host{i}", joined=i), self.scenario.rules, 0.0, 0.0))
-        return self._feed(_set(world, i, Host(state)), i, messages.Ready())
+        return self._feed(_set(world, i, replace(world.hosts[i], state=state)), i, messages.Ready())
 
     def _connect(self, world: World, i: int, host: Host) -> World:
         store = world.store
@@ -294,7 +355,9 @@ class Model:
         for i, host in enumerate(world.hosts):
             if host.state is None:
                 continue
-            aged = replace(host, state=self._aged(host.state, seconds), seen=self.canonical(_aged_store(host.seen, seconds)))
+            aged = replace(
+                host, state=self._aged(host.state, seconds), seen=self.canonical(_aged_store(host.seen, seconds))
+            )
             world = _set(world, i, aged)
             unanswered = host.frozen or host.cut or store is None or not host.connected
             if seconds >= AGE and unanswered and host.workers is not None:
@@ -312,25 +375,43 @@ class Model:
             self._ages[key] = self.canonical(_reduced(_aged(state, seconds)))
         return self._ages[key]
 
+    def _training(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
+        """One more step together with all others; at the stop step the worker waits for consent, then exits 0."""
+        if not self.scenario.steps or host.workers is None:
+            return
+        if host.stop is not None and host.step >= host.stop[0]:
+            if host.stop[1]:
+                stopped = _set(world, i, replace(host, ended=True))
+                stopped = replace(stopped, stops=world.stops | {(host.workers, host.step)})
+                exited = messages.WorkerExited(host.workers[0], 0, 0, stopped=True)
+                yield f"stops {i}", self._feed(stopped, i, exited)
+            return
+        goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
+        if host.step < goal and all(other.step >= host.step for other in self._members(world, host)):
+            further = replace(host, step=host.step + 1)
+            yield f"step {i}", self._read(_set(world, i, further), i)
+
+    def _read(self, world: World, i: int) -> World:
+        """The agent looks into the progress memory."""
+        host = world.hosts[i]
+        if host.workers is None or not self.scenario.steps:
+            return world
+        step = host.step if host.step >= 0 else None
+        return self._feed_all(world, i, (messages.StepsSeen(host.workers[0], step, step),))
+
+    def _members(self, world: World, host: Host) -> list[Host]:
+        return [world.hosts[j] for j in sorted(host.members)]
+
     def _peer_is_missing(self, world: World, host: Host) -> bool:
-        """A worker of the same generation is gone or stopped: this one's next collective fails."""
-        assert host.state is not None
-        generation = host.state.known
-        if generation is None or generation.identity != host.workers:
-            return True
-        uuids = {member.uuid for member in generation.members}
-        others = [other for i, other in enumerate(world.hosts) if f"n{i}" in uuids]
-        return any(other.end or (other.workers != host.workers and _had(other, host.workers)) for other in others)
+        """A worker of the same generation is gone that this one's next step needs: its collective fails."""
+        members = self._members(world, host)
+        needed = [other for other in members if other.step <= host.step and other.finished != host.workers]
+        return any(other.end or (other.workers != host.workers and _had(other, host.workers)) for other in needed)
 
     def _may_finish(self, world: World, host: Host) -> bool:
         """The last step needs every worker of the generation: all run it, or did."""
-        assert host.state is not None
-        generation = host.state.known
-        if generation is None or generation.identity != host.workers:
-            return False
-        uuids = {member.uuid for member in generation.members}
-        members = [other for i, other in enumerate(world.hosts) if f"n{i}" in uuids]
-        return all(other.workers == host.workers or _finished(other, host.workers) for other in members)
+        members = self._members(world, host)
+        return all(host.workers in {other.workers, other.finished} for other in members)
 
     # -------------------------------------------------- running the machine
 
@@ -343,7 +424,8 @@ class Model:
             host = world.hosts[i]
             if host.state is None:
                 break
-            state, actions = self._step(host.state, queue.popleft())
+            event = queue.popleft()
+            state, actions = self._step(host.state, event)
             world = _set(world, i, replace(host, state=state))
             for action in actions:
                 world = self._obey(world, i, action, queue)
@@ -363,11 +445,21 @@ class Model:
     def key(self, world: World) -> tuple[object, ...]:
         """Equal for equal worlds."""
         hosts = tuple(self._host_key(host) for host in world.hosts)
-        return (id(world.store), world.life, hosts, world.faults, world.failures, world.done)
+        return (id(world.store), world.life, hosts, world.faults, world.failures, world.done, world.stops)
 
     def _host_key(self, host: Host) -> tuple[object, ...]:
-        flags = (host.connected, host.cut, host.frozen, host.orphaned, host.stopping, host.ended)
-        return (id(host.state), host.end, flags, id(host.seen), host.swap, host.workers)
+        flags = (host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping, host.ended)
+        return (
+            id(host.state),
+            host.end,
+            flags,
+            id(host.seen),
+            host.swap,
+            host.workers,
+            host.finished,
+            host.step,
+            host.stop,
+        )
 
     def _obey(self, world: World, i: int, action: messages.Action, queue: deque[messages.Event]) -> World:
         host, store = world.hosts[i], world.store
@@ -380,13 +472,16 @@ class Model:
         elif isinstance(action, messages.StartWorkers):
             return self._start(world, i, action)
         elif isinstance(action, messages.StopWorkers):
-            return _set(world, i, replace(host, stopping=True))
+            return _set(world, i, replace(host, stopping=action.first != "none" or host.stopping))
         elif isinstance(action, messages.SetStopStep):
-            queue.append(messages.StepsSeen(action.generation, None, None))
+            step = host.step if host.step >= 0 else None
+            queue.append(messages.StepsSeen(action.generation, step, step))
+            if action.step is not None:
+                return _set(world, i, replace(host, stop=(action.step, action.agreed)))
         elif isinstance(action, messages.Exit):
             if host.workers is not None:
                 raise Broken(f"node {i} exits while its workers run")
-            return self._close(_set(world, i, Host(end=f"exit {action.code}")), i)
+            return self._close(_set(world, i, host.over(f"exit {action.code}")), i)
         elif isinstance(action, messages.Publish) and reaches and store is not None:
             return self._put(world, store.with_peer(Peer(action.record, "live", 0.0)))
         elif isinstance(action, messages.PublishMaster) and reaches and store is not None:
@@ -399,7 +494,16 @@ class Model:
             raise Broken(f"node {i} starts generation {action.generation} before it stopped {host.workers}")
         assert host.state is not None
         assert host.state.group is not None
-        return _set(world, i, replace(host, workers=host.state.group.identity, stopping=False, ended=False))
+        assert host.state.generation is not None
+        return _set(world, i, replace(
+            host,
+            workers=host.state.group.identity,
+            members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
+            stopping=False,
+            ended=False,
+            step=-1,
+            stop=None,
+        ))  # fmt: skip
 
 
 # ------------------------------------------------------ small things
@@ -414,9 +518,7 @@ def _master(store: Store) -> Master | None:
 
 
 def _changes(old: Store, new: Store) -> tuple[messages.Event, ...]:
-    events: list[messages.Event] = [
-        messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers
-    ]
+    events: list[messages.Event] = [messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers]
     master = _master(new)
     if master is not None and new.masters != old.masters:
         events.append(messages.MasterSeen(master))
@@ -431,11 +533,6 @@ def _had(host: Host, identity: Identity | None) -> bool:
     return group is not None and group.identity == identity and group.phase == "stopped"
 
 
-def _finished(host: Host, identity: Identity | None) -> bool:
-    group = host.state.group if host.state else None
-    return group is not None and group.identity == identity and group.phase == "finished"
-
-
 def _older(since: float, seconds: float) -> float:
     """Ages are a moment or an age: what is older is as old."""
     return -AGE if since - seconds <= -AGE else -MOMENT
@@ -448,7 +545,9 @@ def _aged_store(store: Store | None, seconds: float) -> Store | None:
 
 
 def _aged_peer(peer: Peer, seconds: float) -> Peer:
-    return Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
+    return (
+        Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
+    )
 
 
 def _aged(state: State, seconds: float) -> State:

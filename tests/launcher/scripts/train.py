@@ -1,22 +1,82 @@
-"""A training script for tests: one all-reduce a step over gloo, a checkpoint of the step, a journal of what happened.
+"""A training script for tests: one all-reduce a step, a checkpoint of the step, a journal of what happened.
 
-Usage: train.py FOLDER STEPS SECONDS_A_STEP. It ends after STEPS steps, counted over all generations by the checkpoint.
+Usage: train.py FOLDER STEPS SECONDS_A_STEP BACKEND. It ends after STEPS steps, counted over all generations by the
+checkpoint. BACKEND is gloo, or sockets: a star of plain sockets that fails as gloo does when a peer is gone, for
+tests of membership that need not wait until torch is imported.
 """
 
 import json
 import os
 import pathlib
+import socket
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-
 from elastic_infra.training.progress import Progress
 
-folder, steps, pause = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+folder, steps, pause, backend = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 checkpoint = folder / "checkpoint"
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+meeting = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+
+
+class Gloo:
+    """The real thing."""
+
+    def __init__(self) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist = torch, dist
+        dist.init_process_group("gloo")
+
+    def count(self) -> int:
+        one = self.torch.ones(1)
+        self.dist.all_reduce(one)
+        return int(one)
+
+    def close(self) -> None:
+        self.dist.destroy_process_group()
+
+
+class Sockets:
+    """Rank 0 counts who is there and tells."""
+
+    def __init__(self) -> None:
+        if rank == 0:
+            listener = socket.create_server(meeting)
+            self.ends = [listener.accept()[0] for _ in range(world - 1)]
+            return
+        self.ends = [self.connect()]
+
+    def connect(self) -> socket.socket:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return socket.create_connection(meeting)
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def count(self) -> int:
+        if rank != 0:
+            self.ends[0].sendall(b"1")
+        present = 1 + sum(self.read(end) for end in self.ends)
+        if rank == 0:
+            for end in self.ends:
+                end.sendall(bytes([present]))
+        return present if rank == 0 else present - 1
+
+    def read(self, end: socket.socket) -> int:
+        data = end.recv(1)
+        if not data:
+            raise RuntimeError("Connection closed by peer")
+        return data[0] if rank else 1
+
+    def close(self) -> None:
+        for end in self.ends:
+            end.close()
 
 
 def journal(event: str, step: int) -> None:
@@ -46,13 +106,11 @@ def save(step: int) -> None:
 def main() -> None:
     """Train from the checkpoint to the last step."""
     journal("start", -1)
-    dist.init_process_group("gloo")
+    group = Gloo() if backend == "gloo" else Sockets()
     progress = Progress()
     first = int(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
     for step in range(first, steps):
-        one = torch.ones(1)
-        dist.all_reduce(one)
-        assert int(one) == world
+        assert group.count() == world
         time.sleep(pause)
         journal("step", step)
         crash = folder / f"crash-{rank}-{step}"
@@ -68,7 +126,7 @@ def main() -> None:
     else:
         save(steps - 1)
         journal("finished", steps - 1)
-    dist.destroy_process_group()
+    group.close()
 
 
 main()

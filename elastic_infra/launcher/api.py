@@ -1,0 +1,147 @@
+"""``elastic_launch(LaunchConfig, function)(*args)``: torch's function API on our launcher.
+
+The signature is torch's (``torch.distributed.launcher.api``), and so is its ``LaunchConfig``, which is read field by
+field because it grew over the releases. A function runs as ``spawn`` would run it: pickled, in fresh interpreters that
+import it by name. It is a command line underneath, so that everything else holds: restarts, warm start, exit codes.
+This module may import torch, lazily and for ``ChildFailedError`` only.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from . import options
+from .settings import PREFIX
+
+RESULTS: Final = PREFIX + "RESULTS"
+"""Folder in which each rank leaves what the function returned."""
+LAUNCHER: Final = (sys.executable, "-m", __package__)
+
+_VALUES: Final = {
+    "nproc_per_node": "--nproc-per-node",
+    "run_id": "--rdzv-id",
+    "role": "--role",
+    "rdzv_endpoint": "--rdzv-endpoint",
+    "rdzv_backend": "--rdzv-backend",
+    "max_restarts": "--max-restarts",
+    "monitor_interval": "--monitor-interval",
+    "log_line_prefix_template": "--log-line-prefix-template",
+    "local_addr": "--local-addr",
+    "event_log_handler": "--event-log-handler",
+    "signals_to_handle": "--signals-to-handle",
+    "shutdown_timeout": "--shutdown-timeout",
+}
+"""Fields of ``LaunchConfig`` that are options as they stand."""
+
+
+class LaunchError(RuntimeError):
+    """The workers failed; the message has the launcher's exit code. Raised where torch is not there to say it."""
+
+
+class elastic_launch:  # noqa: N801  torch's name
+    """Launches workers on this node that run a function or a program.
+
+    Args:
+        config: torch's ``LaunchConfig``, or anything with its fields.
+        entrypoint: a function that can be pickled by name, or a program.
+    """
+
+    def __init__(self, config: object, entrypoint: Callable[..., Any] | str) -> None:
+        self._config = config
+        self._entrypoint = entrypoint
+
+    def __call__(self, *args: Any) -> dict[int, Any]:  # noqa: ANN401  the function's own arguments
+        """Run it; returns what each rank of this node returned, by global rank.
+
+        Raises:
+            ChildFailedError: the workers failed beyond their budget (``LaunchError`` without torch).
+            options.OptionsError: the config cannot be used, or the start method is not "spawn".
+        """
+        with tempfile.TemporaryDirectory(prefix="elastic_infra_api_") as folder:
+            arguments = command_line(self._config, self._entrypoint, args, Path(folder))
+            environ = {
+                **os.environ,
+                RESULTS: folder,
+                "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, sys.path))),
+            }
+            done = subprocess.run([*LAUNCHER, *arguments], env=environ, check=False)
+            if done.returncode:
+                raise _failure(done.returncode, self._entrypoint, Path(folder))
+            return results(Path(folder)) if callable(self._entrypoint) else {}
+
+
+def command_line(
+    config: object, entrypoint: Callable[..., Any] | str, args: tuple[Any, ...], folder: Path
+) -> tuple[str, ...]:
+    """The launcher's arguments for a config.
+
+    Raises:
+        options.OptionsError: a field has no counterpart here.
+    """
+    method = getattr(config, "start_method", "spawn")
+    if callable(entrypoint) and method != "spawn":
+        message = f"start_method {method!r}: functions are always spawned. Use 'spawn'."
+        raise options.OptionsError(message)
+    words = [f"--nnodes={_field(config, 'min_nodes')}:{_field(config, 'max_nodes')}"]
+    for field, option in _VALUES.items():
+        value = getattr(config, field, None)
+        if value not in (None, ""):
+            words.append(f"{option}={value}")
+    conf = ",".join(f"{name}={value}" for name, value in getattr(config, "rdzv_configs", {}).items())
+    words += [f"--rdzv-conf={conf}"] if conf else []
+    words += ["--virtual-local-rank"] if getattr(config, "virtual_local_rank", False) else []
+    words += _filters(config)
+    if not callable(entrypoint):
+        return (*words, "--no-python", entrypoint, *(str(argument) for argument in args))
+    call = folder / "call.pickle"
+    call.write_bytes(pickle.dumps((entrypoint, args)))
+    return (*words, "-m", f"{__package__}.call", str(call))
+
+
+def results(folder: Path) -> dict[int, Any]:
+    """What the ranks of this node left, by global rank."""
+    return {int(path.stem): pickle.loads(path.read_bytes()) for path in folder.glob("*.result")}  # noqa: S301  ours
+
+
+def _filters(config: object) -> list[str]:
+    words = []
+    for stream in ("stdout", "stderr"):
+        listed = getattr(config, f"duplicate_{stream}_filters", None)
+        if listed:
+            escaped = ",".join(word.replace(",", ",,") for word in listed)
+            words.append(f"--duplicate-{stream}-filters={escaped}")
+    specs = getattr(config, "logs_specs", None)
+    directory = getattr(specs, "root_log_dir", None)
+    return [*words, f"--log-dir={directory}"] if directory else words
+
+
+def _field(config: object, name: str) -> object:
+    try:
+        return getattr(config, name)
+    except AttributeError as error:
+        message = f"The launch config has no {name}."
+        raise options.OptionsError(message) from error
+
+
+def _failure(code: int, entrypoint: Callable[..., Any] | str, folder: Path) -> Exception:
+    """Torch's own error where torch is there: callers catch it by that name."""
+    name = getattr(entrypoint, "__name__", str(entrypoint))
+    message = f"{name} failed; the launcher exited with code {code}."
+    failed: Mapping[int, Path] = {int(path.stem): path for path in folder.glob("*.error")}
+    try:
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+    except ImportError:
+        return LaunchError(message)
+    failures = {
+        rank: ProcessFailure(local_rank=rank, pid=0, exitcode=code, error_file=str(path))
+        for rank, path in failed.items()
+    } or {0: ProcessFailure(local_rank=0, pid=0, exitcode=code, error_file="")}
+    error: Exception = ChildFailedError(name, failures)
+    return error

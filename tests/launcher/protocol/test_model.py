@@ -1,0 +1,133 @@
+"""The membership protocol, explored exhaustively: the production machine in every interleaving the model knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_infra.launcher.protocol import machine, messages
+from elastic_infra.launcher.protocol.roll_call import Standing
+from elastic_infra.launcher.protocol.rules import Rules
+from elastic_infra.launcher.protocol.state import State
+from tests.launcher.protocol import checker, laws, model
+
+ALL_FAULTS = frozenset({"crash", "freeze", "cut", "slow", "leave", "fail", "store"})
+LIMIT = 400_000
+
+
+def scenario(
+    kinds: str, faults: int, *, settled: int = 3, nodes: int = 3, nnodes: str = "1:3", **more: object
+) -> model.Scenario:
+    """A scenario in one line; ``kinds`` is "all" or a list with blanks."""
+    low, high = map(int, nnodes.split(":"))
+    rules = Rules(min_nodes=low, max_nodes=high, initial_nodes=high, max_restarts=1, join_timeout=1e9)
+    chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
+    return replace(model.Scenario(rules, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
+
+
+SCENARIOS = {
+    "three nodes come one by one": scenario("", 0, settled=0),
+    "any one fault among three": scenario("all", 1),
+    "any one fault while the third joins": scenario("all", 1, settled=2),
+    "every interleaving of two nodes and a loss": scenario("crash leave", 1, nodes=2, settled=2, slow=True),
+    "the second of two may be lost, both needed": scenario("crash fail", 1, nodes=3, settled=2, nnodes="2:3"),
+    "two faults between two nodes": scenario("crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"),
+    "the end, with a fault": scenario("crash leave", 1, nodes=2, settled=2, finish=True),
+    "a stop step while the third joins": scenario("", 0, settled=2, steps=1),
+    "a stop step when one leaves": scenario("leave slow", 2, nodes=2, settled=2, steps=2),
+}
+
+DEEP = {
+    "any two faults among three": scenario("all", 2),
+    "any one fault from the very start": scenario("all", 1, settled=0),
+    "two faults at the end": scenario("crash leave fail", 2, finish=True),
+    "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
+    "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
+    """In every reachable world the laws hold, and from each a good one is reachable without a further fault."""
+    explored = checker.explore(SCENARIOS[name], laws.ALL, laws.is_good, LIMIT)
+
+    print(f"{name}: {explored.states} states, {explored.transitions} transitions, {explored.good} good")
+    assert explored.good > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", DEEP)
+def test_laws_hold_deeper(name: str) -> None:
+    """The same with more faults and more freedom."""
+    explored = checker.explore(DEEP[name], laws.ALL, laws.is_good, 20 * LIMIT)
+
+    print(f"{name}: {explored.states} states, {explored.transitions} transitions, {explored.good} good")
+    assert explored.good > 0
+
+
+Step = tuple[State, tuple[messages.Action, ...]]
+
+
+def says_stopped_too_early(state: State, event: messages.Event, now: float) -> Step:
+    """Wrong on purpose: says that its workers are gone when it has only told them to stop."""
+    after, actions = machine.step(state, event, now)
+    return after, tuple(
+        replace(action, record=replace(action.record, state="stopped"))
+        if isinstance(action, messages.Publish) and action.record.state == "draining"
+        else action
+        for action in actions
+    )
+
+
+def believes_everybody_dead(state: State, event: messages.Event, now: float) -> Step:
+    """Wrong on purpose: takes a silent node for a dead one at once."""
+    if isinstance(event, messages.PeerSeen) and event.peer.presence == "silent":
+        event = messages.PeerSeen(replace(event.peer, presence="closed"))
+    return machine.step(state, event, now)
+
+
+def ignores_failures(state: State, event: messages.Event, now: float) -> Step:
+    """Wrong on purpose: forgets that a worker failed."""
+    if isinstance(event, messages.WorkerExited) and event.exit_code != 0:
+        return state, ()
+    return machine.step(state, event, now)
+
+
+def charges_membership(state: State, event: messages.Event, now: float) -> Step:
+    """Wrong on purpose: takes every lost node for the failure of a worker."""
+    after, actions = machine.step(state, event, now)
+    return after, tuple(map(_as_failure, actions))
+
+
+def _as_failure(action: messages.Action) -> messages.Action:
+    if not isinstance(action, messages.Swap) or action.generation is None or action.generation.number < 2:
+        return action
+    charged = replace(action.generation.budget, charged=action.generation.budget.charged + 1)
+    return replace(action, generation=replace(action.generation, budget=charged))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "world"),
+    [
+        (says_stopped_too_early, scenario("leave", 1, nodes=2, settled=1)),
+        (believes_everybody_dead, scenario("freeze", 1, nodes=2, settled=1)),
+        (ignores_failures, scenario("fail", 1, nodes=2, settled=2)),
+        (charges_membership, scenario("crash", 1, nodes=2, settled=2)),
+    ],
+)
+def test_checker_finds_a_broken_machine(mutant: model.Stepper, world: model.Scenario) -> None:
+    """A machine without one of its rules breaks a law or gets stuck."""
+    with pytest.raises(model.Broken):
+        checker.explore(replace(world, stepper=mutant), laws.ALL, laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the waits for old workers, of others and of one's own, a node starts before it stopped."""
+    monkeypatch.setattr(Standing, "busy", property(lambda standing: False))
+    monkeypatch.setattr(Standing, "done", True, raising=False)
+    monkeypatch.setattr(State, "active", property(lambda state: False))
+
+    with pytest.raises(model.Broken, match="before it stopped"):
+        checker.explore(scenario("", 0, settled=2), laws.ALL, laws.is_good, LIMIT)

@@ -1,0 +1,47 @@
+"""Who is taken and in which order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_infra.launcher.protocol import ranks
+from elastic_infra.launcher.protocol.records import NodeRecord
+
+
+def node(uuid: int, index: int | None = None, workers: int = 1) -> NodeRecord:
+    return NodeRecord(f"{uuid:02}", "", "ready", workers, index, joined=uuid)
+
+
+NODES = st.lists(st.integers(0, 30), unique=True, max_size=8)
+
+
+@given(NODES, NODES, st.integers(1, 8))
+def test_survivors_come_first_and_keep_their_order(old: list[int], new: list[int], most: int) -> None:
+    """Without replica indices survivors are never displaced nor reordered; newcomers follow by age."""
+    survivors, newcomers = [node(uuid) for uuid in old], [node(100 + uuid) for uuid in new]
+    members = ranks.assign(survivors, newcomers, most)
+
+    expected = [record.uuid for record in [*survivors, *sorted(newcomers, key=lambda record: record.joined)]]
+    assert [member.uuid for member in members] == expected[:most]
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_replica_indices_give_the_order(indices: list[int], survivors: int) -> None:
+    """Where every node has an index of its own, ranks follow it."""
+    records = [node(50 + place, index) for place, index in enumerate(indices)]
+    members = ranks.assign(records[:survivors], records[survivors:], 6)
+
+    by_uuid = {record.uuid: record.replica_index for record in records}
+    assert [by_uuid[member.uuid] for member in members] == sorted(indices)
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=6))
+def test_ranks_are_dense(workers: list[int]) -> None:
+    """First ranks count the workers before; the world is their sum."""
+    members = ranks.assign([node(place, workers=count) for place, count in enumerate(workers)], [], 9)
+
+    assert [ranks.first_rank(members, member.uuid) for member in members] == [
+        sum(workers[:place]) for place in range(len(workers))
+    ]
+    assert ranks.world_size(members) == sum(workers)

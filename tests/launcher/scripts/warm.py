@@ -1,0 +1,75 @@
+"""Trains with DDP; once the warm parent is ready the last rank kills itself, and generation 2 is forked."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import neighbour  # type: ignore[import-not-found]  # beside this file, as a script's own modules are
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+RANK = int(os.environ["RANK"])
+GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
+
+
+def journal(event: str, **more: object) -> None:
+    record = {
+        "event": event,
+        "rank": RANK,
+        "generation": GENERATION,
+        "pid": os.getpid(),
+        "at": time.monotonic(),
+        **more,
+    }
+    with open(os.environ["JOURNAL"], "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def warm_parent_is_ready() -> bool:
+    try:
+        with open("events", encoding="utf-8") as file:
+            return any(json.loads(line)["event"] == "warm_parent" for line in file if line.endswith("\n"))
+    except FileNotFoundError:
+        return False
+
+
+journal(
+    "found",
+    environ=dict(os.environ),
+    argv=sys.argv,
+    path=sys.path[0],
+    file=__file__,
+    main=sys.modules["__main__"].__dict__ is globals(),
+    draws=[random.random(), float(np.random.rand()), float(torch.rand(1))],
+    threads=torch.get_num_threads(),
+    timeout=dist.constants.default_pg_timeout.total_seconds(),
+    torch_in_parent=bool(neighbour.LOADED_AT) and time.monotonic(),
+    title=Path("/proc/self/comm").read_text().strip(),
+    parent=os.getppid(),
+    leads=os.getsid(0) == os.getpid(),
+    handlers=[str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)],
+)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(2, 2))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    if GENERATION == 2:
+        break
+    if RANK == int(os.environ["WORLD_SIZE"]) - 1 and warm_parent_is_ready():
+        journal("dying")
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.1)
+journal("trained")
+print(f"rank {RANK} is done")
+dist.destroy_process_group()

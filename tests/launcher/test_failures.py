@@ -1,0 +1,114 @@
+"""Root causes, hints and the termination message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_infra.launcher import failures
+from elastic_infra.launcher.failures import Failure
+
+FAILURE = Failure(
+    rank=3, local_rank=1, generation=2, attempt=1, host="node-a", pid=77, exit_code=1,
+    error="ValueError: no data", traceback="Traceback ...", at=100.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "error", "expected"),
+    [
+        (1, "ValueError: no data", "Rank 3 exited with code 1: ValueError: no data."),
+        (-signal.SIGKILL, "", "Rank 3 was killed by SIGKILL. Killed from outside: most likely out of memory."),
+        (-signal.SIGABRT, "", "Rank 3 was killed by SIGABRT. Aborted: NCCL ends a process this way"),
+        (-signal.SIGBUS, "", "/dev/shm is full"),
+        (-63, "", "was killed by signal 63"),
+        (127, "", "was not found in the image"),
+    ],
+)
+def test_messages(exit_code: int, error: str, expected: str) -> None:
+    """The message names rank and end, then what it usually means."""
+    assert expected in dataclasses.replace(FAILURE, exit_code=exit_code, error=error).message
+
+
+def test_root_cause_is_the_first_failure() -> None:
+    """The earliest failure is the cause; workers that only got SIGTERM come last whenever they ended."""
+    later = dataclasses.replace(FAILURE, rank=0, at=101.0)
+    ended = dataclasses.replace(FAILURE, rank=1, at=99.0, exit_code=-signal.SIGTERM)
+
+    assert failures.root_cause([later, ended, FAILURE]) == FAILURE
+    assert failures.root_cause([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"message": "boom"}', ("boom", "", None)),
+        (
+            '{"message": {"message": "E: x", "extraInfo": {"py_callstack": "T", "timestamp": "7"}}}',
+            ("E: x", "T", 7.0),
+        ),
+        ('{"message": {"message": "E: x"}}', ("E: x", "", None)),
+        ("not json", ("", "", None)),
+        ("[]", ("", "", None)),
+        ('{"message": 5}', ("", "", None)),
+    ],
+)
+def test_error_files(tmp_path: Path, text: str, expected: tuple[str, str, float | None]) -> None:
+    """Torch's forms of an error file are read, and a broken one is none."""
+    path = tmp_path / "error.json"
+    path.write_text(text)
+
+    assert expected == failures.read_error_file(str(path))
+
+
+def test_no_error_file(tmp_path: Path) -> None:
+    """A worker that left nothing has no message."""
+    assert failures.read_error_file(str(tmp_path / "none")) == ("", "", None)
+
+
+@given(
+    reason=st.text(max_size=3000),
+    error=st.text(max_size=6000),
+    traceback=st.text(max_size=9000),
+    host=st.text(max_size=300),
+)
+def test_the_termination_message_fits(reason: str, error: str, traceback: str, host: str) -> None:
+    """Whatever failed, the message is JSON of at most 4096 bytes with code and rank in it."""
+    report = dataclasses.replace(FAILURE, error=error, traceback=traceback, host=host).report()
+    text = failures.termination_message(1, reason, report)
+    message = json.loads(text)
+
+    assert len(text.encode()) <= failures.MESSAGE_BYTES
+    assert (message["exit_code"], message["rank"]) == (1, 3)
+
+
+def test_a_long_traceback_keeps_its_end() -> None:
+    """The last lines of a traceback say what failed, so they are what is kept."""
+    report = dataclasses.replace(FAILURE, traceback="x" * 9000 + "the last line").report()
+
+    assert json.loads(failures.termination_message(1, "r", report))["traceback"].endswith("the last line")
+
+
+def test_written_only_where_the_kubelet_reads(tmp_path: Path) -> None:
+    """The message goes into an existing file and makes none."""
+    failures.write_termination_message(str(tmp_path / "absent"), "text")
+    present = tmp_path / "present"
+    present.touch()
+    failures.write_termination_message(str(present), "text")
+
+    assert not (tmp_path / "absent").exists()
+    assert present.read_text() == "text"
+
+
+def test_torchruns_own_error_file(tmp_path: Path) -> None:
+    """The launcher's error file is one that torch reads."""
+    path = tmp_path / "error.json"
+    failures.write_error_file(str(path), FAILURE.report())
+
+    assert failures.read_error_file(str(path)) == ("ValueError: no data", "Traceback ...", 100.0)

@@ -1,0 +1,109 @@
+"""Where output goes: files by generation, and the console."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from elastic_infra.launcher import logs, plan, words
+
+
+def log_plan(redirects: str = "0", tee: str = "0", ranks: str = "") -> plan.LogPlan:
+    return plan.LogPlan(
+        redirects=words.stream_map("-r", redirects),
+        tee=words.stream_map("-t", tee),
+        console_ranks=words.local_ranks(ranks),
+    )
+
+
+def shape(target: logs.Destination) -> tuple[str | None, str | None, list[str]]:
+    def name(path: str | None) -> str | None:
+        return path and Path(path).name
+
+    return name(target.stdout), name(target.stderr), sorted(target.tee)
+
+
+CASES: list[tuple[Mapping[str, str], list[tuple[str | None, str | None, list[str]]]]] = [
+    ({}, [(None, None, []), (None, None, [])]),
+    ({"redirects": "3"}, [("stdout.log", "stderr.log", [])] * 2),
+    ({"redirects": "1:2"}, [(None, None, []), (None, "stderr.log", [])]),
+    ({"tee": "1"}, [("stdout.log", None, ["stdout"])] * 2),
+    ({"ranks": "0"}, [(None, None, []), ("null", "null", [])]),
+    (
+        {"tee": "3", "ranks": "0"},
+        [("stdout.log", "stderr.log", ["stderr", "stdout"]), ("stdout.log", "stderr.log", [])],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), CASES)
+def test_destinations(given: Mapping[str, str], expected: list[tuple[str | None, str | None, list[str]]]) -> None:
+    """Redirects, tee and the ranks filter combine as in torchrun."""
+    assert expected == [shape(target) for target in logs.destinations(log_plan(**given), "/run", 1, 2)]
+
+
+def test_destinations_are_torchruns(tmp_path: Path) -> None:
+    """For every combination of masks and filters, streams go where torchrun's own LogsSpecs sends them."""
+    torch = pytest.importorskip("torch.distributed.elastic.multiprocessing.api")
+    for redirects in ("0", "1", "2", "3", "0:1,1:2"):
+        for tee in ("0", "1", "2", "3", "1:3"):
+            for ranks in ("", "0", "1"):
+                specs = torch.DefaultLogsSpecs(
+                    log_dir=str(tmp_path),
+                    redirects=torch.Std.from_str(redirects),
+                    tee=torch.Std.from_str(tee),
+                    local_ranks_filter=set(words.local_ranks(ranks) or ()) or None,
+                )
+                theirs = specs.reify({0: {}, 1: {}})
+                ours = logs.destinations(log_plan(redirects, tee, ranks), "/run", 1, 2)
+                for target in ours:
+                    rank = target.local_rank
+                    assert Path(theirs.stdouts[rank]).name == Path(target.stdout or "").name
+                    assert Path(theirs.stderrs[rank]).name == Path(target.stderr or "").name
+                    assert (rank in theirs.tee_stdouts) == ("stdout" in target.tee)
+                    assert (rank in theirs.tee_stderrs) == ("stderr" in target.tee)
+
+
+def test_generations_keep_their_files(tmp_path: Path) -> None:
+    """A new generation writes beside the old one and deletes nothing."""
+    run = logs.make_run_folder(str(tmp_path / "logs"), "my/job")
+    for generation in (1, 2):
+        targets = logs.destinations(log_plan(redirects="3"), run, generation, 1)
+        logs.make_folders(targets)
+        Path(targets[0].stdout or "").write_text(f"{generation}")
+
+    assert Path(run).name.startswith("my_job_")
+    assert Path(run, "generation_1", "0", "stdout.log").read_text() == "1"
+
+
+def test_dev_null_means_no_files() -> None:
+    """With /dev/null as log folder nothing is written, error files included."""
+    assert logs.make_run_folder(os.devnull, "x") == os.devnull
+    target = logs.destinations(log_plan(tee="3"), os.devnull, 1, 1)[0]
+    assert (target.error_file, target.stdout) == ("", None)
+
+
+def test_prefixes() -> None:
+    """Torchrun's default prefix, or the template with its four names."""
+    template = plan.LogPlan(prefix_template="${hostname}:${rank}/${local_rank} ${role_name} ${other}: ")
+
+    assert logs.prefix(plan.LogPlan(), "trainer", 1, 5, "n0") == "[trainer1]:"
+    assert logs.prefix(template, "trainer", 1, 5, "n0") == "n0:5/1 trainer ${other}: "
+
+
+def test_tail_copies_whole_lines_and_filters(tmp_path: Path) -> None:
+    """Every line reaches the console once with its prefix, an unfinished last line too; matching lines are copied."""
+    source, copy, console = tmp_path / "stdout.log", tmp_path / "filtered", io.StringIO()
+    tail = logs.Tail([(str(source), "[0]:", console)], [(("loss",), str(copy), console)])
+    tail.start()
+    source.write_text("loss 1\nother\n")
+    with source.open("a") as file:
+        file.write("loss 2")
+    tail.finish()
+
+    assert console.getvalue() == "[0]:loss 1\n[0]:other\n[0]:loss 2\n"
+    assert copy.read_text() == "[0]:loss 1\n[0]:loss 2\n"

@@ -1,0 +1,264 @@
+"""The process side of a launch on one node, with real processes: signals, stops, clean-up, hangs, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.launcher.launched import BEHAVE, Launched
+
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+Start = Callable[..., Launched]
+COLD = {"ELASTIC_INFRA_WARM_START": "0"}
+SLACK_SECONDS = 4.0
+"""What a busy machine may add to a deadline."""
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Start]:
+    """Starts launchers and leaves nothing behind."""
+    launched: list[Launched] = []
+
+    def begin(*arguments: str, environ: dict[str, str] | None = None, **more: object) -> Launched:
+        launched.append(Launched(tmp_path, *arguments, environ={**COLD, **(environ or {})}, **more))  # type: ignore[arg-type]
+        return launched[-1]
+
+    yield begin
+    for launch in launched:
+        launch.end()
+
+
+def behave(*mode: str) -> tuple[str, ...]:
+    return (str(BEHAVE), *mode)
+
+
+def started(launch: Launched, generation: int, workers: int) -> bool:
+    seen = [record for record in launch.journal("started") if record["generation"] == generation]
+    return len(seen) == workers
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_r1_signal_while_training(start: Start, number: signal.Signals) -> None:
+    """R1: a signal while workers run ends the launcher with 128 + n within the grace, and everything with it."""
+    launch = start("--nproc-per-node", "2", *behave("wait"))
+    launch.wait_for(lambda: started(launch, 1, 2))
+    told = time.monotonic()
+    launch.process.send_signal(number)
+
+    assert launch.wait() == 128 + number
+    assert time.monotonic() - told < 2 + SLACK_SECONDS
+    assert launch.alive() == []
+
+
+@pytest.mark.parametrize("delay", [0.0, 1.0])
+def test_r1_signal_while_waiting_as_pid_1(start: Start, delay: float) -> None:
+    """R1: as PID 1 that waits for a peer, and at once after its handler is live, SIGTERM ends it with 143 in 2 s."""
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    launch = start(
+        "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *behave("wait"),
+        prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+    )  # fmt: skip
+    inner = launch.wait_for(launch.children)[0]
+    launch.wait_for(lambda: _catches_term(inner))
+    time.sleep(delay)
+    told = time.monotonic()
+    os.kill(inner, signal.SIGTERM)
+
+    assert launch.wait() == 143
+    assert time.monotonic() - told < 2 + SLACK_SECONDS
+    assert launch.alive() == []
+
+
+def _catches_term(pid: int) -> bool:
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_r2_a_sibling_gets_the_whole_grace(start: Start) -> None:
+    """R2: when a peer failed, a worker that needs most of the grace saves, and its helper lives until then."""
+    launch = start("--nproc-per-node", "2", "--shutdown-timeout", "20", *behave("save_on_term", "5"))
+
+    assert launch.wait() == 1
+    assert [record["helper_alive"] for record in launch.journal("saved")] == [True]
+    assert launch.alive() == []
+
+
+def test_r2_the_grace_is_a_bound(start: Start) -> None:
+    """R2: a worker that ignores SIGTERM is killed when the grace is over."""
+    launch = start("--nproc-per-node", "1", "--shutdown-timeout", "2", *behave("ignore_term"))
+    launch.wait_for(lambda: launch.journal("ignoring"))
+    told = time.monotonic()
+    launch.process.terminate()
+
+    assert launch.wait() == 143
+    assert time.monotonic() - told < 3 + SLACK_SECONDS
+    assert launch.alive() == []
+
+
+def test_r3_nothing_of_an_old_group_is_left(start: Start) -> None:
+    """R3: before the next attempt no process of the old groups lives, in 20 of 20 restarts, own sessions included."""
+    launch = start("--nproc-per-node", "2", "--max-restarts", "20", *behave("leave_children", "20"))
+
+    assert launch.wait() == 0, launch.output
+    looks = launch.journal("survivors")
+    assert max(record["generation"] for record in looks) == 21
+    assert [record["alive"] for record in looks if record["alive"]] == []
+    assert launch.alive() == []
+
+
+def test_r4_siblings_are_told_at_once(start: Start) -> None:
+    """R4: siblings of a killed worker are signalled in a fraction of the monitor interval, and replaced soon."""
+    kills = 15
+    launch = start(
+        "--nproc-per-node", "2", "--max-restarts", str(kills), "--monitor-interval", "5",
+        *behave("trap_term", str(kills)),
+    )  # fmt: skip
+
+    assert launch.wait() == 0, launch.output
+    died = {record["generation"]: record["at"] for record in launch.journal("dying")}
+    told = {record["generation"]: record["at"] for record in launch.journal("told")}
+    again = {record["generation"]: record["at"] for record in launch.journal("started")}
+    assert len(told) == kills
+    assert statistics.median(told[number] - died[number] for number in died) < 1.0
+    assert statistics.median(again[number + 1] - died[number] for number in died) < 2.0 + SLACK_SECONDS
+
+
+def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start) -> None:
+    """R5: a worker that stops reporting steps is shown with every rank's stack and restarted; a slow start is not."""
+    launch = start(
+        "--nproc-per-node", "2", "--max-restarts", "1", *behave("hang", "4"),
+        environ={"ELASTIC_INFRA_HANG_TIMEOUT_SECONDS": "3"},
+    )  # fmt: skip
+
+    assert launch.wait() == 0, launch.output
+    assert "waits_for_a_peer_that_is_gone" in launch.output
+    assert "waits_in_the_collective" in launch.output
+    assert launch.output.count("Fatal Python error: Aborted") == 2
+    assert max(record["generation"] for record in launch.journal("started")) == 2
+
+
+def test_r6_a_frozen_agent_ends_the_launcher(start: Start) -> None:
+    """R6: with the agent stopped and its workers dead the launcher exits 200 in 15 s."""
+    launch = start("--nproc-per-node", "2", *behave("wait"))
+    launch.wait_for(lambda: started(launch, 1, 2))
+    workers = [record["pid"] for record in launch.journal("started")]
+    agent = next(pid for pid in launch.children() if pid not in workers)
+    _stop_and_kill(agent, workers)
+    frozen = time.monotonic()
+
+    assert launch.wait() == 200
+    assert time.monotonic() - frozen < 15 + SLACK_SECONDS
+    assert "has not moved" in launch.output
+    assert launch.alive() == []
+
+
+def _stop_and_kill(agent: int, workers: list[int]) -> None:
+    os.kill(agent, signal.SIGSTOP)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_r6_a_dead_agent_ends_the_launcher(start: Start) -> None:
+    """An agent that dies takes the launcher with it: 200, nothing left."""
+    launch = start("--nproc-per-node", "2", *behave("wait"))
+    launch.wait_for(lambda: started(launch, 1, 2))
+    workers = [record["pid"] for record in launch.journal("started")]
+    agent = next(pid for pid in launch.children() if pid not in workers)
+    os.kill(agent, signal.SIGKILL)
+
+    assert launch.wait() == 200
+    assert launch.alive() == []
+
+
+def test_r6_orphans_and_exit_storms_are_no_fault(start: Start) -> None:
+    """R6: workers that leave dozens of orphans and all exit at once end in success."""
+    launch = start("--nproc-per-node", "4", *behave("orphan_storm"))
+
+    assert launch.wait() == 0, launch.output
+    assert launch.alive() == []
+
+
+R9 = [
+    ("success", ("finish",), 0, ""),
+    ("the script raises", ("fail",), 1, "RuntimeError: the data is missing"),
+    ("a worker is aborted", ("abort",), 1, "SIGABRT"),
+]
+
+
+@pytest.mark.parametrize(("case", "mode", "code", "says"), R9, ids=[case[0] for case in R9])
+def test_r9_exit_codes(
+    start: Start, tmp_path: pathlib.Path, case: str, mode: tuple[str, ...], code: int, says: str
+) -> None:
+    """R9: each end has its code, and a failure its root cause in the termination message."""
+    log = tmp_path / "termination-log"
+    log.touch()
+    launch = start("--nproc-per-node", "2", *behave(*mode), environ={"ELASTIC_INFRA_TERMINATION_LOG": str(log)})
+
+    assert launch.wait() == code, case
+    assert says in launch.output
+    message = log.read_text()
+    assert len(message.encode()) <= 4096
+    if code:
+        report = json.loads(message)
+        assert (report["exit_code"], report["rank"], report["attempt"]) == (report["exit_code"], 0, 0)
+        assert says in report["message"]
+    else:
+        assert message == ""
+    assert launch.alive() == []
+
+
+def test_a_restart_after_a_failure(start: Start) -> None:
+    """Within the budget a failing worker costs one restart of the whole group."""
+    launch = start("--nproc-per-node", "2", "--max-restarts", "1", *behave("fail_once"))
+
+    assert launch.wait() == 0, launch.output
+    assert [record["generation"] for record in launch.journal("started")].count(2) == 2
+
+
+BAD = [
+    ("missing script", ("no_such_script.py",), {}, 2, "does not exist"),
+    ("missing program", ("--no-python", "no_such_program"), {}, 2, "was not found"),
+    ("unknown option", ("--no-such-option", str(BEHAVE)), {}, 2, "--help"),
+    ("bad range", ("--nnodes", "3:1", str(BEHAVE)), {}, 2, "at least 1 and at most the maximum; got 3 and 1"),
+    ("bad setting", (str(BEHAVE),), {"ELASTIC_INFRA_WARM_START": "perhaps"}, 2, "ELASTIC_INFRA_WARM_START"),
+    ("log folder is a file", ("--log-dir", str(BEHAVE), str(BEHAVE)), {}, 2, "--log-dir"),
+]
+
+
+@pytest.mark.parametrize(("case", "arguments", "environ", "code", "says"), BAD, ids=[case[0] for case in BAD])
+def test_bad_input(
+    start: Start, case: str, arguments: tuple[str, ...], environ: dict[str, str], code: int, says: str
+) -> None:
+    """Bad input is one clear line, the documented code, and nothing left running."""
+    launch = start(*arguments, environ=environ)
+
+    assert launch.wait() == code, case
+    assert says in launch.output
+    assert "Traceback" not in launch.output
+    assert launch.alive() == []
+
+
+def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
+    """Logs that cannot be made for want of room are this node's trouble: 200, one line, nothing left."""
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    full = tmp_path / "full"
+    full.mkdir()
+    mount = f'mount -t tmpfs -o nr_inodes=2 tmpfs {full} && exec "$@"'
+    launch = start("--log-dir", str(full), *behave("finish"), prefix=("unshare", "-m", "sh", "-c", mount, "sh"))
+
+    assert launch.wait() == 200
+    assert "No space left on device" in launch.output
+    assert "Traceback" not in launch.output
+    assert launch.alive() == []

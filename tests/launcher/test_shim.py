@@ -1,0 +1,133 @@
+"""What runs first in a worker leaves the program as the interpreter itself would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+SHIM = pathlib.Path(__file__).parents[2] / "elastic_infra" / "launcher" / "shim.py"
+
+
+def run(kind: str, target: pathlib.Path | str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-u", str(SHIM), kind, str(target), *arguments],
+        env={**os.environ, "RANK": "3", **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def script(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "train.py"
+
+
+def test_a_failure_is_shown_and_left_behind(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The traceback begins in the program, the exit code is 1, and the error file is one that torch reads."""
+    script.write_text("def go():\n    raise ValueError('no data')\ngo()\n")
+    error_file = tmp_path / "error.json"
+    done = run("script", script, TORCHELASTIC_ERROR_FILE=str(error_file))
+    message = json.loads(error_file.read_text())["message"]
+
+    assert done.returncode == 1
+    assert "shim.py" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "ValueError: no data"
+    assert message["message"] == "ValueError: no data"
+    assert "in go" in message["extraInfo"]["py_callstack"]
+
+
+@pytest.mark.parametrize(("statement", "code"), [("raise SystemExit(5)", 5), ("import sys; sys.exit()", 0)])
+def test_exit_codes_pass_through(script: pathlib.Path, statement: str, code: int) -> None:
+    """A program's own exit is its own."""
+    script.write_text(statement)
+
+    assert run("script", script).returncode == code
+
+
+def test_spawned_children_find_main(script: pathlib.Path) -> None:
+    """Loaders that are spawned import the script by its path, as under the interpreter."""
+    script.write_text(
+        "import multiprocessing as mp\n"
+        "def double(n):\n    return 2 * n\n"
+        "if __name__ == '__main__':\n"
+        "    with mp.get_context('spawn').Pool(1) as pool:\n        print(pool.map(double, [21]))\n"
+    )
+
+    assert run("script", script).stdout == "[42]\n"
+
+
+def test_globals_live_until_the_end(script: pathlib.Path) -> None:
+    """Functions registered with atexit still see the program's names."""
+    script.write_text("import atexit\nNAME = 'kept'\natexit.register(lambda: print(NAME))\n")
+
+    assert run("script", script).stdout == "kept\n"
+
+
+def test_folders_and_archives(tmp_path: pathlib.Path) -> None:
+    """A folder or an archive runs its __main__ with itself first on the path."""
+    source = "import sys, beside\nprint(beside.X, __name__, sys.argv[1:])\n"
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "__main__.py").write_text(source)
+    (folder / "beside.py").write_text("X = 1\n")
+    archive = tmp_path / "app.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(folder / "__main__.py", "__main__.py")
+        file.write(folder / "beside.py", "beside.py")
+
+    for target in (folder, archive):
+        assert run("script", target, "--a").stdout == "1 __main__ ['--a']\n"
+
+
+def test_title(script: pathlib.Path) -> None:
+    """The process is named after script and rank, within the kernel's 15 bytes."""
+    script.write_text("print(open('/proc/self/comm').read().strip())\n")
+
+    assert run("script", script).stdout == "train:3\n"
+    assert run("script", script, RANK="1234567").stdout == "train:1234567\n"
+
+
+def test_stacks_on_demand(script: pathlib.Path) -> None:
+    """The dump signal writes the stacks and the program goes on."""
+    script.write_text(
+        "import os, signal\ndef here():\n    os.kill(os.getpid(), signal.SIGRTMIN + 7)\nhere()\nprint('alive')\n"
+    )
+    done = run("script", script)
+
+    assert "in here" in done.stderr
+    assert done.stdout == "alive\n"
+
+
+@pytest.mark.launcher
+def test_collective_timeout_in_both_places(script: pathlib.Path) -> None:
+    """Torch's default timeouts are the user's in both modules that hold them, for gloo and for NCCL."""
+    pytest.importorskip("torch")
+    script.write_text(
+        "import sys\nassert 'torch' not in sys.modules\n"
+        "import torch.distributed as dist\n"
+        "for module in (dist.constants, dist.distributed_c10d):\n"
+        "    for name in ('default_pg_timeout', 'default_pg_nccl_timeout'):\n"
+        "        value = getattr(module, name)\n"
+        "        print(value and value.total_seconds())\n"
+    )
+    done = run("script", script, ELASTIC_INFRA_NCCL_COLLECTIVE_TIMEOUT_SECONDS="77")
+
+    assert set(done.stdout.split()) <= {"77.0", "None"}
+    assert done.stdout.split().count("77.0") >= 2
+
+
+def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What was imported is recorded for the warm parent; what was only looked for is not."""
+    names = tmp_path / "names"
+    script.write_text("import importlib.util, colorsys\nimportlib.util.find_spec('turtle')\n")
+    run("script", script, ELASTIC_INFRA_MODULES=str(names))
+
+    assert "colorsys" in names.read_text().split()
+    assert "turtle" not in names.read_text().split()
