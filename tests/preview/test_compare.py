@@ -1,0 +1,142 @@
+"""The pure comparison: consequences, causes, and what is never shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+
+from elastic_infra import JobConfig, render
+from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
+from elastic_infra.preview.as_json import as_json
+from elastic_infra.preview.effects import effects
+from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
+from elastic_infra.preview.model import worst
+from elastic_infra.preview.shown import HIDDEN, shown
+from tests.preview.cases import LLM, SMALL, changed, side
+from tests.preview.pairs import config, diff_of, pairs
+
+
+@settings(max_examples=60)
+@given(pairs())
+def test_changes_explain_the_whole_consequence(pair: tuple[JobConfig, JobConfig]) -> None:
+    """Every changed place has a cause in the config, and the worst cause is the job's consequence."""
+    diff = diff_of(*pair)
+    total = effects(render("train", pair[0]), render("train", pair[1]), pair[1])
+    explained = {place for change in diff.changes for place in change.manifest_paths}
+
+    assert {effect.path for effect in total} <= explained
+    assert diff.consequence is worst(*(change.consequence for change in diff.changes))
+
+
+def test_each_change_has_its_own_consequence() -> None:
+    """A restart beside an update in place does not make both restarts."""
+    head = changed(LLM, image="registry.example.com/llm:2", run_policy={"backoff_limit": 40})
+    found = {change.path: change.consequence for change in diff_of(config(LLM), config(head)).changes}
+
+    assert found == {"image": Consequence.RESTART, "run_policy.backoff_limit": Consequence.IN_PLACE}
+
+
+def test_what_an_autoscaler_owns_is_no_change() -> None:
+    """The number of nodes is only where a job starts."""
+    scaled = changed(LLM, autoscaling={"metrics": [{"type": "cpu", "target": 80}]}, elastic__initial_nodes=2)
+    diff = diff_of(config(scaled), config(changed(scaled, elastic__initial_nodes=3)))
+
+    assert "PyTorchJob spec.pytorchReplicaSpecs.Worker.replicas" not in diff.changes[0].manifest_paths
+
+
+def test_the_order_of_labels_reaches_nothing() -> None:
+    """Named as an order, with the consequence that it has: none."""
+    labels = {"team": "a", "cost": "b"}
+    (change,) = diff_of(
+        config(changed(LLM, labels=labels)), config(changed(LLM, labels=dict(reversed(labels.items()))))
+    ).changes
+
+    assert (change.path, change.is_order, change.consequence) == ("labels", True, Consequence.NONE)
+
+
+def test_the_order_of_variables_restarts() -> None:
+    """They are a list in the pod's template."""
+    (change,) = diff_of(config(LLM), config(changed(LLM, env=dict(reversed(LLM["env"].items()))))).changes
+
+    assert (change.path, change.is_order, change.consequence) == ("env", True, Consequence.RESTART)
+
+
+def test_a_broken_job_is_neither_added_nor_removed() -> None:
+    """What cannot be read is an error, not news."""
+    fault = SideFault("base", "llm.yaml", "is a binary file", "llm")
+    comparison = compare(side(fault, eval=SMALL), side(llm=LLM, eval=SMALL))
+
+    assert [job.name for job in comparison.jobs] == ["eval"]
+    assert comparison.errors == (fault,)
+
+
+def test_secrets_do_not_show() -> None:
+    """Values of variables never; options, keys and addresses that speak of a secret neither."""
+    config_ = JobConfig.from_mapping(changed(LLM, env={"PASSWORD": "hunter2", "X": {"secret": "hf", "key": "token"}}))
+
+    assert shown("env.PASSWORD", config_.env["PASSWORD"]) == HIDDEN
+    assert shown("env.X", config_.env["X"]) == "secret hf, key token"
+    assert shown("args", ["--api-key", "abc", "--epochs", "3", "--token=abc"]) == [
+        "--api-key", HIDDEN, "--epochs", "3", f"--token={HIDDEN}",
+    ]  # fmt: skip
+    assert shown("annotations['example.com/token']", "abc") == HIDDEN
+    assert shown("elastic.rdzv_endpoint", "https://user:pass@etcd:2379") == f"https://{HIDDEN}@etcd:2379"
+    assert shown("image_pull_secrets", ("registry",)) == ["registry"]
+
+
+def test_a_comment_is_never_too_long() -> None:
+    """Thousands of jobs: counts and the worst lines stay, the rest is said to be left out."""
+    change = Change("image", "a", "b", Consequence.RESTART)
+    jobs = (JobDiff(f"job-{i}", Consequence.RESTART, (change,)) for i in range(5000))
+    text = as_markdown(Comparison(tuple(jobs)))
+
+    assert len(text.encode()) <= MAX_LENGTH
+    assert "**5000 restarts**" in text
+    assert "more jobs." in text
+
+
+def test_details_go_before_lines() -> None:
+    """Every job keeps its line while there is room for all lines."""
+    base = side(**{f"job-{i}": LLM for i in range(300)})
+    head = side(**{f"job-{i}": changed(LLM, args=["y" * 400]) for i in range(300)})
+    text = as_markdown(compare(base, head))
+
+    assert len(text.encode()) <= MAX_LENGTH
+    assert text.count("| 🔁 restart |") == 300
+    assert "is too long for a comment" in text
+
+
+def test_a_comment_cannot_be_broken_out_of() -> None:
+    """Values are shown as they are: no markup, mention or table cell of theirs takes effect."""
+    nasty = "`` | <img src=x> @everyone ]( \n| a | b |"
+    text = as_markdown(compare(side(llm=LLM), side(llm=changed(LLM, args=[nasty], labels={"team": "a"}))))
+    (row,) = [line for line in text.splitlines() if line.startswith("| `args`")]
+
+    assert row.replace("\\|", "").count("|") == 6
+    assert "⏎" in row
+    assert "```" in row
+
+
+def test_the_same_comparison_gives_the_same_text() -> None:
+    """Whatever the order of the files."""
+    jobs = {"a": LLM, "b": SMALL, "c": LLM}
+    one = compare(side(**jobs), side(**{name: changed(job, args=["1"]) for name, job in jobs.items()}))
+    other = compare(
+        side(**dict(reversed(jobs.items()))), side(**{name: changed(job, args=["1"]) for name, job in jobs.items()})
+    )
+
+    assert as_markdown(one) == as_markdown(other)
+    assert json.dumps(as_json(one)) == json.dumps(as_json(other))
+
+
+def test_the_json_has_the_agreed_shape() -> None:
+    """Other programs read these keys."""
+    document: Any = as_json(compare(side(llm=LLM), side(llm=changed(LLM, elastic__nnodes="2:8"))))
+    (job,) = document["jobs"]
+
+    assert set(document) == {"jobs", "errors"}
+    assert {"name", "consequence", "changes", "deltas"} <= set(job)
+    assert {"path", "old", "new", "consequence", "manifest_paths"} <= set(job["changes"][0])
+    assert job["deltas"]["nodes"] == {"old": "2:6", "new": "2:8"}
