@@ -31,8 +31,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lock", description="Writes the locked requirement files.")
     parser.add_argument("--upgrade", action="store_true", help="take the newest releases")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
-    oldest = ".".join(map(str, python_env.OLDEST))
-    options = ["--quiet", "--universal", "--generate-hashes", "--no-emit-index-url", "--python-version", oldest]
+    options = [
+        "--quiet",
+        "--universal",
+        "--generate-hashes",
+        "--no-emit-index-url",
+        "--python-version",
+        python_env.OLDEST,
+    ]
     uv = str(Path(sys.executable).with_name("uv"))
     try:
         for lock, contents in LOCKS.items():

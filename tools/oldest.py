@@ -23,12 +23,11 @@ def make(uv: Path, say: Say) -> None:
     Raises:
         SetupError: no Python here has that torch, or it cannot be downloaded.
     """
-    oldest = ".".join(map(str, python_env.OLDEST))
     options = ["venv", "--quiet", "--clear", "--seed", "--no-python-downloads"]
     try:
-        output([uv, *options, "--python", oldest, VENV])
+        output([uv, *options, "--python", python_env.OLDEST, VENV])
     except SetupError:
-        say(f"oldest: no Python {oldest} here, so this one is taken")
+        say(f"oldest: no Python {python_env.OLDEST} here, so this one is taken")
         output([uv, *options, "--python", sys.executable, VENV])
     say("oldest: installing the oldest torch, gigabytes the first time")
     python_env.install(VENV, say, python_env.OLDEST_LOCK)

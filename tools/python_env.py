@@ -17,7 +17,8 @@ from typing import Final, Literal
 
 from tools.run import Say, SetupError, output
 
-OLDEST: Final = (3, 10)
+OLDEST: Final = "3.10"
+"""The oldest Python that the lock files serve."""
 BOOTSTRAP_LOCK: Final = "requirements/bootstrap.txt"
 LOCK: Final = "requirements/dev.txt"
 OLDEST_LOCK: Final = "requirements/oldest.txt"
@@ -37,18 +38,12 @@ _UV_NAMES: Final[Mapping[str, str]] = {
 """pip's settings and uv's variables for them, so that a mirror is configured once."""
 
 
-def first_installer(version: tuple[int, int], *, ensurepip: bool, uv: bool, pip: bool) -> First:
+def first_installer(*, ensurepip: bool, uv: bool, pip: bool) -> First:
     """What to start from on this machine.
 
     Raises:
-        SetupError: Python is too old, or nothing here can install a package.
+        SetupError: nothing here can install a package.
     """
-    if version < OLDEST:
-        found, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
-        message = (
-            f"Python {found} is older than {oldest}. Install a newer one and name it: make PYTHON=python{oldest} ..."
-        )
-        raise SetupError(message)
     if ensurepip:
         return "venv"
     if uv:
@@ -66,7 +61,6 @@ def installer_here() -> First:
         SetupError: as ``first_installer``.
     """
     return first_installer(
-        sys.version_info[:2],
         ensurepip=importlib.util.find_spec("ensurepip") is not None,
         uv=shutil.which("uv") is not None,
         pip=importlib.util.find_spec("pip") is not None,
