@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from elastic_infra.manifests import launcher
 from elastic_infra.preview.markdown import MARKER, MAX_LENGTH, as_markdown
@@ -40,3 +41,15 @@ def test_a_comment_shows_no_value_of_a_variable(case: str) -> None:
     assert len(text) <= MAX_LENGTH
     assert "hf_plain_text_token" not in text
     assert "k-123" not in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_comment_renders_as_html(case: str) -> None:
+    """Tables are tables, every fold is closed, and nothing of the markup is left as text."""
+    text = as_markdown(comparison(case))
+    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+    assert page.count("<details>") == page.count("</details>") == text.count("<details>")
+    assert page.count("<table>") == text.count("|---|\n")
+    assert "|---" not in page
+    assert "**" not in page
