@@ -17,6 +17,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from elastic_infra.training import Progress  # comes with the launcher; does nothing under torchrun
+
 CHECKPOINTS = Path(os.environ.get("ELASTIC_INFRA_CHECKPOINT_DIR", "checkpoints"))
 
 
@@ -56,6 +58,7 @@ def main() -> None:
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
     training = new_training(device, options.learning_rate)
     training.load(CHECKPOINTS / "digits.pt")
+    progress = Progress()
     say(f"starting at epoch {training.epoch} with {dist.get_world_size()} workers")
     while training.epoch < options.epochs:
         loss = train_epoch(training, training_set, options.batch_size, device)
@@ -64,6 +67,9 @@ def main() -> None:
             training.save(CHECKPOINTS / "digits.pt")
         dist.barrier()  # nobody is ahead of the checkpoint
         say(f"epoch {training.epoch}: loss {loss:.3f}")
+        progress.checkpoint(training.epoch)
+        if progress.step(training.epoch):  # nodes come or go: what is saved goes on with the new ones
+            break
     say(f"accuracy {accuracy(training, test_set, device):.1%}")
     dist.destroy_process_group()
 
