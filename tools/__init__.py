@@ -4,6 +4,5 @@ import platform
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036 - an older Python is told so here, before it stumbles over the syntax
-    sys.exit(
-        "Python %s is older than 3.10. Install a newer one and name it: make PYTHON=..." % platform.python_version()
-    )  # noqa: UP031
+    found = platform.python_version()
+    sys.exit("Python " + found + " is older than 3.10. Install a newer one and name it: make PYTHON=...")
