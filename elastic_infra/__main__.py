@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pulumi
 from pulumi.errors import InputPropertyErrorDetails
@@ -14,7 +15,11 @@ from elastic_infra import ElasticTrainingJob, __version__
 
 
 class Host(ComponentProvider):
-    """Pulumi's own host, but a user's mistake is told as one: the base class adds frames of this package to it."""
+    """Pulumi's own host, mended in two places.
+
+    Mappings are sorted: they cross the wire without an order, and variables in another order are another pod. A
+    user's mistake is told as one: the base class adds frames of this package to it.
+    """
 
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
@@ -25,12 +30,19 @@ class Host(ComponentProvider):
             pulumi.InputPropertiesError: the config is not valid; the text has every fault as `path: reason`.
         """
         try:
-            return super().construct(name, resource_type, inputs, options)
+            return super().construct(name, resource_type, in_order(inputs), options)
         except ComponentInitError as error:
             if isinstance(error.inner, pulumi.RunError):
                 no_paths: list[InputPropertyErrorDetails] = []  # beside a path the engine would print the value
                 raise pulumi.InputPropertiesError(str(error.inner), no_paths) from None
             raise
+
+
+def in_order(value: Any) -> Any:  # noqa: ANN401 - JSON, with Outputs as leaves
+    """The value with the keys of all mappings sorted."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

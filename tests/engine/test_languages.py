@@ -25,7 +25,11 @@ VERSION: Final = str(elastic_infra.__version__)
 JOB: Final = {
     "image": "registry.example.com/train:1",
     "script": "train.py",
-    "env": {"DATASET": {"value": "/data"}, "HF_TOKEN": {"secret": "hf", "key": "token"}},
+    "env": {
+        "DATASET": {"value": "/data"},
+        "HF_TOKEN": {"secret": "hf", "key": "token"},
+        **{f"OPTION_{index}": {"value": str(index)} for index in range(8)},
+    },
     "elastic": {"nnodes": "2:4", "maxRestarts": 8.0, "rdzvConfigs": {"joinTimeout": 600}},
     "resources": {"cpu": "2", "memory": "4Gi", "gpu": {"count": 2}},
     "sharedMemory": {"size": "1Gi"},
@@ -37,12 +41,12 @@ JOB: Final = {
 
 @pytest.fixture(scope="module")
 def plugin(engine: Engine) -> Path:
-    """The component, installed as the plugin that `pulumi package add` would install."""
+    """The component as `pulumi package add` installs it, started as Pulumi's Python host starts a package."""
     program = engine.home / f"plugins/resource-elastic-infra-v{VERSION}/pulumi-resource-elastic-infra"
     program.parent.mkdir(parents=True)
     program.write_text(
-        f"#!{sys.executable}\nimport runpy, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-        'runpy.run_module("elastic_infra", run_name="__main__")\n'
+        f"#!{sys.executable}\nimport sys\nfrom pulumi.run.plugin.__main__ import main\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\nsys.argv.insert(1, 'elastic-infra')\nmain()\n"
     )
     program.chmod(0o755)
     return program
@@ -88,7 +92,10 @@ def test_the_engine_reads_the_schema(engine: Engine, plugin: Path) -> None:
 
 @pytest.mark.usefixtures("plugin")
 def test_another_language_gets_the_same_job(stack: Stack) -> None:
-    """Names are translated, floats are counts, outputs come back; a second look changes nothing."""
+    """Names are translated, floats are counts, outputs come back; a second look changes nothing.
+
+    The wire keeps no order of variables, so there are enough of them to come in another one.
+    """
     made = stack.up(remote())
     spec = made.inputs(WORKLOAD)["spec"]
     container = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
