@@ -10,7 +10,7 @@ RUN := $(BIN)/python -m
 
 .PHONY: help
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 .PHONY: setup demo
 setup: ## everything this checkout needs; tries again what could not be had before
@@ -76,16 +76,19 @@ schema: ## write the JSON Schema of job.yaml
 versions: ## every pinned version
 	@$(PYTHON) -m tools.versions
 
-tools: ## build the programs of the test cluster (minutes, once)
+tools: ## build the programs of the test cluster (minutes, once); as root also Debian's packages for it
 	@$(PYTHON) -m tools.build build
+	@$(PYTHON) -m tools.debian
 
 .PHONY: cluster-up cluster-down cluster-status test-cluster
-cluster-up cluster-down cluster-status: cluster-%: ## (needs root on Linux)
+cluster-up cluster-down cluster-status: cluster-%: ## start, stop, show the test cluster (needs root on Linux)
 	$(READY)
+	$(if $(filter up,$*),@$(MAKE) --no-print-directory tools)
 	@$(RUN) tests.cluster.bed $*
 
 test-cluster: ## the tests on a real Kubernetes
 	$(READY)
+	-@$(MAKE) --no-print-directory tools
 	@$(RUN) pytest $(CLUSTER_TESTS) -m cluster $(PYTEST_ARGS)
 
 .PHONY: clean

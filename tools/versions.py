@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from tools import modules, python_env
-from tools.run import ROOT, SetupError, output
+from tools import debian, modules, python_env
+from tools.run import ROOT
 
 SHOWN: Final = ("pulumi", "pulumi-kubernetes", "pydantic", "torch", "pytest", "mypy", "ruff")
 """Python packages whose version tells most; the lock has the others."""
@@ -24,26 +24,14 @@ def locked(requirements: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(name, " or ".join(version for key, version in found if key == name)) for name in names]
 
 
-def debian_packages() -> tuple[str, ...]:
-    """Packages of the test cluster that come from Debian, by name."""
-    return tuple((modules.HERE / "debian.txt").read_text().split())
-
-
-def _installed(package: str) -> str:
-    try:
-        return output(["dpkg-query", "--show", "--showformat=${Version}", package])
-    except SetupError:
-        return "not installed"
-
-
 def _rows() -> Iterator[tuple[str, str, str]]:
     yield "python", "", platform.python_version()
     for name, version in locked((ROOT / python_env.LOCK).read_text(), SHOWN):
         yield "python", name, version
     for tool in sorted(modules.load_all().values(), key=lambda tool: tool.name):
         yield "go", tool.name, tool.version
-    for package in debian_packages():
-        yield "debian", package, _installed(package)
+    for package in debian.packages():
+        yield "debian", package, debian.installed(package)
 
 
 def main() -> int:

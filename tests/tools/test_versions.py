@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tools import versions
+from tools import debian, versions
 from tools.run import ROOT
 
 
@@ -25,4 +25,4 @@ def test_every_pin_is_printed() -> None:
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["python", "torch"] for line in lines)
     assert any(line.split() == ["go", "training-operator", "1.9.3"] for line in lines)
-    assert {line.split()[1] for line in lines if line.startswith("debian")} == set(versions.debian_packages())
+    assert {line.split()[1] for line in lines if line.startswith("debian")} == set(debian.packages())
