@@ -205,7 +205,7 @@ class TestSchema:
         job = {"image": "i", "script": "s", **shorthand}
         jsonschema.Draft202012Validator(json.loads(elastic_infra("schema").out)).validate(job)
 
-        assert JobConfig.from_mapping(job)
+        assert isinstance(JobConfig.from_mapping(job), JobConfig)
 
     @pytest.mark.parametrize("wrong", [{"imag": 1}, {"elastic": {"nnodes": []}}, {"launcher": {"metrics_port": 80}}])
     def test_refuses_what_the_config_refuses(self, wrong: dict[str, Any]) -> None:

@@ -109,14 +109,15 @@ def train_epoch(training: Training, data: TensorDataset, batch_size: int, device
         loss = nn.functional.cross_entropy(training.model(pixels.to(device)), classes.to(device))
         loss.backward()
         training.optimizer.step()
-    return loss.item()
+    return float(loss)
 
 
-@torch.no_grad()
 def accuracy(training: Training, data: TensorDataset, device: torch.device) -> float:
     """Share of the test images that are recognised; every worker counts all of them."""
     pixels, classes = (tensor.to(device) for tensor in data.tensors)
-    return (training.model.module(pixels).argmax(dim=1) == classes).float().mean().item()
+    with torch.no_grad():
+        found = training.model.module(pixels).argmax(dim=1)
+    return float((found == classes).float().mean())
 
 
 def say(text: str) -> None:
