@@ -10,7 +10,7 @@ job = ElasticTrainingJob(
         "image": "registry.example.com/digits:1",
         "script": "train.py",
         "args": ["--epochs", "200"],
-        "working_dir": "/work",
+        "working_dir": "/app",
         "elastic": {"nnodes": "2:4"},
         "resources": {"cpu": "2", "memory": "4Gi"},
         "storage": {"checkpoint": {"size": "1Gi"}},

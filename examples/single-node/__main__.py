@@ -9,7 +9,7 @@ job = ElasticTrainingJob(
     {
         "image": "registry.example.com/digits:1",
         "script": "train.py",
-        "working_dir": "/work",
+        "working_dir": "/app",
         "resources": {"cpu": "16", "memory": "64Gi", "gpu": {"count": 4}},
         "storage": {"checkpoint": {"claim": "digits-checkpoints"}},
     },
