@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -63,11 +64,28 @@ def parse_mapping(text: str) -> Mapping[str, Any]:
     Raises:
         ConfigError: it cannot be parsed (with line and column), or is not a mapping.
     """
-    data = read_yaml(text)
+    data = _read_json(text) if text.startswith("{") else read_yaml(text)
     if not isinstance(data, Mapping):
         found = "is empty" if data is None else "is not a mapping of names to values"
         raise ConfigError([Fault("", f"{found}. A job file starts with keys such as image: and script:.")])
     return data
+
+
+def _read_json(text: str) -> object:
+    """JSON as JSON (YAML 1.1 lacks its surrogate pairs); what is no plain JSON is read, or refused, as YAML."""
+    try:
+        data = json.loads(text, object_pairs_hook=_without_repeats)
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return read_yaml(text)
+    return data
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):
+        message = "a key is given twice"
+        raise ValueError(message)
+    return dict(pairs)
 
 
 def _read(path: Path) -> str:

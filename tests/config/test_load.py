@@ -108,3 +108,18 @@ def test_load_reads_both_forms(tmp_path: Path, suffix: str) -> None:
     file.write_bytes(b'\xef\xbb\xbf{"image": "i", "script": "s"}')
 
     assert load(file).script == "s"
+
+
+def test_json_with_characters_beyond_the_basic_plane() -> None:
+    """JSON escapes such characters as pairs of surrogates, which YAML 1.1 does not know."""
+    assert parse('{"image": "i", "script": "\\ud83d\\ude00.py"}').script == "\U0001f600.py"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"image": "i", "image": "j"}', '{"image": "\\ud83d"}', '{"image": 1e999}', "{" * 5000, '{"a":' * 5000],
+)
+def test_json_that_json_alone_would_let_pass(text: str) -> None:
+    """Repeated keys, halves of pairs, numbers beyond any size and endless nesting are faults, as in YAML."""
+    with pytest.raises(ConfigError):
+        parse(text)
