@@ -140,7 +140,7 @@ class Kube:
         """All objects of a kind in a namespace whose labels match `selector`."""
         query = urlencode({"labelSelector": selector})
         found = self.call("GET", f"{self.collection(api_version, kind, namespace)}?{query}")
-        return list(found["items"])
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in found["items"]]
 
     def apply(self, manifest: Object, manager: str = "tests", *, force: bool = True, dry_run: bool = False) -> Object:
         """Server-side apply; with `force` fields are taken over from other managers, else that is a conflict."""
