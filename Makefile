@@ -1,11 +1,12 @@
 # One verb each. `make setup` happens by itself, and is quick when done.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+BASE := $(shell command -v $(PYTHON) || echo $(PYTHON))
 PYTEST_ARGS ?=
 CLUSTER_TESTS ?= tests/cluster
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
-READY := @$(PYTHON) -m tools.setup
+READY := @$(BASE) -m tools.setup
 RUN := $(BIN)/python -m
 
 .PHONY: help
@@ -14,7 +15,7 @@ help: ## what can be made
 
 .PHONY: setup demo
 setup: ## everything this checkout needs; tries again what could not be had before
-	@$(PYTHON) -m tools.setup --again
+	@$(BASE) -m tools.setup --again
 
 demo: ## the main job: render, explain and preview one job
 	$(READY)
@@ -74,11 +75,11 @@ schema: ## write the JSON Schema of job.yaml
 	@$(BIN)/elastic-infra schema
 
 versions: ## every pinned version
-	@$(PYTHON) -m tools.versions
+	@$(BASE) -m tools.versions
 
 tools: ## build the programs of the test cluster (minutes, once); as root also Debian's packages for it
-	@$(PYTHON) -m tools.build build
-	@$(PYTHON) -m tools.debian
+	@$(BASE) -m tools.build build
+	@$(BASE) -m tools.debian
 
 .PHONY: cluster-up cluster-down cluster-status test-cluster
 cluster-up cluster-down cluster-status: cluster-%: ## start, stop, show the test cluster (needs root on Linux)
