@@ -107,7 +107,8 @@ def _is_refundable(state: State, generation: Generation, roll: tuple[Standing, .
 
 def _charged(state: State, generation: Generation, roll: tuple[Standing, ...], now: float) -> Generation | None:
     failure = generation.cause
-    assert failure is not None  # _is_chargeable saw it
+    if failure is None:
+        return None
     verdict = budgets.charge(generation.budget, failure, state.rules.max_restarts)
     others = tuple(standing for standing in roll if standing.member.uuid != failure.uuid)
     alone = budgets.keeps_failing_alone(generation.budget, failure)

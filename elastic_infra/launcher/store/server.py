@@ -25,6 +25,7 @@ HELLO_SECONDS: Final = 10.0
 KEEP_NODE_SECONDS: Final = 600.0
 """The record of a node stays this long after its end, for peers that still settle its generation."""
 MAX_CONNECTIONS: Final = 4096
+MAX_KEY: Final = 256
 TICK_SECONDS: Final = 0.25
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
 
@@ -54,7 +55,7 @@ class Server:
         self._nodes: dict[tuple[str, str], Connection] = {}
         self._selector = selectors.DefaultSelector()
         self._ticked = clock()
-        listener.setblocking(False)
+        listener.settimeout(0)
         self._selector.register(listener, selectors.EVENT_READ)
 
     def is_done(self) -> bool:
@@ -103,7 +104,7 @@ class Server:
         if len(self._connections) >= MAX_CONNECTIONS:
             end.close()
             return
-        end.setblocking(False)
+        end.settimeout(0)
         with contextlib.suppress(OSError):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[end] = Connection(end, self._clock())
@@ -225,9 +226,9 @@ class Server:
 
 def _key(request: Mapping[str, object]) -> str:
     key = request.get("key")
-    if isinstance(key, str) and 0 < len(key) <= 256:
+    if isinstance(key, str) and 0 < len(key) <= MAX_KEY:
         return key
-    message = "a key is a string of 1 to 256 characters"
+    message = f"a key is a string of 1 to {MAX_KEY} characters"
     raise RefusedError(message)
 
 

@@ -30,7 +30,8 @@ def peer(uuid: str, state: str, generation: Generation = PAIR, **more: object) -
 def connected(rules: Rules, generation: Generation | None, *peers: Peer, phase: str = "") -> State:
     """A ready node n0, in ``generation`` if a group phase is given."""
     state = replace(start(Node("n0"), rules, 0.0, 1000.0), ready=True, known=generation)
-    store = Store(True, EPOCH, 0.0, generation, 1 if generation else 0, peers)
+    version = 1 if generation else 0
+    store = Store(connected=True, epoch=EPOCH, generation=generation, version=version, peers=peers)
     group = Group(generation.identity, phase) if generation and phase else None  # type: ignore[arg-type]  # a phase
     return replace(state, store=store, group=group, forming_since=0.0, idle_since=0.0)
 
