@@ -7,7 +7,9 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -262,3 +264,70 @@ def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
     assert "No space left on device" in launch.output
     assert "Traceback" not in launch.output
     assert launch.alive() == []
+
+
+def test_a_port_in_use_by_something_else(start: Start) -> None:
+    """A rendezvous port that another program serves is named, and given up after the join timeout with 200."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        endpoint = f"127.0.0.1:{other.getsockname()[1]}"
+        launch = start(
+            "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-id", "x", "--rdzv-endpoint", endpoint,
+            "--rdzv-conf", "join_timeout=4", *behave("finish"),
+        )  # fmt: skip
+
+        assert launch.wait() == 200
+    assert endpoint in launch.output
+    assert "Traceback" not in launch.output
+    assert launch.alive() == []
+
+
+@pytest.mark.slow
+def test_r1_control_torchrun_as_pid_1(tmp_path: pathlib.Path) -> None:
+    """R1, control: torchrun as PID 1 that waits for a peer does not end on SIGTERM."""
+    pytest.importorskip("torch")
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    launch = Launched(
+        tmp_path, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:29777", *behave("wait"),
+        module="torch.distributed.run", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+    )  # fmt: skip
+    try:
+        inner = launch.wait_for(launch.children)[0]
+        launch.wait_for(lambda: _listens(29777), "the rendezvous")
+        os.kill(inner, signal.SIGTERM)
+
+        with pytest.raises(subprocess.TimeoutExpired):
+            launch.process.wait(5)
+    finally:
+        launch.end()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_r6_fifty_healthy_launches(start: Start) -> None:
+    """R6: fifty launches with storms of orphans and exits all end in success."""
+    for _ in range(50):
+        launch = start("--nproc-per-node", "2", *behave("orphan_storm"))
+
+        assert launch.wait() == 0, launch.output
+        assert launch.alive() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "saved"), [("elastic_infra.launcher", 1), ("torch.distributed.run", 0)])
+def test_r2_a_long_grace_when_a_peer_failed(start: Start, module: str, saved: int) -> None:
+    """R2: with a grace of 45 s a sibling that needs 35 s saves; torchrun kills it after its fixed 30 s."""
+    launch = start(
+        "--nproc-per-node", "2", "--shutdown-timeout", "45", *behave("save_on_term", "35"), module=module,
+        environ={"ELASTIC_INFRA_GENERATION": "1"},
+    )  # fmt: skip
+
+    assert launch.wait() == 1
+    assert len(launch.journal("saved")) == saved
