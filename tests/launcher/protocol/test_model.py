@@ -29,7 +29,7 @@ def scenario(
 SCENARIOS = {
     "three nodes come one by one": scenario("", 0, settled=0),
     "any one fault among three": scenario("all", 1),
-    "any one fault while the third joins": scenario("all", 1, settled=2),
+    "a fault while the third joins": scenario("crash leave fail store slow", 1, settled=2),
     "every interleaving of two nodes and a loss": scenario("crash leave", 1, nodes=2, settled=2, slow=True),
     "the second of two may be lost, both needed": scenario("crash fail", 1, nodes=3, settled=2, nnodes="2:3"),
     "two faults between two nodes": scenario("crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"),
@@ -39,6 +39,7 @@ SCENARIOS = {
 }
 
 DEEP = {
+    "any one fault while the third joins": scenario("all", 1, settled=2),
     "any two faults among three": scenario("all", 2),
     "any one fault from the very start": scenario("all", 1, settled=0),
     "two faults at the end": scenario("crash leave fail", 2, finish=True),
