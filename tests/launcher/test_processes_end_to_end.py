@@ -183,6 +183,46 @@ def test_r6_a_dead_agent_ends_the_launcher(start: Start) -> None:
     assert launch.alive() == []
 
 
+def test_the_dead_man_timer_needs_no_agent(start: Start) -> None:
+    """Workers are killed ``orphan_timeout`` after the store's last answer although the agent is frozen."""
+    launch = start("--nproc-per-node", "2", *behave("wait"), environ={"ELASTIC_INFRA_ORPHAN_TIMEOUT_SECONDS": "2"})
+    launch.wait_for(lambda: started(launch, 1, 2))
+    workers = [record["pid"] for record in launch.journal("started")]
+    agent = next(pid for pid in launch.children() if pid not in workers)
+    os.kill(agent, signal.SIGSTOP)
+
+    launch.wait_for(lambda: not set(workers) & set(launch.alive()), "the workers' end")
+    assert launch.process.poll() is None
+    assert launch.wait() == 200
+    assert launch.alive() == []
+
+
+def test_nothing_outlives_a_killed_supervisor(start: Start) -> None:
+    """When the supervisor itself is killed, the kernel ends agent, store and workers."""
+    launch = start("--nproc-per-node", "2", *behave("wait"))
+    launch.wait_for(lambda: started(launch, 1, 2))
+    launch.process.kill()
+    launch.process.wait()
+
+    deadline = time.monotonic() + 60
+    while launch.alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert launch.alive() == []
+
+
+def test_signal_while_torch_is_asked(start: Start, tmp_path: pathlib.Path) -> None:
+    """R1: also while torch counts devices in a process of its own, SIGTERM ends the launcher with 143."""
+    slow = tmp_path / "slow-python"
+    slow.write_text("#!/bin/sh\ntouch asked\nexec sleep 600\n")
+    slow.chmod(0o755)
+    launch = start("--nproc-per-node", "xpu", *behave("wait"), environ={"PYTHON_EXEC": str(slow)})
+    launch.wait_for((tmp_path / "asked").exists, "the question")
+    launch.process.terminate()
+
+    assert launch.wait() == 143
+    assert launch.alive() == []
+
+
 def test_r6_orphans_and_exit_storms_are_no_fault(start: Start) -> None:
     """R6: workers that leave dozens of orphans and all exit at once end in success."""
     launch = start("--nproc-per-node", "4", *behave("orphan_storm"))
