@@ -101,6 +101,7 @@ def _supervise(
     warm = warm_parent.WarmParent(files)
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
+    warm.close()
     family.end(leave.keep_store_seconds, interrupted=lambda: bool(signals.caught))
     code = exit_codes.final(leave.code, watcher.caught)
     if watcher.fired:

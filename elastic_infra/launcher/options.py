@@ -123,7 +123,12 @@ def parser(environ: Mapping[str, str]) -> Parser:
     Raises:
         OptionsError: the variable of a flag is not a number.
     """
-    built = Parser(prog=PROGRAM, description="Elastic PyTorch training, a drop-in for torchrun.")
+    built = Parser(
+        prog=PROGRAM,
+        description="Elastic PyTorch training, a drop-in for torchrun.",
+        epilog="Differs from torchrun:\n" + "\n".join(f"  {name}: {text}" for name, text in DEVIATIONS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     for option in OPTIONS:
         _add(built, option, environ)
     built.add_argument(
