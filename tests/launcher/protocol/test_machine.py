@@ -176,6 +176,15 @@ def test_job_fails_only_after_the_roll_call() -> None:
     assert [after.phase for after in swaps(connected(Rules(), alone, phase="stopped"), 0.0) if after] == ["final"]
 
 
+def test_failure_under_a_reborn_store_is_not_charged() -> None:
+    """Who broke a generation first died with the store: its failure costs nothing."""
+    broken = replace(PAIR, phase="broken", cause=FAILURE, epoch="before", trusted=True)
+    stopped = replace(peer("n1", "stopped").record, epoch="before")
+    state = connected(Rules(max_nodes=2), broken, Peer(stopped, "live", 0.0), phase="stopped")
+
+    assert [(after.number, after.budget.charged) for after in swaps(state, 0.0) if after] == [(2, 0)]
+
+
 def test_hang_is_killed_without_sigterm() -> None:
     """After a hang verdict: stacks, then SIGKILL, on this node and on its peers."""
     state = connected(Rules(max_nodes=2), PAIR, peer("n1", "member"), phase="running")

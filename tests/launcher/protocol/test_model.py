@@ -35,10 +35,12 @@ SCENARIOS = {
     "two faults between two nodes": scenario("crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"),
     "the end, with a fault": scenario("crash leave", 1, nodes=2, settled=2, finish=True),
     "a stop step while the third joins": scenario("", 0, settled=2, steps=1),
-    "a stop step when one leaves": scenario("leave slow", 2, nodes=2, settled=2, steps=2),
+    "a stop step when one leaves": scenario("leave slow", 2, nodes=2, settled=2, steps=1),
 }
 
 DEEP = {
+    "a frozen node and a lost store": scenario("freeze store", 2, nodes=2, settled=2, nnodes="1:2"),
+    "a cut node and a lost store": scenario("cut store", 2, nodes=2, settled=2, nnodes="1:2"),
     "any one fault while the third joins": scenario("all", 1, settled=2),
     "any two faults among three": scenario("all", 2),
     "any one fault from the very start": scenario("all", 1, settled=0),
