@@ -198,6 +198,7 @@ class Agent:
         seen = self._steps.look(self._generation(), self._group.read(), self._clock())
         if seen is not None:
             self._events.append(seen)
+            self._observer.progress(self._state, seen, self._clock())
 
     def _look_for_hangs(self) -> None:
         now = self._clock()

@@ -136,11 +136,11 @@ def test_r4_siblings_are_told_at_once(start: Start) -> None:
     assert statistics.median(again[number + 1] - died[number] for number in died) < 2.0 + SLACK_SECONDS
 
 
-def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start) -> None:
+def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start, tmp_path: pathlib.Path) -> None:
     """R5: a worker that stops reporting steps is shown with every rank's stack and restarted; a slow start is not."""
     launch = start(
         "--nproc-per-node", "2", "--max-restarts", "1", *behave("hang", "4"),
-        environ={"ELASTIC_INFRA_HANG_TIMEOUT_SECONDS": "3"},
+        environ={"ELASTIC_INFRA_HANG_TIMEOUT_SECONDS": "3", "ELASTIC_INFRA_EVENTS": str(tmp_path / "events")},
     )  # fmt: skip
 
     assert launch.wait() == 0, launch.output
@@ -148,6 +148,9 @@ def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start) -> None:
     assert "waits_in_the_collective" in launch.output
     assert launch.output.count("Fatal Python error: Aborted") == 2
     assert max(record["generation"] for record in launch.journal("started")) == 2
+    events = [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()]
+    told = ["launcher_started", "workers_started", "progress", "hang_detected", "restart", "succeeded"]
+    assert sorted(told, key=events.index) == told
 
 
 def test_r6_a_frozen_agent_ends_the_launcher(start: Start) -> None:
