@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from . import exit_codes, hosting, local_group, membership, observe, rendezvous, seam, steps
-from .failures import Failure
 from .plan import Plan
 from .protocol import machine, messages
 from .protocol.state import State, start
@@ -161,18 +160,17 @@ class Agent:
         slots = self._group.read()
         stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
         text = message.error
-        if message.exit_code != 0:
-            failure = self._group.failure(message.local_rank, message.pid, message.exit_code)
-            text = text or failure.message
-            self._note(failure, message.generation)
+        if message.exit_code != 0 and not self._was_told(message.generation):
+            text = self._group.failure(message).message
+            self._channel.send(seam.Note(self._group.root_cause()))
         self._events.append(
             messages.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
         )
 
-    def _note(self, failure: Failure, generation: int) -> None:
+    def _was_told(self, generation: int) -> bool:
+        """Whether these workers end because they were told to: what they say then is no cause of anything."""
         group = self._state.group
-        if group is not None and group.identity[0] == generation and group.failure is None and not group.told:
-            self._channel.send(seam.Note(failure.report()))
+        return group is None or group.identity[0] != generation or group.told or group.phase == "stopping"
 
     def _on_gone(self, message: seam.GroupGone) -> None:
         if message.generation != self._generation():
@@ -200,6 +198,7 @@ class Agent:
         seen = self._steps.look(self._generation(), self._group.read(), self._clock())
         if seen is not None:
             self._events.append(seen)
+            self._observer.progress(self._state, seen, self._clock())
 
     def _look_for_hangs(self) -> None:
         now = self._clock()

@@ -67,8 +67,10 @@ class Children:
         os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
 
     def host_store(self, message: seam.HostStore) -> None:
-        """Start the store server; it tells the agent its port, or why it has none."""
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        """Start the store server, unless one runs; ``tell_store`` says what became of it."""
+        if self._store:
+            return
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
         def listening(port: int) -> None:
             os.write(writer, str(port).encode())
@@ -83,12 +85,25 @@ class Children:
 
         self._store = processes.fork(child)
         os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            answer = pipe.read().decode()
-        if answer.isdecimal():
-            self.send(seam.StoreHosted(int(answer)))
-        else:
-            self.send(seam.StoreHosted(0, answer or "The store server could not start."))
+        self._store_report = reader
+
+    @property
+    def is_store_starting(self) -> bool:
+        """Whether the store server has yet to say that it listens."""
+        return self._store_report is not None
+
+    def tell_store(self) -> None:
+        """Tell the agent where the store listens, or why it does not; finding its address may take a while."""
+        if self._store_report is None:
+            return
+        try:
+            answer = os.read(self._store_report, 4096).decode()
+        except BlockingIOError:
+            return
+        os.close(self._store_report)
+        self._store_report = None
+        port = int(answer) if answer.isdecimal() else 0
+        self.send(seam.StoreHosted(port, "" if port else answer or "The store server could not start."))
 
     def dump_agent(self) -> None:
         """Have a stuck agent write its stacks, if it still can."""

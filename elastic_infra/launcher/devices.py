@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from .options import OptionsError
@@ -16,6 +16,10 @@ from .options import OptionsError
 _NVIDIA: Final = re.compile(r"nvidia\d+")
 _OTHERS: Final = re.compile(r"kfd|dri|dxg|accel\d*|davinci\d*|habanalabs.*|vfio")
 """Device files of accelerators that only torch can count (AMD, Intel, Ascend, Gaudi, TPU, WSL)."""
+
+ASK_SECONDS: Final = 120.0
+"""Importing torch from a cold network disk takes a minute."""
+_LOOK_SECONDS: Final = 0.2
 
 _ASK: Final = """
 import sys, torch
@@ -67,18 +71,30 @@ def _visible(gpus: int, environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def ask_torch(kind: str, interpreter: str, cpus: int, *, timeout_seconds: float = 120.0) -> int:
-    """Ask torch in a process of its own.
+def ask_torch(kind: str, interpreter: str, cpus: int, *, interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Ask torch in a process of its own; gives up as soon as the launcher is told to end.
 
     Raises:
         OptionsError: torch cannot be asked.
     """
+    message = f"--nproc-per-node {kind} needs torch to count devices, and {interpreter} could not. Give a number."
     try:
-        answer = subprocess.run(
-            [interpreter, "-c", _ASK, kind], capture_output=True, text=True, timeout=timeout_seconds, check=True
-        )
-        number = int(answer.stdout.split()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        message = f"--nproc-per-node {kind} needs torch to count devices, and {interpreter} could not. Give a number."
+        with subprocess.Popen(
+            [interpreter, "-c", _ASK, kind], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as child:
+            output = _output(child, interrupted)
+        number = int(output.split()[-1])
+    except (OSError, ValueError, IndexError) as error:
         raise OptionsError(message) from error
     return cpus if number < 0 else number
+
+
+def _output(child: subprocess.Popen[str], interrupted: Callable[[], bool]) -> str:
+    for _ in range(int(ASK_SECONDS / _LOOK_SECONDS)):
+        try:
+            return child.communicate(timeout=_LOOK_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            if interrupted():
+                break
+    child.kill()
+    return ""

@@ -76,23 +76,27 @@ def describe(exit_code: int) -> str:
 
 
 def read_error_file(path: str) -> tuple[str, str, float | None]:
-    """Exception, traceback and time from a worker's error file; empty where it left none or a broken one."""
+    """Exception, traceback and time from a worker's error file; empty where it left none or a broken one.
+
+    The time is the file's own: the one in it has whole seconds, too coarse to tell who failed first.
+    """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             message = json.load(file)["message"]
+            at = os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError, KeyError, TypeError):
         return "", "", None
     if isinstance(message, str):
-        return message, "", None
+        return message, "", at
     if not isinstance(message, dict):
         return "", "", None
     extra = message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
-    return str(message.get("message", "")), str(extra.get("py_callstack", "")), _seconds(extra.get("timestamp"))
+    return str(message.get("message", "")), str(extra.get("py_callstack", "")), at
 
 
 def root_cause(failures: Iterable[Failure]) -> Failure | None:
-    """The first failure: peers of a dead rank fail too, but later, and those that we ended ourselves last."""
+    """The first failure: peers of a dead rank fail too, but later; whoever was only ended by SIGTERM comes last."""
     return min(failures, key=lambda failure: (failure.exit_code == -signal.SIGTERM, failure.at), default=None)
 
 
@@ -152,10 +156,3 @@ def write_error_file(path: str, failure: Mapping[str, object]) -> None:
 
 def _json(message: Mapping[str, object]) -> str:
     return json.dumps(message, ensure_ascii=False)
-
-
-def _seconds(text: object) -> float | None:
-    try:
-        return float(str(text))
-    except ValueError:
-        return None

@@ -37,14 +37,14 @@ def main(
     try:
         settings = LauncherSettings.from_env(environ)
         given = options.parse(arguments, environ)
-        workers = _workers_per_node(given.nproc_per_node, environ)
+        workers = _workers_per_node(given.nproc_per_node, environ, signals)
         resolved = plan.resolve(given, settings, environ, nproc_per_node=workers, new_run_id=str(uuid.uuid4()))
         if isinstance(resolved, plan.Delegated):
             _run_torchrun(resolved, arguments, settings, environ, workers)
         plan.check_entrypoint(resolved.entrypoint)
         signals.handle(words.signal_numbers(resolved.signals)[0].values())
     except (options.OptionsError, SettingsError) as error:
-        return _refuse(str(error))
+        return exit_codes.of_signal(signals.caught[0]) if signals.caught else _refuse(str(error))
     except OSError as error:
         return _refuse(f"--signals-to-handle: a signal cannot be caught ({error.strerror}). Remove it.")
     if signals.caught:
@@ -101,6 +101,7 @@ def _supervise(
     warm = warm_parent.WarmParent(files)
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
+    warm.close()
     family.end(leave.keep_store_seconds, interrupted=lambda: bool(signals.caught))
     code = exit_codes.final(leave.code, watcher.caught)
     if watcher.fired:
@@ -137,7 +138,7 @@ def _event(settings: LauncherSettings, event: events.Name, fields: Mapping[str, 
     events.EventLog(settings.events, node).write(event, generation=0, attempt=0, fields=fields)
 
 
-def _workers_per_node(text: str, environ: Mapping[str, str]) -> int:
+def _workers_per_node(text: str, environ: Mapping[str, str], signals: Signals) -> int:
     try:
         return int(text)
     except ValueError:
@@ -145,7 +146,8 @@ def _workers_per_node(text: str, environ: Mapping[str, str]) -> int:
     cpus = len(os.sched_getaffinity(0))
     number = devices.count(text, environ, os.listdir("/dev"), cpus)
     if number is None:
-        number = devices.ask_torch(text, environ.get("PYTHON_EXEC") or sys.executable, cpus)
+        interpreter = environ.get("PYTHON_EXEC") or sys.executable
+        number = devices.ask_torch(text, interpreter, cpus, interrupted=lambda: bool(signals.caught))
     if number < 1:
         message = f"--nproc-per-node {text}: no such device is available here. Give a number or cpu."
         raise options.OptionsError(message)

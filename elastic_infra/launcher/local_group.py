@@ -32,6 +32,7 @@ class LocalGroup:
         self._memory: progress.Memory | None = None
         self._tail: logs.Tail | None = None
         self._targets: tuple[logs.Destination, ...] = ()
+        self._failures: list[failures.Failure] = []
         self._pids: dict[int, int] = {}
         self._stop_step: int | None = None
         self._hangs = hangs.Watch()
@@ -45,6 +46,7 @@ class LocalGroup:
         self.close()
         plan, runtime = self._plan, self._runtime
         self._start = start
+        self._failures = []
         self._pids, self._stop_step, self._hangs = {}, None, hangs.Watch()
         self._targets = logs.destinations(plan.logs, runtime.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
@@ -93,23 +95,30 @@ class LocalGroup:
             self._memory.set_stop(step, agreed=agreed)
             self._stop_step = step
 
-    def failure(self, local_rank: int, pid: int, exit_code: int) -> failures.Failure:
-        """Why a worker of the current generation ended badly."""
+    def failure(self, ended: seam.WorkerEnded) -> failures.Failure:
+        """Why a worker of the current generation ended badly by itself."""
         start = self._start
-        path = self._targets[local_rank].error_file if self._targets else ""
+        path = self._targets[ended.local_rank].error_file if self._targets else ""
         error, trace, at = failures.read_error_file(path) if path else ("", "", None)
-        return failures.Failure(
-            rank=(start.first_rank if start else 0) + local_rank,
-            local_rank=local_rank,
+        failure = failures.Failure(
+            rank=(start.first_rank if start else 0) + ended.local_rank,
+            local_rank=ended.local_rank,
             generation=start.generation if start else 0,
             attempt=start.attempt if start else 0,
             host=socket.gethostname(),
-            pid=pid,
-            exit_code=exit_code,
-            error=error,
+            pid=ended.pid,
+            exit_code=ended.exit_code,
+            error=ended.error or error,
             traceback=trace,
             at=time.time() if at is None else at,
         )
+        self._failures.append(failure)
+        return failure
+
+    def root_cause(self) -> dict[str, object]:
+        """The report of the generation's first failure so far; empty without one."""
+        first = failures.root_cause(self._failures)
+        return first.report() if first else {}
 
     def close(self) -> None:
         """Copy the last lines to the console and forget the generation's memory; call once its workers are gone."""

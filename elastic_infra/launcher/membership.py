@@ -1,4 +1,7 @@
-"""What the protocol's machine is configured with, from command line and settings. Pure but for the node's fresh uuid."""
+"""What the protocol's machine is configured with, by command line and settings.
+
+Pure but for the node's fresh uuid and the moment of its start.
+"""
 
 from __future__ import annotations
 

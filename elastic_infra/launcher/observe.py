@@ -6,12 +6,16 @@ Reads the machine's state and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 from . import events, status
 from .plan import Plan
+from .protocol.messages import StepsSeen
 from .protocol.state import State
 from .settings import LauncherSettings
+
+PROGRESS_SECONDS: Final = 10.0
+"""Steps are many; one event in this time says enough."""
 
 
 class Observer:
@@ -24,6 +28,7 @@ class Observer:
         self._port = settings.metrics_port
         self._newest: status.Snapshot | None = None
         self._membership_changes = 0
+        self._next_progress = 0.0
         self.warm_parent_ready = False
 
     def serve(self) -> None:
@@ -38,6 +43,14 @@ class Observer:
         generation = state.group.identity[0] if state.group else 0
         attempt = state.generation.attempt if state.generation else 0
         self._log.write(cast(events.Name, event), generation=generation, attempt=attempt, fields=fields)
+
+    def progress(self, state: State, seen: StepsSeen, now: float) -> None:
+        """A ``progress`` event, at most every ``PROGRESS_SECONDS``."""
+        if seen.highest is None or now < self._next_progress:
+            return
+        self._next_progress = now + PROGRESS_SECONDS
+        fields = {"lowest": seen.lowest, "highest": seen.highest, "checkpoint": seen.checkpoint}
+        self.emit("progress", state, {**fields, "steps_per_second": seen.per_second})
 
     def update(self, state: State, phase: str, workers_running: int, now: float) -> None:
         """Replace the snapshot."""

@@ -26,6 +26,8 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "run_path": "Runs in a fresh interpreter like any script, not in a multiprocessing child.",
     "start_method": "Only spawn, and only for function entrypoints: forking a process that holds threads is unsafe.",
     "shutdown_timeout": "Bounds every stop of a worker, not only those caused by a signal.",
+    "signals_to_handle": "Every one of them stops the job; workers are told by SIGTERM whichever it was.",
+    "file_timer": "TORCHELASTIC_ENABLE_FILE_TIMER is not served; training.Progress reports hangs instead.",
     "warm_start": "On by default: a restart forks from a process that has imported torch.",
     "warnings": "Options without effect here (event_log_handler, start_method) are named in one line.",
 }
@@ -121,7 +123,12 @@ def parser(environ: Mapping[str, str]) -> Parser:
     Raises:
         OptionsError: the variable of a flag is not a number.
     """
-    built = Parser(prog=PROGRAM, description="Elastic PyTorch training, a drop-in for torchrun.")
+    built = Parser(
+        prog=PROGRAM,
+        description="Elastic PyTorch training, a drop-in for torchrun.",
+        epilog="Differs from torchrun:\n" + "\n".join(f"  {name}: {text}" for name, text in DEVIATIONS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     for option in OPTIONS:
         _add(built, option, environ)
     built.add_argument(

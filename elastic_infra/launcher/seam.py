@@ -203,8 +203,21 @@ Message = (
 _TYPES: Final = {
     kind.__name__: kind
     for kind in (
-        Spawn, Stop, DumpStacks, HoldStore, BeatAcked, AgentBeat, HostStore, Note, Leave,
-        WorkerStarted, WorkerEnded, GroupGone, SignalCaught, WarmParent, StoreHosted,
+        Spawn,
+        Stop,
+        DumpStacks,
+        HoldStore,
+        BeatAcked,
+        AgentBeat,
+        HostStore,
+        Note,
+        Leave,
+        WorkerStarted,
+        WorkerEnded,
+        GroupGone,
+        SignalCaught,
+        WarmParent,
+        StoreHosted,
     )
 }
 
@@ -228,7 +241,7 @@ def decode(line: bytes) -> Message:
         )
     if kind is GroupGone:
         fields["killed"] = tuple(fields["killed"])
-    return kind(**fields)  # type: ignore[no-any-return]  # one of Message by the table
+    return kind(**fields)
 
 
 class Channel:

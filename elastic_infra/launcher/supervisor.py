@@ -77,7 +77,7 @@ class Supervisor:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        if any(group.must_die(now) for group in self._groups.values()):
+        if self._children.is_store_starting or any(group.must_die(now) for group in self._groups.values()):
             return _BUSY_TICK_SECONDS
         deadlines = [group.deadline for group in self._groups.values()]
         times = [at for at in (*deadlines, self._dead_man, self._end_by) if at is not None]
@@ -85,6 +85,7 @@ class Supervisor:
 
     def _once(self, now: float, selector: selectors.BaseSelector) -> None:
         self._reap()
+        self._children.tell_store()
         self._keep_warm(now, selector)
         self._tell_signals(now)
         self._check_dead_man(now)

@@ -46,10 +46,18 @@ class WarmParent:
         self._wanted_at = 0.0
         self._was_started = False
         self.pid = 0
-        self.channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel: socket.socket | None = None
         self.ready = False
         self.pending: dict[int, Pending] = {}
         """By local rank."""
+
+    @property
+    def channel(self) -> socket.socket:
+        """Our end of the connection; there is one once ``start`` was called."""
+        if self._channel is None:
+            message = "The warm parent was not started."
+            raise RuntimeError(message)
+        return self._channel
 
     def want(self, spec: seam.WorkerSpec, now: float) -> None:
         """Remember the environment of the first workers; the process starts later."""
@@ -73,19 +81,20 @@ class WarmParent:
             OSError: it cannot be started.
         """
         self._was_started = True
-        self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
-        self.channel.settimeout(1.0)
-        self._theirs.set_inheritable(True)
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
+        self._channel.settimeout(1.0)
+        theirs.set_inheritable(True)
         argv = (
             self._runtime.interpreter,
             "-u",
             self._runtime.warm,
-            str(self._theirs.fileno()),
+            str(theirs.fileno()),
             str(os.getpid()),
             self._runtime.modules,
         )
-        self.pid = processes.start(argv, dict(self._environ or {}), None, None)
-        self._theirs.close()
+        with theirs:
+            self.pid = processes.start(argv, dict(self._environ or {}), None, None)
 
     def request(self, generation: int, spec: seam.WorkerSpec) -> bool:
         """Ask for a worker; False when it must be started cold."""
@@ -137,6 +146,12 @@ class WarmParent:
             if pending.generation == generation:
                 os.close(pending.go)
                 del self.pending[rank]
+
+    def close(self) -> None:
+        """End it for good."""
+        self.kill()
+        if self._channel is not None:
+            self._channel.close()
 
     def kill(self) -> tuple[Pending, ...]:
         """End it; returns the workers that must now be started cold."""

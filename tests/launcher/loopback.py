@@ -59,7 +59,14 @@ class Job:
         command = [
             *("etcd", "--enable-v2", "--data-dir", str(self.folder / "etcd"), "--log-level", "error"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
+            *(
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                f"default={peer}",
+            ),
         ]
         self.backend = "etcd-v2"
         self.store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

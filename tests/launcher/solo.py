@@ -88,8 +88,8 @@ class SoloAgent:
             return
         if ended.exit_code:
             self.failures += 1
-            failure = self.group.failure(ended.local_rank, ended.pid, ended.exit_code)
-            self.channel.send(seam.Note(failure.report()))
+            failure = self.group.failure(ended)
+            self.channel.send(seam.Note(self.group.root_cause()))
             if self.failures > self.plan.max_restarts:
                 self.leave = seam.Leave(1, failure.message)
             self.stop("SIGTERM")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.launcher.loopback import TRAIN, Job, kill_tree
+from tests.launcher.loopback import TRAIN, Job, kill_tree, signal_tree
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -61,8 +61,8 @@ def test_scale_up_stops_at_one_step(job: Job, backend: str) -> None:
 
     stopped = {line["step"] for line in lines if line["event"] == "stopped"}
     assert len(stopped) == 1, lines
-    first = min(line["step"] for line in lines if line["world"] == 3 and line["event"] == "step")
-    assert first == stopped.pop() + 1
+    first = min(int(str(line["step"])) for line in lines if line["world"] == 3 and line["event"] == "step")
+    assert stopped == {first - 1}
     assert {line["restarts"] for line in lines} == {0}
 
 
@@ -94,6 +94,52 @@ def test_lost_node_is_no_failure(job: Job, backend: str) -> None:
 
     assert {line["restarts"] for line in lines} == {0}
     assert job.nodes[1].poll() is None
+
+
+def test_frozen_node_is_dropped_and_comes_back(job: Job) -> None:
+    """A node that answers nothing for 5 s is gone; thawed it stops its old workers and joins again."""
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    signal_tree(job.nodes[1], signal.SIGSTOP)
+    frozen = time.monotonic()
+    job.wait_for_world(1, frozen)
+    signal_tree(job.nodes[1], signal.SIGCONT)
+    thawed = time.monotonic()
+    lines = job.wait_for_world(2, thawed)
+
+    assert {line["restarts"] for line in lines} == {0}
+    assert [node.poll() for node in job.nodes] == [None, None]
+
+
+def test_frozen_store_changes_nothing(job: Job) -> None:
+    """A store that answers nothing for a while is waited for; the nodes it finds again are not taken for dead."""
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    assert job.store is not None
+    job.store.send_signal(signal.SIGSTOP)
+    job.wait_for(lambda _: job.logs().count("does not answer") + job.logs().count("did not answer") > 3)
+    job.store.send_signal(signal.SIGCONT)
+    back = time.monotonic()
+    lines = job.wait_for_world(2, back + 5)
+
+    assert {line["generation"] for line in lines} == {1}
+
+
+def test_nodes_may_come_before_the_store(job: Job) -> None:
+    """R10: launchers wait for a store that is not there yet and none of them ends."""
+    early = [job.start_node(*QUICK, "is_host=false") for _ in range(2)]
+    deadline = time.monotonic() + 60
+    while "cannot be reached" not in job.logs():
+        assert time.monotonic() < deadline, job.logs()
+        time.sleep(0.05)
+    job.start_store()
+    job.wait_for_world(2)
+
+    assert [node.poll() for node in early] == [None, None]
 
 
 def test_lost_store_host_is_replaced(job: Job) -> None:

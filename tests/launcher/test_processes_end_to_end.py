@@ -7,7 +7,9 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -134,11 +136,11 @@ def test_r4_siblings_are_told_at_once(start: Start) -> None:
     assert statistics.median(again[number + 1] - died[number] for number in died) < 2.0 + SLACK_SECONDS
 
 
-def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start) -> None:
+def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start, tmp_path: pathlib.Path) -> None:
     """R5: a worker that stops reporting steps is shown with every rank's stack and restarted; a slow start is not."""
     launch = start(
         "--nproc-per-node", "2", "--max-restarts", "1", *behave("hang", "4"),
-        environ={"ELASTIC_INFRA_HANG_TIMEOUT_SECONDS": "3"},
+        environ={"ELASTIC_INFRA_HANG_TIMEOUT_SECONDS": "3", "ELASTIC_INFRA_EVENTS": str(tmp_path / "events")},
     )  # fmt: skip
 
     assert launch.wait() == 0, launch.output
@@ -146,6 +148,9 @@ def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start) -> None:
     assert "waits_in_the_collective" in launch.output
     assert launch.output.count("Fatal Python error: Aborted") == 2
     assert max(record["generation"] for record in launch.journal("started")) == 2
+    events = [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()]
+    told = ["launcher_started", "workers_started", "progress", "hang_detected", "restart", "succeeded"]
+    assert sorted(told, key=events.index) == told
 
 
 def test_r6_a_frozen_agent_ends_the_launcher(start: Start) -> None:
@@ -178,6 +183,46 @@ def test_r6_a_dead_agent_ends_the_launcher(start: Start) -> None:
     os.kill(agent, signal.SIGKILL)
 
     assert launch.wait() == 200
+    assert launch.alive() == []
+
+
+def test_the_dead_man_timer_needs_no_agent(start: Start) -> None:
+    """Workers are killed ``orphan_timeout`` after the store's last answer although the agent is frozen."""
+    launch = start("--nproc-per-node", "2", *behave("wait"), environ={"ELASTIC_INFRA_ORPHAN_TIMEOUT_SECONDS": "2"})
+    launch.wait_for(lambda: started(launch, 1, 2))
+    workers = [record["pid"] for record in launch.journal("started")]
+    agent = next(pid for pid in launch.children() if pid not in workers)
+    os.kill(agent, signal.SIGSTOP)
+
+    launch.wait_for(lambda: not set(workers) & set(launch.alive()), "the workers' end")
+    assert launch.process.poll() is None
+    assert launch.wait() == 200
+    assert launch.alive() == []
+
+
+def test_nothing_outlives_a_killed_supervisor(start: Start) -> None:
+    """When the supervisor itself is killed, the kernel ends agent, store and workers."""
+    launch = start("--nproc-per-node", "2", *behave("wait"))
+    launch.wait_for(lambda: started(launch, 1, 2))
+    launch.process.kill()
+    launch.process.wait()
+
+    deadline = time.monotonic() + 60
+    while launch.alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert launch.alive() == []
+
+
+def test_signal_while_torch_is_asked(start: Start, tmp_path: pathlib.Path) -> None:
+    """R1: also while torch counts devices in a process of its own, SIGTERM ends the launcher with 143."""
+    slow = tmp_path / "slow-python"
+    slow.write_text("#!/bin/sh\ntouch asked\nexec sleep 600\n")
+    slow.chmod(0o755)
+    launch = start("--nproc-per-node", "xpu", *behave("wait"), environ={"PYTHON_EXEC": str(slow)})
+    launch.wait_for((tmp_path / "asked").exists, "the question")
+    launch.process.terminate()
+
+    assert launch.wait() == 143
     assert launch.alive() == []
 
 
@@ -262,3 +307,70 @@ def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
     assert "No space left on device" in launch.output
     assert "Traceback" not in launch.output
     assert launch.alive() == []
+
+
+def test_a_port_in_use_by_something_else(start: Start) -> None:
+    """A rendezvous port that another program serves is named, and given up after the join timeout with 200."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        endpoint = f"127.0.0.1:{other.getsockname()[1]}"
+        launch = start(
+            "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-id", "x", "--rdzv-endpoint", endpoint,
+            "--rdzv-conf", "join_timeout=4", *behave("finish"),
+        )  # fmt: skip
+
+        assert launch.wait() == 200
+    assert endpoint in launch.output
+    assert "Traceback" not in launch.output
+    assert launch.alive() == []
+
+
+@pytest.mark.slow
+def test_r1_control_torchrun_as_pid_1(tmp_path: pathlib.Path) -> None:
+    """R1, control: torchrun as PID 1 that waits for a peer does not end on SIGTERM."""
+    pytest.importorskip("torch")
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    launch = Launched(
+        tmp_path, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:29777", *behave("wait"),
+        module="torch.distributed.run", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+    )  # fmt: skip
+    try:
+        inner = launch.wait_for(launch.children)[0]
+        launch.wait_for(lambda: _listens(29777), "the rendezvous")
+        os.kill(inner, signal.SIGTERM)
+
+        with pytest.raises(subprocess.TimeoutExpired):
+            launch.process.wait(5)
+    finally:
+        launch.end()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_r6_fifty_healthy_launches(start: Start) -> None:
+    """R6: fifty launches with storms of orphans and exits all end in success."""
+    for _ in range(50):
+        launch = start("--nproc-per-node", "2", *behave("orphan_storm"))
+
+        assert launch.wait() == 0, launch.output
+        assert launch.alive() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "saved"), [("elastic_infra.launcher", 1), ("torch.distributed.run", 0)])
+def test_r2_a_long_grace_when_a_peer_failed(start: Start, module: str, saved: int) -> None:
+    """R2: with a grace of 45 s a sibling that needs 35 s saves; torchrun kills it after its fixed 30 s."""
+    launch = start(
+        "--nproc-per-node", "2", "--shutdown-timeout", "45", *behave("save_on_term", "35"), module=module,
+        environ={"ELASTIC_INFRA_GENERATION": "1"},
+    )  # fmt: skip
+
+    assert launch.wait() == 1
+    assert len(launch.journal("saved")) == saved

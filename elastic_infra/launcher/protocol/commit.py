@@ -79,7 +79,7 @@ def commit(state: State, now: float) -> Generation | None:
         return None
     if not (any(standing.done for standing in roll) or all(standing.dead for standing in roll)):
         return None
-    if _is_chargeable(generation, roll):
+    if _is_chargeable(state, generation, roll):
         return _charged(state, generation, roll, now)
     budget = budgets.refund(generation.budget) if _is_refundable(state, generation, roll) else generation.budget
     return _next(state, replace(generation, budget=budget, charged=False), roll)
@@ -92,10 +92,14 @@ def _is_over(generation: Generation, roll: tuple[Standing, ...]) -> bool:
     return all(standing.live is None for standing in roll)
 
 
-def _is_chargeable(generation: Generation, roll: tuple[Standing, ...]) -> bool:
-    """A failure of the script's own making: the failure of a group that lost a member is a membership change."""
+def _is_chargeable(state: State, generation: Generation, roll: tuple[Standing, ...]) -> bool:
+    """A failure of the script's own making: the failure of a group that lost a member is a membership change.
+
+    Where the store was reborn under this generation nobody knows any more who broke it first.
+    """
     failed = generation.cause is not None and generation.cause.kind in {"worker_failed", "hang"}
-    return generation.phase == "broken" and failed and not any(standing.lost for standing in roll)
+    witnessed = generation.epoch == state.store.epoch
+    return generation.phase == "broken" and failed and witnessed and not any(standing.lost for standing in roll)
 
 
 def _is_refundable(state: State, generation: Generation, roll: tuple[Standing, ...]) -> bool:
@@ -107,7 +111,8 @@ def _is_refundable(state: State, generation: Generation, roll: tuple[Standing, .
 
 def _charged(state: State, generation: Generation, roll: tuple[Standing, ...], now: float) -> Generation | None:
     failure = generation.cause
-    assert failure is not None  # _is_chargeable saw it
+    if failure is None:
+        return None
     verdict = budgets.charge(generation.budget, failure, state.rules.max_restarts)
     others = tuple(standing for standing in roll if standing.member.uuid != failure.uuid)
     alone = budgets.keeps_failing_alone(generation.budget, failure)

@@ -24,7 +24,7 @@ def _tick(state: State, event: messages.Tick, now: float) -> State:
 def _store_connected(state: State, event: messages.StoreConnected, now: float) -> State:
     since = state.store.since if event.epoch == state.store.epoch else now
     peers = tuple(sorted(event.peers, key=_uuid))
-    store = Store(True, event.epoch, since, None, 0, peers, event.master)
+    store = Store(connected=True, epoch=event.epoch, since=since, peers=peers, master=event.master)
     state = replace(state, store=store, published=None)
     return _generation(state, event.generation, event.version)
 

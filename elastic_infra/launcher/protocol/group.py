@@ -154,17 +154,20 @@ def _departure(state: State, now: float) -> _Order | None:
 
 def _generation_ended(state: State, group: Group) -> _Order | None:
     generation = state.generation
+    rules = state.rules
     if generation is None or not is_newest(state):
         return None
     if generation.identity != group.identity:
-        return _Order("SIGTERM", state.rules.failure_grace, "the job goes on in a later generation")
+        return _Order("SIGTERM", rules.failure_grace, "the job goes on in a later generation")
     if generation.phase in {"broken", "final"}:
         hung = generation.cause is not None and generation.cause.kind == "hang"
-        if hung:
-            return _Order("stacks", 0.0, "a peer hangs, so this group does")
-        return _Order("SIGTERM", state.rules.failure_grace, "the generation broke")
-    if generation.phase != "draining":
-        return None
+        broke = _Order("SIGTERM", rules.failure_grace, "the generation broke")
+        return _Order("stacks", 0.0, "a peer hangs, so this group does") if hung else broke
+    return _planned(state, generation, group) if generation.phase == "draining" else None
+
+
+def _planned(state: State, generation: Generation, group: Group) -> _Order | None:
+    """Without a stop step SIGTERM, with one nothing before it is reached."""
     if generation.fence is None:
         return _Order("SIGTERM", state.rules.shutdown_grace, "a planned change")
     reached = group.highest is not None and group.highest >= generation.fence

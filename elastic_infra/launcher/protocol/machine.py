@@ -141,28 +141,31 @@ def _ending(state: State, now: float) -> messages.Exit | None:
 
 
 def _tell(state: State, now: float) -> Step:
-    reason = waiting_for(state, now)
+    reason = waiting_for(state)
     if reason == state.waiting_for:
         return state, ()
     line = (messages.Tell("info", f"Waiting: {reason}."),) if reason else ()
     return replace(state, waiting_for=reason), line
 
 
-def waiting_for(state: State, now: float) -> str:
+def waiting_for(state: State) -> str:
     """Why this node, able to work, is of no running generation; empty where it is or leaves."""
-    generation, rules = state.generation, state.rules
     if not state.ready or state.active or state.leaving or state.exited:
         return ""
     if not state.store.connected:
         return "the store does not answer"
-    if generation is None:
-        return f"the first round needs {rules.min_nodes} nodes and waits for up to {rules.max_nodes}"
-    if state.place() is not None:
-        return "peers are still at work" if generation.phase in {"running", "proposed"} else "members are stopping"
+    if state.generation is None:
+        return f"the first round needs {state.rules.min_nodes} nodes and waits for up to {state.rules.max_nodes}"
+    return _waiting_beside(state, state.generation)
+
+
+def _waiting_beside(state: State, generation: Generation) -> str:
     if generation.phase not in {"running", "proposed"}:
         return "members are stopping"
-    if len(generation.members) >= rules.max_nodes:
-        return f"all {rules.max_nodes} places are taken"
+    if state.place() is not None:
+        return "peers are still at work"
+    if len(generation.members) >= state.rules.max_nodes:
+        return f"all {state.rules.max_nodes} places are taken"
     if generation.finishing:
         return "a node has finished, the job is about to end"
     return "the next planned change takes this node in"

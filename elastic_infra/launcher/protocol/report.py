@@ -13,13 +13,13 @@ def report(
     before: State, event: messages.Event, after: State, actions: tuple[messages.Action, ...]
 ) -> tuple[messages.Emit, ...]:
     """The events of one step, in order."""
-    emits = [*_of_event(after, event), *_of_generation(before, after)]
+    emits = [*_of_event(event), *_of_generation(before, after)]
     for action in actions:
         emits += _of_action(after, action)
     return tuple(emits)
 
 
-def _of_event(after: State, event: messages.Event) -> list[messages.Emit]:
+def _of_event(event: messages.Event) -> list[messages.Emit]:
     if isinstance(event, messages.Ready):
         return [messages.Emit("rendezvous_started")]
     if isinstance(event, messages.WorkerExited):

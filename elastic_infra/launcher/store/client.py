@@ -142,7 +142,7 @@ class _Session:
         self._clock = clock
         self._calls: dict[int, tuple[str, float]] = {}
         self._last_id = 0
-        self._next_beat = clock() + wire.BEAT_SECONDS
+        self._next_beat = clock()  # the first beat makes this connection the node's
 
     def wait(self) -> float:
         """Seconds until something is due."""

@@ -259,6 +259,5 @@ def _changes(
         if before["entries"].get(key, [0])[0] != version:
             notices.append({"event": "set", "key": key, "version": version, "value": value})
     gone = [key for key in before["entries"] if key not in after["entries"]]
-    for key in gone:
-        notices.append({"event": "deleted", "key": key})
+    notices.extend({"event": "deleted", "key": key} for key in gone)
     return notices

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ..protocol import messages, records
 
 GENERATION: Final = "gen"
 _NODE: Final = "node/"
-_PRESENCES: Final = ("live", "silent", "closed")
+_PRESENCES: Final[tuple[messages.Presence, ...]] = ("live", "silent", "closed")
 
 
 def node_key(uuid: str) -> str:
@@ -74,9 +74,10 @@ class Mirror:
         elif isinstance(found, records.Master):
             yield messages.MasterSeen(found)
 
-    def _note_presence(self, node: str, presence: Any, since: float) -> None:
-        if presence in _PRESENCES:
-            self._presences[node] = (presence, since)
+    def _note_presence(self, node: str, presence: object, since: float) -> None:
+        known = next((word for word in _PRESENCES if word == presence), None)
+        if known is not None:
+            self._presences[node] = (known, since)
 
     def _peer(self, uuid: str, now: float) -> messages.Peer:
         presence, since = self._presences.get(uuid, ("live", now))

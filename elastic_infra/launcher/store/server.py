@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from . import wire
+from . import requests, wire
 from .space import Notice, RefusedError, Space
 
 HELLO_SECONDS: Final = 10.0
@@ -54,7 +54,7 @@ class Server:
         self._nodes: dict[tuple[str, str], Connection] = {}
         self._selector = selectors.DefaultSelector()
         self._ticked = clock()
-        listener.setblocking(False)
+        listener.settimeout(0)
         self._selector.register(listener, selectors.EVENT_READ)
 
     def is_done(self) -> bool:
@@ -103,7 +103,7 @@ class Server:
         if len(self._connections) >= MAX_CONNECTIONS:
             end.close()
             return
-        end.setblocking(False)
+        end.settimeout(0)
         with contextlib.suppress(OSError):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[end] = Connection(end, self._clock())
@@ -144,12 +144,13 @@ class Server:
             return self._hello(connection, request)
         space = self._spaces[connection.job]
         if connection.node:
+            self._take_place(connection.job, connection)
             self._notify(connection.job, space.heard(connection.node, self._clock()))
         if operation == "beat":
             return {}
-        key = _key(request)
+        key = requests.key(request)
         if operation == "set":
-            self._notify(connection.job, space.put(key, _value(request)))
+            self._notify(connection.job, space.put(key, requests.value(request)))
             return {}
         if operation == "delete":
             self._notify(connection.job, space.delete(key))
@@ -158,7 +159,7 @@ class Server:
             version, value = space.entries.get(key, (0, None))
             return {"version": version, "value": value}
         if operation == "swap":
-            swapped, notices = space.swap(key, request.get("value"), _version(request))
+            swapped, notices = space.swap(key, request.get("value"), requests.version(request))
             self._notify(connection.job, notices)
             return {"swapped": swapped}
         message = "the operation is unknown"
@@ -175,13 +176,21 @@ class Server:
         now = self._clock()
         space = self._spaces.setdefault(job, Space())
         if node:
-            former = self._nodes.get((job, node))
-            self._nodes[job, node] = connection
-            if former is not None and former is not connection:
-                self._drop(former)
             self._notify(job, space.heard(node, now))
         connection.job, connection.node = job, node
         return {"epoch": self.epoch, **space.snapshot(now)}
+
+    def _take_place(self, job: str, connection: Connection) -> None:
+        """A connection becomes its node's with the first request after hello: it has read the answer.
+
+        A client that gave up waiting for that leaves hellos behind whose end means nothing.
+        """
+        former = self._nodes.get((job, connection.node))
+        if former is connection:
+            return
+        self._nodes[job, connection.node] = connection
+        if former is not None:
+            self._drop(former)
 
     def _notify(self, job: str, notices: list[Notice]) -> None:
         if not notices:
@@ -221,30 +230,6 @@ class Server:
         del self._nodes[place]
         if died:
             self._notify(place[0], self._spaces[place[0]].closed(connection.node, self._clock()))
-
-
-def _key(request: Mapping[str, object]) -> str:
-    key = request.get("key")
-    if isinstance(key, str) and 0 < len(key) <= 256:
-        return key
-    message = "a key is a string of 1 to 256 characters"
-    raise RefusedError(message)
-
-
-def _value(request: Mapping[str, object]) -> object:
-    value = request.get("value")
-    if value is not None:
-        return value
-    message = "a value is missing"
-    raise RefusedError(message)
-
-
-def _version(request: Mapping[str, object]) -> int:
-    version = request.get("version")
-    if isinstance(version, int):
-        return version
-    message = "a version is a number"
-    raise RefusedError(message)
 
 
 def _is_over(space: Space) -> bool:

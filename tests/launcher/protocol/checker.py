@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.launcher.protocol.model import Broken, Model, Scenario, World
+from tests.launcher.protocol.model import Model
+from tests.launcher.protocol.world import BrokenError, Scenario, World
 
 Law = Callable[[World], None]
-"""Raises ``Broken`` where a world breaks it."""
+"""Raises ``BrokenError`` where a world breaks it."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,11 @@ class Explored:
 
 
 def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World], bool], limit: int) -> Explored:
-    """Visit every world; raise ``Broken`` with the way to the first that breaks a law or has no way to a good one."""
+    """Visit every world.
+
+    Raises:
+        BrokenError: a world breaks a law or has no way to a good one; with the shortest way there.
+    """
     model = Model(scenario)
     first = model.initial()
     worlds = [first]
@@ -47,15 +52,19 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
                     queue.append(there)
                 if free and there != here:
                     backward[there].append(here)
-        except Broken as broken:
+        except BrokenError as broken:
             message = f"{broken}\n{_way(parents, here)}"
-            raise Broken(message) from broken
-        if len(worlds) > limit:
-            message = f"more than {limit} states: narrow the scenario"
-            raise RuntimeError(message)
+            raise BrokenError(message) from broken
+        _raise_if_too_many(len(worlds), limit)
     good = [i for i, world in enumerate(worlds) if is_good(world)]
     _raise_if_stuck(worlds, parents, backward, good)
     return Explored(len(worlds), transitions, len(good))
+
+
+def _raise_if_too_many(states: int, limit: int) -> None:
+    if states > limit:
+        message = f"more than {limit} states: narrow the scenario"
+        raise RuntimeError(message)
 
 
 def _raise_if_stuck(
@@ -71,7 +80,7 @@ def _raise_if_stuck(
     stuck = next((i for i in range(len(worlds)) if i not in escapes), None)
     if stuck is not None:
         message = f"no way from here to a good state:\n{_picture(worlds[stuck])}\n{_way(parents, stuck)}"
-        raise Broken(message)
+        raise BrokenError(message)
 
 
 def _way(parents: list[tuple[int, str]], end: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.launcher.protocol.model import Broken, Host, World
+from tests.launcher.protocol.world import BrokenError, Host, World
 
 
 def one_generation_runs(world: World) -> None:
@@ -10,7 +10,7 @@ def one_generation_runs(world: World) -> None:
     complete = {host.workers for host in world.hosts if host.workers and _is_complete(world, host)}
     if len(complete) > 1:
         message = f"two generations run in full: {complete}"
-        raise Broken(message)
+        raise BrokenError(message)
 
 
 def only_failures_are_charged(world: World) -> None:
@@ -18,7 +18,7 @@ def only_failures_are_charged(world: World) -> None:
     generation = world.store.generation if world.store else None
     if generation is not None and generation.budget.charged > world.failures:
         message = f"charged {generation.budget.charged} for {world.failures} failures"
-        raise Broken(message)
+        raise BrokenError(message)
 
 
 def the_end_is_agreed_once(world: World) -> None:
@@ -26,7 +26,7 @@ def the_end_is_agreed_once(world: World) -> None:
     codes = {host.end for host in world.hosts if host.end in {"exit 0", "exit 1", "exit 93"}}
     if len(codes) > 1:
         message = f"nodes left with {codes}"
-        raise Broken(message)
+        raise BrokenError(message)
 
 
 def all_stop_at_one_step(world: World) -> None:
@@ -34,7 +34,7 @@ def all_stop_at_one_step(world: World) -> None:
     generations = [identity for identity, _ in world.stops]
     if len(generations) != len(set(generations)):
         message = f"stopped at different steps: {sorted(world.stops)}"
-        raise Broken(message)
+        raise BrokenError(message)
 
 
 ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step)

@@ -30,7 +30,8 @@ def peer(uuid: str, state: str, generation: Generation = PAIR, **more: object) -
 def connected(rules: Rules, generation: Generation | None, *peers: Peer, phase: str = "") -> State:
     """A ready node n0, in ``generation`` if a group phase is given."""
     state = replace(start(Node("n0"), rules, 0.0, 1000.0), ready=True, known=generation)
-    store = Store(True, EPOCH, 0.0, generation, 1 if generation else 0, peers)
+    version = 1 if generation else 0
+    store = Store(connected=True, epoch=EPOCH, generation=generation, version=version, peers=peers)
     group = Group(generation.identity, phase) if generation and phase else None  # type: ignore[arg-type]  # a phase
     return replace(state, store=store, group=group, forming_since=0.0, idle_since=0.0)
 
@@ -173,6 +174,15 @@ def test_job_fails_only_after_the_roll_call() -> None:
     assert swaps(state, 1.9) == []
     assert [(after.phase, after.exit_code) for after in swaps(state, 2.0) if after] == [("final", 1)]
     assert [after.phase for after in swaps(connected(Rules(), alone, phase="stopped"), 0.0) if after] == ["final"]
+
+
+def test_failure_under_a_reborn_store_is_not_charged() -> None:
+    """Who broke a generation first died with the store: its failure costs nothing."""
+    broken = replace(PAIR, phase="broken", cause=FAILURE, epoch="before", trusted=True)
+    stopped = replace(peer("n1", "stopped").record, epoch="before")
+    state = connected(Rules(max_nodes=2), broken, Peer(stopped, "live", 0.0), phase="stopped")
+
+    assert [(after.number, after.budget.charged) for after in swaps(state, 0.0) if after] == [(2, 0)]
 
 
 def test_hang_is_killed_without_sigterm() -> None:

@@ -10,7 +10,7 @@ from elastic_infra.launcher.protocol import machine, messages
 from elastic_infra.launcher.protocol.roll_call import Standing
 from elastic_infra.launcher.protocol.rules import Rules
 from elastic_infra.launcher.protocol.state import State
-from tests.launcher.protocol import checker, laws, model
+from tests.launcher.protocol import checker, laws, world
 
 ALL_FAULTS = frozenset({"crash", "freeze", "cut", "slow", "leave", "fail", "store"})
 LIMIT = 400_000
@@ -18,27 +18,30 @@ LIMIT = 400_000
 
 def scenario(
     kinds: str, faults: int, *, settled: int = 3, nodes: int = 3, nnodes: str = "1:3", **more: object
-) -> model.Scenario:
+) -> world.Scenario:
     """A scenario in one line; ``kinds`` is "all" or a list with blanks."""
     low, high = map(int, nnodes.split(":"))
     rules = Rules(min_nodes=low, max_nodes=high, initial_nodes=high, max_restarts=1, join_timeout=1e9)
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
-    return replace(model.Scenario(rules, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
+    return replace(world.Scenario(rules, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
 
 SCENARIOS = {
     "three nodes come one by one": scenario("", 0, settled=0),
     "any one fault among three": scenario("all", 1),
-    "any one fault while the third joins": scenario("all", 1, settled=2),
+    "a fault while the third joins": scenario("crash leave fail store slow", 1, settled=2),
     "every interleaving of two nodes and a loss": scenario("crash leave", 1, nodes=2, settled=2, slow=True),
     "the second of two may be lost, both needed": scenario("crash fail", 1, nodes=3, settled=2, nnodes="2:3"),
     "two faults between two nodes": scenario("crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"),
     "the end, with a fault": scenario("crash leave", 1, nodes=2, settled=2, finish=True),
     "a stop step while the third joins": scenario("", 0, settled=2, steps=1),
-    "a stop step when one leaves": scenario("leave slow", 2, nodes=2, settled=2, steps=2),
+    "a stop step when one leaves": scenario("leave slow", 2, nodes=2, settled=2, steps=1),
 }
 
 DEEP = {
+    "a frozen node and a lost store": scenario("freeze store", 2, nodes=2, settled=2, nnodes="1:2"),
+    "a cut node and a lost store": scenario("cut store", 2, nodes=2, settled=2, nnodes="1:2"),
+    "any one fault while the third joins": scenario("all", 1, settled=2),
     "any two faults among three": scenario("all", 2),
     "any one fault from the very start": scenario("all", 1, settled=0),
     "two faults at the end": scenario("crash leave fail", 2, finish=True),
@@ -109,7 +112,7 @@ def _as_failure(action: messages.Action) -> messages.Action:
 
 
 @pytest.mark.parametrize(
-    ("mutant", "world"),
+    ("mutant", "explored"),
     [
         (says_stopped_too_early, scenario("leave", 1, nodes=2, settled=1)),
         (believes_everybody_dead, scenario("freeze", 1, nodes=2, settled=1)),
@@ -117,17 +120,17 @@ def _as_failure(action: messages.Action) -> messages.Action:
         (charges_membership, scenario("crash", 1, nodes=2, settled=2)),
     ],
 )
-def test_checker_finds_a_broken_machine(mutant: model.Stepper, world: model.Scenario) -> None:
+def test_checker_finds_a_broken_machine(mutant: world.Stepper, explored: world.Scenario) -> None:
     """A machine without one of its rules breaks a law or gets stuck."""
-    with pytest.raises(model.Broken):
-        checker.explore(replace(world, stepper=mutant), laws.ALL, laws.is_good, LIMIT)
+    with pytest.raises(world.BrokenError):
+        checker.explore(replace(explored, stepper=mutant), laws.ALL, laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the waits for old workers, of others and of one's own, a node starts before it stopped."""
-    monkeypatch.setattr(Standing, "busy", property(lambda standing: False))
+    monkeypatch.setattr(Standing, "busy", property(lambda _: False))
     monkeypatch.setattr(Standing, "done", True, raising=False)
-    monkeypatch.setattr(State, "active", property(lambda state: False))
+    monkeypatch.setattr(State, "active", property(lambda _: False))
 
-    with pytest.raises(model.Broken, match="before it stopped"):
+    with pytest.raises(world.BrokenError, match="before it stopped"):
         checker.explore(scenario("", 0, settled=2), laws.ALL, laws.is_good, LIMIT)

@@ -71,7 +71,8 @@ class Sockets:
     def read(self, end: socket.socket) -> int:
         data = end.recv(1)
         if not data:
-            raise RuntimeError("Connection closed by peer")
+            message = "Connection closed by peer"
+            raise RuntimeError(message)
         return data[0] if rank else 1
 
     def close(self) -> None:

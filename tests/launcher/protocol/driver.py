@@ -1,0 +1,154 @@
+"""Runs the production machine of each node in a world, and carries its actions out.
+
+Equal objects are made one, so that identity is equality: most worlds share most of their parts, and a step that was
+taken once is remembered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
+
+from elastic_infra.launcher.protocol import messages
+from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol.state import State
+from tests.launcher.protocol.world import (
+    BrokenError,
+    Host,
+    Scenario,
+    Store,
+    World,
+    aged_state,
+    reduced,
+    with_host,
+)
+
+T = TypeVar("T")
+
+
+@dataclass
+class Driver:
+    """The machines of one scenario."""
+
+    scenario: Scenario
+    _steps: dict[tuple[int, messages.Event], tuple[State, tuple[messages.Action, ...]]] = field(default_factory=dict)
+    _canon: dict[object, object] = field(default_factory=dict)
+    _ages: dict[tuple[int, float], State] = field(default_factory=dict)
+
+    def _put(self, world: World, store: Store) -> World:
+        return replace(world, store=self.canonical(store))
+
+    def _close(self, world: World, i: int) -> World:
+        """The kernel closed the node's connection: the store sees it at once."""
+        peer = world.store.peer(f"n{i}") if world.store else None
+        if world.store is None or peer is None:
+            return world
+        return self._put(world, world.store.with_peer(Peer(peer.record, "closed", 0.0)))
+
+    def _aged(self, state: State, seconds: float) -> State:
+        key = (id(state), seconds)
+        if key not in self._ages:
+            self._ages[key] = self.canonical(reduced(aged_state(state, seconds)))
+        return self._ages[key]
+
+    def _feed(self, world: World, i: int, event: messages.Event) -> World:
+        return self._feed_all(world, i, (event,))
+
+    def _feed_all(self, world: World, i: int, events: tuple[messages.Event, ...]) -> World:
+        queue = deque(events)
+        while queue:
+            host = world.hosts[i]
+            if host.state is None:
+                break
+            event = queue.popleft()
+            state, actions = self._step(host.state, event)
+            world = with_host(world, i, replace(host, state=state))
+            for action in actions:
+                world = self._obey(world, i, action, queue)
+        return world
+
+    def _step(self, state: State, event: messages.Event) -> tuple[State, tuple[messages.Action, ...]]:
+        key = (id(state), event)
+        if key not in self._steps:
+            after, actions = self.scenario.stepper(state, event, 0.0)
+            self._steps[key] = (self.canonical(reduced(after)), actions)
+        return self._steps[key]
+
+    def canonical(self, value: T) -> T:
+        """The one object that stands for all equal to it, so that identity is equality."""
+        return cast("T", self._canon.setdefault(value, value))
+
+    def key(self, world: World) -> tuple[object, ...]:
+        """Equal for equal worlds."""
+        hosts = tuple(self._host_key(host) for host in world.hosts)
+        return (id(world.store), world.life, hosts, world.faults, world.failures, world.done, world.stops)
+
+    def _host_key(self, host: Host) -> tuple[object, ...]:
+        flags = (host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping, host.ended)
+        return (
+            id(host.state),
+            host.end,
+            flags,
+            id(host.seen),
+            host.swap,
+            host.workers,
+            host.finished,
+            host.step,
+            host.stop,
+        )
+
+    def _obey(self, world: World, i: int, action: messages.Action, queue: deque[messages.Event]) -> World:
+        """Carry an action out; what answers it at once goes to the queue."""
+        if isinstance(action, messages.Publish | messages.PublishMaster):
+            return self._obey_store(world, i, action)
+        if isinstance(action, messages.StartWorkers):
+            return self._start(world, i, action)
+        if isinstance(action, messages.Exit):
+            return self._exit(world, i, action)
+        host = world.hosts[i]
+        if isinstance(action, messages.Swap):
+            host = replace(host, swap=action)
+        if isinstance(action, messages.StopWorkers):
+            host = replace(host, stopping=action.first != "none" or host.stopping)
+        if isinstance(action, messages.ChoosePort):
+            queue.append(messages.PortChosen(action.generation, 1))
+        if isinstance(action, messages.SetStopStep) and action.step is not None:
+            step = host.step if host.step >= 0 else None
+            queue.append(messages.StepsSeen(action.generation, step, step))
+            host = replace(host, stop=(action.step, action.agreed))
+        return with_host(world, i, host)
+
+    def _obey_store(self, world: World, i: int, action: messages.Publish | messages.PublishMaster) -> World:
+        """A write arrives, unless the connection it was given to is gone or cut."""
+        host, store = world.hosts[i], world.store
+        if store is None or not host.connected or host.cut or host.seen is None or host.seen.epoch != store.epoch:
+            return world
+        if isinstance(action, messages.Publish):
+            return self._put(world, store.with_peer(Peer(action.record, "live", 0.0)))
+        return self._put(world, replace(store, masters=(action.master,)))
+
+    def _exit(self, world: World, i: int, action: messages.Exit) -> World:
+        host = world.hosts[i]
+        if host.workers is not None:
+            message = f"node {i} exits while its workers run"
+            raise BrokenError(message)
+        return self._close(with_host(world, i, host.over(f"exit {action.code}")), i)
+
+    def _start(self, world: World, i: int, action: messages.StartWorkers) -> World:
+        host = world.hosts[i]
+        if host.workers is not None:
+            message = f"node {i} starts generation {action.generation} before it stopped {host.workers}"
+            raise BrokenError(message)
+        assert host.state is not None
+        assert host.state.group is not None
+        assert host.state.generation is not None
+        return with_host(world, i, replace(
+            host,
+            workers=host.state.group.identity,
+            members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
+            stopping=False,
+            ended=False,
+            step=-1,
+            stop=None,
+        ))  # fmt: skip

@@ -1,0 +1,209 @@
+"""The shapes of the world around the machine, and how it ages.
+
+Time is abstract: ages are 0, "a moment" (beyond every short wait of the rules) or "an age" (beyond ``dead_after``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from elastic_infra.launcher.protocol import machine, messages
+from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol.records import Generation, Master
+from elastic_infra.launcher.protocol.rules import Rules
+from elastic_infra.launcher.protocol.state import State
+
+MOMENT = 10.0
+AGE = 1000.0
+
+Identity = tuple[int, str]
+Stepper = Callable[[State, messages.Event, float], tuple[State, tuple[messages.Action, ...]]]
+
+
+@dataclass(frozen=True)
+class Store:
+    """What the server holds; ``presences`` count from now backwards."""
+
+    epoch: str
+    generation: Generation | None = None
+    version: int = 0
+    peers: tuple[Peer, ...] = ()
+    masters: tuple[Master, ...] = ()
+
+    def peer(self, uuid: str) -> Peer | None:
+        return next((peer for peer in self.peers if peer.record.uuid == uuid), None)
+
+    def with_peer(self, peer: Peer) -> Store:
+        others = [other for other in self.peers if other.record.uuid != peer.record.uuid]
+        return replace(self, peers=tuple(sorted((*others, peer), key=lambda peer: peer.record.uuid)))
+
+
+@dataclass(frozen=True)
+class Host:
+    """One node: its machine, its workers, its link to the store."""
+
+    state: State | None = None
+    """None before it joins and after its end."""
+    end: str = ""
+    """"crashed" or "exit <code>"."""
+    connected: bool = False
+    cut: bool = False
+    """Partitioned from the store."""
+    frozen: bool = False
+    slow: bool = False
+    """What the store tells reaches it at any later time."""
+    orphaned: bool = False
+    """The dead-man timer is due, and fires before anything else once the node is thawed."""
+    seen: Store | None = None
+    """What was last delivered to it."""
+    swap: messages.Swap | None = None
+    """Under way to the store."""
+    workers: Identity | None = None
+    members: frozenset[int] = frozenset()
+    """The nodes of the generation that its workers were last started for."""
+    stopping: bool = False
+    ended: bool = False
+    """Its workers exited by themselves, their groups are not yet cleared."""
+    finished: Identity | None = None
+    """The generation whose last step its worker made."""
+    step: int = -1
+    """The newest step its worker reported."""
+    stop: tuple[int, bool] | None = None
+    """Stop step and consent in the progress memory."""
+
+    @property
+    def awake(self) -> bool:
+        return self.state is not None and not self.frozen
+
+    def over(self, end: str) -> Host:
+        """The same node with nothing left of it but how far its worker came."""
+        return Host(end=end, step=self.step, finished=self.finished)
+
+
+@dataclass(frozen=True)
+class World:
+    store: Store | None
+    life: int
+    """How often a store was born."""
+    hosts: tuple[Host, ...]
+    faults: int
+    """Faults still to come."""
+    failures: int = 0
+    """Worker failures injected so far: only they may be charged."""
+    done: bool = False
+    """The script's work is complete: a worker may exit 0."""
+    stops: frozenset[tuple[Identity, int]] = frozenset()
+    """Every (generation, step) at which a worker was told to stop."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What may happen in one exploration."""
+
+    rules: Rules
+    faults: int
+    kinds: frozenset[str]
+    """Of crash, freeze, cut, slow, leave, fail, store."""
+    finish: bool = False
+    nodes: int = 3
+    settled: int = 0
+    """Nodes that have formed a generation before the exploration begins."""
+    slow: bool = False
+    """Whether every node is slow from the start: all interleavings."""
+    steps: int = 0
+    """How far workers train while nobody stops them; 0: they report no steps."""
+    stepper: Stepper = machine.step
+
+
+class BrokenError(AssertionError):
+    """A property does not hold; carries the way there."""
+
+
+def with_host(world: World, i: int, host: Host) -> World:
+    """The same world with another host ``i``."""
+    return replace(world, hosts=(*world.hosts[:i], host, *world.hosts[i + 1 :]))
+
+
+def newest_master(store: Store) -> Master | None:
+    """The meeting place last published."""
+    return store.masters[-1] if store.masters else None
+
+
+def changes(old: Store, new: Store) -> tuple[messages.Event, ...]:
+    """What a node must be told to see ``new`` where it saw ``old``; the generation last."""
+    events: list[messages.Event] = [messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers]
+    master = newest_master(new)
+    if master is not None and new.masters != old.masters:
+        events.append(messages.MasterSeen(master))
+    if (new.generation, new.version) != (old.generation, old.version):
+        events.append(messages.GenerationSeen(new.generation, new.version))
+    return tuple(events)
+
+
+def is_out_of(host: Host, identity: Identity | None) -> bool:
+    """Whether a node has been in this generation and is out of it, not having finished it."""
+    group = host.state.group if host.state else None
+    return group is not None and group.identity == identity and group.phase == "stopped"
+
+
+def _older(since: float, seconds: float) -> float:
+    """Ages are a moment or an age: what is older is as old."""
+    return -AGE if since - seconds <= -AGE else -MOMENT
+
+
+def aged_store(store: Store | None, seconds: float) -> Store | None:
+    """The same store, seen that much later."""
+    if store is None:
+        return None
+    return replace(store, peers=tuple(aged_peer(peer, seconds) for peer in store.peers))
+
+
+def aged_peer(peer: Peer, seconds: float) -> Peer:
+    """Only the silence of a node grows old."""
+    return (
+        Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
+    )
+
+
+def aged_state(state: State, seconds: float) -> State:
+    """The same state of a machine, that much later."""
+
+    def optional(since: float | None) -> float | None:
+        return None if since is None else _older(since, seconds)
+
+    store = replace(
+        state.store,
+        since=_older(state.store.since, seconds),
+        peers=tuple(aged_peer(peer, seconds) for peer in state.store.peers),
+    )
+    group = state.group
+    if group is not None:
+        group = replace(group, started=_older(group.started, seconds), stop_by=0.0)
+    return replace(
+        state,
+        store=store,
+        group=group,
+        leaving_since=optional(state.leaving_since),
+        idle_since=optional(state.idle_since),
+        phase_since=_older(state.phase_since, seconds),
+        committed_since=_older(state.committed_since, seconds),
+        planned_since=optional(state.planned_since),
+        forming_since=optional(state.forming_since),
+    )
+
+
+def reduced(state: State) -> State:
+    """Without the ages that no rule reads as things stand: the scenarios have no gap, no window, no join timeout."""
+    generation = state.generation
+    stopping = generation is not None and generation.phase in {"draining", "broken"}
+    restored = generation is not None and generation.epoch != state.store.epoch
+    return replace(
+        state,
+        idle_since=None,
+        planned_since=None,
+        phase_since=state.phase_since if stopping else 0.0,
+        committed_since=state.committed_since if generation is not None and generation.charged else 0.0,
+        store=replace(state.store, since=state.store.since if restored else 0.0),
+        group=replace(state.group, started=0.0) if state.group else None,
+    )
