@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..launcher import progress as memory  # noqa: TID252  the package may be mounted under any name
+from ..launcher import progress as memory
 
 _WAIT_SECONDS: Final = 0.001
 """How often a worker that waits for the other nodes' consent looks again."""
