@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import pulumi
 
-from elastic_infra import inputs
+from elastic_infra import guards, inputs
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
@@ -63,7 +63,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pulumi.RunError: the config is not valid; the text has every fault as `path: reason`.
         """
         config, manifests = inputs.rendered(name, args)
-        super().__init__(TYPE, name, inputs.summary(config, manifests), _guarded(name, config, opts))
+        guarded = guards.guards(config, manifests)
+        super().__init__(TYPE, name, inputs.summary(config, manifests, guarded), _guarded(name, guarded, opts))
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         workload = self._register(name, config, manifests)
@@ -114,6 +115,8 @@ def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) ->
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "launcher":
         return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # two archives in a row tell a reviewer nothing
+    if role == "checkpoint":
+        return pulumi.ResourceOptions(ignore_changes=["spec"])  # expanded in the cluster and refreshed, it must stay
     if role != "workload":
         return None
     return pulumi.ResourceOptions(
@@ -124,11 +127,13 @@ def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) ->
     )
 
 
-def _guarded(name: str, config: JobConfig, opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:
-    if config.run_policy.on_restart == "replace":
+def _guarded(
+    name: str, guarded: tuple[guards.Guard, ...], opts: pulumi.ResourceOptions | None
+) -> pulumi.ResourceOptions | None:
+    if not guarded:
         return opts
     hook = pulumi.ResourceHook(
-        f"{name}-refuse-restart", inputs.refuse_restart(name), pulumi.ResourceHookOptions(on_dry_run=True)
+        f"{name}-refuse", guards.refuse(name, guarded), pulumi.ResourceHookOptions(on_dry_run=True)
     )
     hooks = pulumi.ResourceHookBinding(before_update=[hook])
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))

@@ -15,7 +15,7 @@ import pytest
 from pulumi.runtime import mocks
 from pulumi.runtime.stack import run_pulumi_func
 
-from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, inputs
+from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, guards, inputs
 
 JOB: Final[ElasticTrainingJobArgs] = {
     "image": "registry.example.com/train:1",
@@ -218,7 +218,7 @@ def test_a_wrong_config_is_a_run_error() -> None:
 )
 def test_a_difference_is_a_path(old: Any, new: Any, expected: list[str]) -> None:
     """The cause of a refused restart is named, and what is unknown in a preview is no cause."""
-    assert list(inputs.changed_paths(old, new)) == expected
+    assert list(guards.changed_paths(old, new)) == expected
 
 
 def test_the_component_is_cheap_to_import() -> None:

@@ -24,13 +24,16 @@ class Checkpoint(Part):
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: Quantity | None = None
-    """Make a claim of this size, which is deleted with the stack."""
+    """Make a claim of this size. It is deleted with the job, and when `checkpoint` goes or names a `claim`; `pulumi up`
+    refuses any other change of it, which would delete it too. For more room, expand it in the cluster and leave this
+    as it is."""
 
     storage_class: InputName | None = None
-    """Storage class of the made claim."""
+    """Storage class of the made claim. `pulumi up` refuses to change it."""
 
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] | None = None
-    """Access mode of the made claim. Default `ReadWriteMany` when there can be more than one node."""
+    """Access mode of the made claim; `pulumi up` refuses to change it. Default `ReadWriteMany` when there can be more
+    than one node, so a job that may grow from one node says it from the start."""
 
     mount_path: AbsolutePath = "/checkpoints"
     """Where it is mounted; also told to the script as `ELASTIC_INFRA_CHECKPOINT_DIR`."""

@@ -6,9 +6,11 @@ these parts replace the job. Used by the component as Pulumi options and by the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
+from elastic_infra.manifests.model import Manifest, Value
 
 PYTORCH_JOB_RESTARTS: Final = (
     "spec.elasticPolicy",
@@ -22,6 +24,10 @@ PYTORCH_JOB_RESTARTS: Final = (
 
 JOB_RESTARTS: Final = ("spec.template", "spec.podFailurePolicy", "spec.managedBy")
 """Paths of a batch/v1 Job that Kubernetes refuses to change."""
+
+CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
+"""Paths of a PersistentVolumeClaim whose change makes it another, empty one, its size included:
+https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
 
 REPLICAS: Final = "spec.pytorchReplicaSpecs.Worker.replicas"
 """Number of nodes: an autoscaler's while there is one."""
@@ -48,3 +54,15 @@ def foreign_paths(config: JobConfig) -> tuple[str, ...]:
     if config.is_single_pod:
         return QUEUE_OWNED_JOB if queued else ()
     return ((REPLICAS,) if config.autoscaling is not None else ()) + (QUEUE_OWNED if queued else ())
+
+
+def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:
+    """The parts of an object at these paths, those that it has."""
+    found = {path: _at(manifest, path) for path in paths}
+    return {path: part for path, part in found.items() if part is not None}
+
+
+def _at(manifest: Value, path: str) -> Value:
+    for key in path.split("."):
+        manifest = manifest.get(key) if isinstance(manifest, Mapping) else None
+    return manifest

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests import Manifest, render
+from elastic_infra.manifests.updates import CLAIM_IDENTITY, parts
 from elastic_infra.preview.model import Consequence, Job
 
 
@@ -15,17 +16,23 @@ def warnings(base: Job, head: Job | None, consequence: Consequence) -> tuple[str
 
 
 def _claim(base: Job, head: Job | None) -> Iterator[str]:
-    """A claim made for the job goes with it, and with everything that Kubernetes cannot change in it."""
+    """A claim made for the job goes with it and with its name; any other change of it is refused."""
     before, after = _made_claim(base), _made_claim(head) if head else None
     if before is None:
         return
     name = ObjectNames(base.name).checkpoint
     if after is None:
         yield f"the claim `{name}` is deleted with the checkpoints on it."
-    elif _identity(before) != _identity(after):
+    elif head and head.name != base.name:
         yield (
             f"the claim `{name}` is replaced by an empty one: its checkpoints are lost, and `pulumi up` waits until no "
             "pod uses it. Use `storage.checkpoint.claim` to keep a volume beyond the job."
+        )
+    elif parts(before, CLAIM_IDENTITY) != parts(after, CLAIM_IDENTITY):
+        yield (
+            f"`pulumi up` refuses this change, because an empty claim would take the place of `{name}` and its "
+            "checkpoints. For more room, expand the claim in the cluster and keep the config; for another volume, use "
+            "`storage.checkpoint.claim`."
         )
 
 
@@ -34,13 +41,6 @@ def _made_claim(job: Job) -> Manifest | None:
     if checkpoint is None or checkpoint.size is None:
         return None
     return render(job.name, job.config).checkpoint
-
-
-def _identity(claim: Manifest) -> tuple[object, ...]:
-    metadata = claim["metadata"]
-    place = (metadata["name"], metadata["namespace"]) if isinstance(metadata, dict) else ()
-    # The whole spec of a claim replaces it: pulumi-kubernetes, provider/pkg/provider/diff.go.
-    return (*place, claim["spec"])
 
 
 def _restart(head: Job | None, consequence: Consequence) -> Iterator[str]:

@@ -14,6 +14,8 @@ from tests.engine.jobs import AUTOSCALED, CONTAINER, JOB, WORKLOAD, job
 REPLICAS = "spec.pytorchReplicaSpecs.Worker.replicas"
 SIZES = {"PyTorchJob": {"nnodes": "2:4"}, "Job": {"nnodes": "1"}}
 REFUSE = {"run_policy": {"on_restart": "refuse"}}
+CLAIM = "train-checkpoint"
+WHY = "Pulumi cannot change the claim made for storage.checkpoint, only delete it and make an empty one"
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +164,76 @@ def test_a_guarded_secret_counts_and_stays_hidden(stack: Stack) -> None:
     assert changed.failed
     assert "env[" in changed.text
     assert "hunter2" not in changed.text
+
+
+def _stored(nnodes: str = "1:4", /, **checkpoint: str) -> dict[str, Any]:
+    return {"elastic": {"nnodes": nnodes}, "storage": {"checkpoint": {"size": "10Gi", **checkpoint}}}
+
+
+@pytest.fixture(scope="module")
+def stored(engine: Engine) -> Stack:
+    """A stack that made a claim for checkpoints; for operations that change nothing."""
+    stack = engine.stack()
+    assert not stack.up(job(**_stored())).failed
+    return stack
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (_stored(size="20Gi"), "spec.resources.requests.storage"),
+        (_stored(storage_class="fast"), "spec.storageClassName"),
+        (_stored(access_mode="ReadWriteOnce"), "spec.accessModes[0]"),
+        (_stored("1"), "spec.accessModes[0]"),
+        ({**_stored(), "namespace": "other"}, "metadata.namespace"),
+        ({**_stored(), "name": "other"}, "metadata.name"),
+    ],
+)
+def test_the_made_claim_is_never_replaced(stored: Stack, change: dict[str, Any], cause: str) -> None:
+    """Preview and update fail with what, why and what to do, before anything is touched."""
+    before = stored.state()
+    for outcome in (stored.preview(job(**change)), stored.up(job(**change))):
+        assert outcome.failed
+        assert f"would lose its checkpoints: {WHY}. Nothing was changed. What differs: {cause}. Undo" in outcome.text
+        assert outcome.ops() == {"train": "update"}
+
+    assert [resource.get("inputs") for resource in stored.state()] == [resource.get("inputs") for resource in before]
+
+
+def test_both_guards_speak_at_once(stack: Stack) -> None:
+    """Whoever undoes one cause need not find the next one afterwards."""
+    stack.up(job(**_stored(), **REFUSE))
+    changed = stack.preview(job(**_stored(size="20Gi"), **REFUSE, image="registry.example.com/train:2"))
+
+    assert "would lose its checkpoints" in changed.text
+    assert "on_restart is 'refuse'" in changed.text
+
+
+def test_a_claim_that_was_expanded_in_the_cluster_stays(stack: Stack) -> None:
+    """The config keeps its size; a refresh that brings the larger one home changes nothing."""
+    stack.up(job(**_stored()))
+    stack.load([_with_size(resource, "50Gi") for resource in stack.state()])  # as a refresh leaves it
+
+    assert stack.preview(job(**_stored())).ops() == {}
+    assert stack.preview(job(**_stored(), labels={"team": "a"})).ops()[CLAIM] == "update"
+
+
+def _with_size(resource: dict[str, Any], size: str) -> dict[str, Any]:
+    changed = copy.deepcopy(resource)
+    if resource["urn"].endswith(CLAIM):
+        for side in ("inputs", "outputs"):
+            changed[side]["spec"]["resources"]["requests"]["storage"] = size
+    return changed
+
+
+def test_a_made_claim_goes_when_it_is_taken_out_and_with_the_stack(stack: Stack) -> None:
+    """As documented; nothing has to be run or unprotected first, and a new claim may differ from the old one."""
+    stack.up(job(**_stored()))
+    removed = stack.up(job())
+    made = stack.up(job(**_stored(size="20Gi")))
+    destroyed = stack.destroy()
+
+    assert (removed.failed, removed.ops()[CLAIM]) == (False, "delete")
+    assert (made.failed, made.ops()[CLAIM]) == (False, "create")
+    assert not destroyed.failed
+    assert stack.state() == []

@@ -177,6 +177,39 @@ def predictions(base: Data) -> Iterator[tuple[str, Data, JobDiff]]:
             yield name, head, diff_of(config(base), config(head))
 
 
+STORED: Final[Data] = {
+    "image": "registry.example.com/train:1",
+    "script": "train.py",
+    "elastic": {"nnodes": "1:4"},
+    "storage": {"checkpoint": {"size": "10Gi"}},
+}
+CLAIM_EDITS: Final[Mapping[str, Edit]] = {
+    f"{path} = {value}": _set(path, value)
+    for path, value in (
+        ("storage.checkpoint.size", "20Gi"),
+        ("storage.checkpoint.size", "5Gi"),
+        ("storage.checkpoint.storage_class", "fast"),
+        ("storage.checkpoint.access_mode", "ReadWriteOnce"),
+        ("elastic.nnodes", "1"),
+        ("namespace", "other"),
+    )
+}
+"""Edits of `STORED` that the engine refuses, since they would replace the claim made for checkpoints."""
+
+
+def refused() -> Iterator[tuple[JobConfig, JobConfig]]:
+    """A pair for each of these edits."""
+    for edit in CLAIM_EDITS.values():
+        head = copy.deepcopy(STORED)
+        edit(head)
+        yield config(STORED), config(head)
+
+
+def is_refused(diff: JobDiff) -> bool:
+    """Whether the preview says that `pulumi up` will refuse."""
+    return any(warning.startswith("`pulumi up` refuses this change") for warning in diff.warnings)
+
+
 def expects_new_pods(diff: JobDiff) -> bool:
     """Whether the pods of before are gone afterwards."""
     return diff.consequence is Consequence.RESTART

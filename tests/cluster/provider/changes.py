@@ -16,7 +16,7 @@ FIXED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ConfigMap": (("data",), ("binaryData",), ("immutable",)),
     "Deployment": (("spec", "selector"),),
     "Job": (("spec", "completionMode"), ("spec", "selector"), ("spec", "template"), ("spec", "podFailurePolicy")),
-    "PersistentVolumeClaim": (("spec", "accessModes"), ("spec", "storageClassName")),
+    "PersistentVolumeClaim": (("spec",),),
     "Secret": (("data",), ("stringData",), ("type",)),
     "Service": (("spec", "clusterIP"),),
 }

@@ -47,6 +47,7 @@ def test_a_path_survives_its_text(path: list[str | int]) -> None:
         ("PyTorchJob", ("metadata", "labels", "a"), False),
         ("PyTorchJob", ("spec", "elasticPolicy", "maxReplicas"), False),
         ("ConfigMap", ("data", "x"), True),
+        ("PersistentVolumeClaim", ("spec", "resources", "requests", "storage"), True),
         ("Job", ("spec", "template", "spec", "restartPolicy"), True),
     ],
 )
