@@ -81,8 +81,8 @@ class OnDisk:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """The folder itself."""
-        yield self.root
+        """The folder itself, absolute: a program runs with its own as the current one."""
+        yield self.root.resolve()
 
 
 def _walk(root: Path) -> Iterator[str]:
