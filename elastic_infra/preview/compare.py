@@ -46,6 +46,7 @@ def compare(base: Side, head: Side) -> Comparison:
     A job that one side cannot declare properly is left out and told among the errors.
     """
     broken = (*base.faults, *head.faults, *_misnamed("base", base.jobs), *_misnamed("head", head.jobs))
+    broken += (*_ambiguous("base", base.jobs), *_ambiguous("head", head.jobs))
     left_out = {fault.job for fault in broken}
     left, right = ([job for job in side.jobs if job.name not in left_out] for side in (base, head))
     one_job = base.is_file and head.is_file and left and right
@@ -59,6 +60,19 @@ def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
     for job in jobs:
         for fault in name_faults(job.name, job.config.elastic.max_nodes):
             yield SideFault(side, job.path, str(fault), job.name)
+
+
+def _ambiguous(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
+    """Jobs that share their name, by which they would be found on the other side."""
+    first: dict[str, Job] = {}
+    for job in jobs:
+        known = first.setdefault(job.name, job)
+        if known is not job:
+            reason = (
+                f"declares job {job.name!r}, and so does {known.path}: the two cannot be told apart. "
+                "Rename one of the files, or set `name` in it; --name is for two single files."
+            )
+            yield SideFault(side, job.path, reason, job.name)
 
 
 def _job(pair: Pair, versions: Versions | None) -> JobDiff:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from elastic_infra.config import ConfigError
 from elastic_infra.config.load import job_name
@@ -103,7 +103,8 @@ def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
         package = pinned_package(given.source)
         found.extend(_declared(given, root, reading.name))
         if reading.run_programs:
-            found.extend(program_jobs(given.side, given.source, reading.stack))
+            programs = list(program_jobs(given.side, given.source, reading.stack))
+            found = [*(each for each in found if not _is_read_by(programs, each)), *programs]
         else:
             notices = _not_run(given)
     except SourceError as error:
@@ -111,6 +112,17 @@ def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
     jobs = tuple(each for each in found if isinstance(each, Job))
     return Side(
         jobs, tuple(each for each in found if isinstance(each, SideFault)), package, notices, given.source.is_file
+    )
+
+
+def _is_read_by(programs: Sequence[Job | SideFault], file: Job | SideFault) -> bool:
+    """Whether a file became the job of that name of a program in the same folder or above."""
+    return any(
+        isinstance(program, Job)
+        and isinstance(file, Job)
+        and program.name == file.name
+        and PurePosixPath(file.path).is_relative_to(PurePosixPath(program.path).parent)
+        for program in programs
     )
 
 

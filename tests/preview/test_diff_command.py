@@ -150,6 +150,23 @@ def test_a_name_that_kubernetes_refuses(tmp_path: Path) -> None:
     assert {error["side"] for error in document["errors"]} == {"base", "head"}
 
 
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_two_jobs_of_one_name(tmp_path: Path, side: str) -> None:
+    """Neither is compared, both files are named, and the rest is shown; with another name all are."""
+    write(tmp_path, {f"{each}/{name}.yaml": LLM for each in ("base", "head") for name in ("a/llm", "ok")})
+    write(tmp_path, {f"{side}/b/llm.yaml": EVAL})
+    code, document, stderr = diff(tmp_path, "base", "head")
+    write(tmp_path, {f"{side}/b/llm.yaml": f"name: other\n{EVAL}"})
+    mended, _, _ = diff(tmp_path, "base", "head")
+
+    assert (code, mended) == (2, 0)
+    assert consequences(document) == {"ok": "none"}
+    (error,) = document["errors"]
+    assert (error["side"], error["path"], error["job"]) == (side, "b/llm.yaml", "llm")
+    assert f"{side} b/llm.yaml: declares job 'llm', and so does a/llm.yaml: the two cannot be told apart." in stderr
+    assert "Rename one of the files, or set `name` in it; --name is for two single files." in stderr
+
+
 def test_links_lead_nowhere(tmp_path: Path) -> None:
     """A link may lead out of the folder, to anything."""
     write(tmp_path, {"secret.yaml": LLM, "head/eval.yaml": EVAL, "base/eval.yaml": EVAL})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.preview.repositories import commit, consequences, diff, git, run, write
+from tests.preview.repositories import LLM, commit, consequences, diff, git, run, write
 
 PROJECT = "name: infra\nruntime: python\n"
 PROGRAM = """
@@ -69,6 +69,28 @@ def test_the_process_has_nothing_to_lose(repository: Path) -> None:
     assert done.returncode == 2
     assert "HOME LANG" in done.stderr
     assert not any(name in done.stderr for name in secret)
+
+
+READING = """
+from pathlib import Path
+import yaml
+from elastic_infra import ElasticTrainingJob
+
+ElasticTrainingJob("llm", {**yaml.safe_load(Path("job.yaml").read_text()), "labels": {"team": "a"}})
+"""
+
+
+def test_a_file_that_a_program_reads_is_that_programs_job(tmp_path: Path) -> None:
+    """It is no second job; a file of the same name elsewhere is."""
+    files = {"llm/Pulumi.yaml": PROJECT, "llm/__main__.py": READING, "llm/job.yaml": LLM}
+    write(tmp_path, {f"{side}/{name}": content for side in ("base", "head") for name, content in files.items()})
+    code, document, _ = diff(tmp_path, "base", "head", "--run-programs")
+    write(tmp_path, {"head/other/llm.yaml": LLM})
+    twice, _, stderr = diff(tmp_path, "base", "head", "--run-programs")
+
+    assert (code, consequences(document)) == (0, {"llm": "none"})
+    assert twice == 2
+    assert "head llm/Pulumi.yaml: declares job 'llm', and so does other/llm.yaml" in stderr
 
 
 FAILING = {
