@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pulumi
 import pytest
+from pulumi.runtime.settings import SETTINGS
 
 from elastic_infra import JobConfig
 from elastic_infra.config import ConfigError
@@ -40,6 +41,13 @@ CASES: list[tuple[str, Callable[[Any], Data], Callable[[Any], Any]]] = [
         lambda pod: pod["volumes"][-1]["persistentVolumeClaim"]["claimName"],
     ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_its_loop() -> Iterator[None]:
+    """Pulumi waits, at the end of the next program in this process, for every Output it has not seen the end of."""
+    yield
+    SETTINGS.outputs.clear()
 
 
 def _future(result: object) -> asyncio.Future[Any]:
