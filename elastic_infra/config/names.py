@@ -7,10 +7,11 @@ import dataclasses
 import pydantic
 
 from elastic_infra.config.errors import Fault
+from elastic_infra.config.job import JobConfig
 from elastic_infra.config.values import DnsLabel
 
 MAX_LABEL = 63
-"""Longest DNS label, so longest Service and pod name: RFC 1123."""
+"""Longest DNS label and longest value of a label: RFC 1123."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,23 +49,31 @@ class ObjectNames:
         return f"{self.job}-worker-{index}"
 
 
-def name_faults(name: object, max_nodes: int) -> tuple[Fault, ...]:
-    """What is wrong with a job's name, its derived names included."""
+def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
+    """What is wrong with a job's name, its derived names included.
+
+    A single pod's job has all 63 characters: its pod carries the name as a label, and Kubernetes shortens the pod's
+    own. The operator names a pod and a Service after each node.
+    """
     try:
         _label.validate_python(name, strict=True)
     except pydantic.ValidationError as error:
         details = error.errors()[0]
         reason = details.get("ctx", {}).get("error", "must be a string.")
         return (Fault("name", str(reason)),)
-    longest = ObjectNames(str(name)).worker(max_nodes - 1)
-    if len(longest) > MAX_LABEL:
-        room = MAX_LABEL - (len(longest) - len(str(name)))
-        reason = (
-            f"is {len(str(name))} characters long, and the pod name {longest!r} made from it has {len(longest)}, "
-            f"more than Kubernetes' {MAX_LABEL}. Use at most {room}."
-        )
-        return (Fault("name", reason),)
-    return ()
+    return () if config.is_single_pod else _worker_faults(str(name), config.elastic.max_nodes)
+
+
+def _worker_faults(name: str, max_nodes: int) -> tuple[Fault, ...]:
+    longest = ObjectNames(name).worker(max_nodes - 1)
+    if len(longest) <= MAX_LABEL:
+        return ()
+    room = MAX_LABEL - (len(longest) - len(name))
+    reason = (
+        f"is {len(name)} characters long, and the pod name {longest!r} made from it has {len(longest)}, "
+        f"more than Kubernetes' {MAX_LABEL}. Use at most {room}."
+    )
+    return (Fault("name", reason),)
 
 
 _label: pydantic.TypeAdapter[str] = pydantic.TypeAdapter(DnsLabel)

@@ -26,7 +26,7 @@ def render(name: str, config: JobConfig) -> Manifests:
         ConfigError: the name, or a name derived from it, breaks Kubernetes' rules.
     """
     name = config.name or name
-    if faults := name_faults(name, config.elastic.max_nodes):
+    if faults := name_faults(name, config):
         raise ConfigError(faults)
     mounts_launcher = config.launcher.delivery == "configmap"
     launcher = ObjectNames(name).launcher(digest()) if mounts_launcher else None

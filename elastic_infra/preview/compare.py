@@ -58,7 +58,7 @@ def compare(base: Side, head: Side) -> Comparison:
 def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
     """Jobs whose name Kubernetes would refuse."""
     for job in jobs:
-        for fault in name_faults(job.name, job.config.elastic.max_nodes):
+        for fault in name_faults(job.name, job.config):
             yield SideFault(side, job.path, str(fault), job.name)
 
 

@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_infra.config import JobConfig
 from elastic_infra.config.names import MAX_LABEL, ObjectNames, name_faults
+from tests import jobs
 
 LABEL_LIKE = ("rendezvous",)
 """Derived names of Services, beside the operator's `<job>-worker-<i>`. Others may have 253 characters."""
+
+
+def of_nodes(nodes: int) -> JobConfig:
+    """A job of the operator's."""
+    return jobs.job(elastic={"nnodes": nodes}, target="pytorchjob")
 
 
 @given(st.integers(1, 70), st.integers(1, 10_000))
@@ -19,22 +26,33 @@ def test_a_name_is_accepted_exactly_when_every_derived_label_fits(length: int, m
     derived = [names.worker(max_nodes - 1), *(getattr(names, name) for name in LABEL_LIKE)]
     fits = all(len(name) <= MAX_LABEL for name in derived)
 
-    assert (name_faults("a" * length, max_nodes) == ()) == fits
+    assert (name_faults("a" * length, of_nodes(max_nodes)) == ()) == fits
 
 
 @pytest.mark.parametrize(("max_nodes", "room"), [(1, 54), (10, 54), (11, 53), (100, 53), (101, 52), (10_000, 51)])
 def test_the_room_shrinks_with_the_digits_of_the_last_index(max_nodes: int, room: int) -> None:
     """54 characters up to ten nodes, one less for every further digit."""
-    assert name_faults("a" * room, max_nodes) == ()
-    (fault,) = name_faults("a" * (room + 1), max_nodes)
+    assert name_faults("a" * room, of_nodes(max_nodes)) == ()
+    (fault,) = name_faults("a" * (room + 1), of_nodes(max_nodes))
     assert f"is {room + 1} characters long" in fault.reason
     assert f"more than Kubernetes' {MAX_LABEL}. Use at most {room}." in fault.reason
+
+
+@pytest.mark.parametrize("target", ["auto", "job"])
+def test_a_single_pod_has_room_for_a_whole_label(target: str) -> None:
+    """There is no `-worker-0`; the name is a label of the pod, whose own name Kubernetes shortens."""
+    config = jobs.job(target=target)
+    (fault,) = name_faults("a" * (MAX_LABEL + 1), config)
+
+    assert name_faults("a" * MAX_LABEL, config) == ()
+    assert fault.reason.endswith(f"(at most {MAX_LABEL} characters).")
+    assert "worker" not in fault.reason
 
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "a.b", "-a", "a-", "a" * 64, None, 3, "a\n"])
 def test_what_is_no_dns_label_is_refused(name: object) -> None:
     """The operator's webhook takes RFC 1035 labels only; so does a Service."""
-    (fault,) = name_faults(name, 1)
+    (fault,) = name_faults(name, jobs.job())
 
     assert fault.path == "name"
 
