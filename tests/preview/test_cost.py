@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +34,13 @@ run_policy: {{clean_pod_policy: Running, backoff_limit: 18}}
 """
 PROGRAM = "from elastic_infra.cli import main; main()"
 COMMAND = (sys.executable, "-c", PROGRAM, "diff", "base", "head", "--format", "markdown")
+METER = """
+import json, os, sys
+pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, used = os.wait4(pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss]), file=sys.stderr)
+"""
+"""Starts the command from a small process: Linux counts the peak of who forks as the peak of who is forked."""
 
 
 @pytest.fixture
@@ -50,14 +57,12 @@ def folders(tmp_path: Path) -> Path:
 
 def test_two_hundred_jobs_take_a_moment(folders: Path) -> None:
     """Processor time, which others on the machine lengthen little: 2 s are asked for, thrice that fails here."""
-    with (folders / "comment.md").open("wb") as comment:
-        process = subprocess.Popen(COMMAND, cwd=folders, stdout=comment)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    text = (folders / "comment.md").read_text("utf-8")
+    done = subprocess.run([sys.executable, "-c", METER, *COMMAND], cwd=folders, capture_output=True, check=True)
+    code, seconds, kibibytes = json.loads(done.stderr.splitlines()[-1])
+    text = done.stdout.decode("utf-8")
 
-    assert process.returncode == 0
+    assert code == 0
     assert "**200 restarts**" in text
     assert len(text) <= 65_536
-    assert used.ru_utime + used.ru_stime <= 6
-    assert used.ru_maxrss <= 200 * 1024
+    assert seconds <= 6
+    assert kibibytes <= 200 * 1024
