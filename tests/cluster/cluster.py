@@ -93,6 +93,10 @@ class Namespace:
         alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return sorted(alive, key=lambda pod: str(pod["metadata"]["name"]))
 
+    def uids(self, job: str) -> dict[str, str]:
+        """Identity of the job's pods by name: a pod that is made again has another uid."""
+        return {str(pod["metadata"]["name"]): str(pod["metadata"]["uid"]) for pod in self.pods(job)}
+
     def await_running(self, job: str, count: int) -> list[kube.Object]:
         """Returns exactly `count` pods of the job once all of them run and are ready."""
 

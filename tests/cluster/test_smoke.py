@@ -14,6 +14,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "life"
 
 
+def is_replaced(before: dict[str, str], now: dict[str, str]) -> bool:
+    """The same names, one of them a new pod."""
+    return before.keys() == now.keys() and len(before.items() - now.items()) == 1
+
+
 def test_a_job_lives_through_everything(space: Namespace, engine: Engine) -> None:
     """Whatever happens on the way, the weights at the end are those of an undisturbed run."""
     training = jobs.Training()
@@ -23,8 +28,9 @@ def test_a_job_lives_through_everything(space: Namespace, engine: Engine) -> Non
         jobs.await_world(space, 2)
         space.scale(JOB, 3)
         jobs.await_world(space, 3)
+        before = space.uids(JOB)
         space.api.delete(space.pod(f"{JOB}-worker-1"), grace=0)
-        jobs.await_world(space, 2, after=jobs.last_step(space))
+        until("a pod in its place", lambda: is_replaced(before, space.uids(JOB)), describe=space.describe)
         jobs.await_world(space, 3, after=jobs.last_step(space))
         stack.up(jobs.config(space, training, image=new))
         jobs.await_image(space, new)

@@ -38,11 +38,6 @@ def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
         yield own
 
 
-def uids(space: Namespace) -> dict[str, str]:
-    """Identity of the job's pods by name."""
-    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.pods(JOB)}
-
-
 def container_restarts(space: Namespace) -> int:
     """Container restarts of the job's pods that are there."""
     return sum(restarts(pod) for pod in space.pods(JOB))
@@ -70,7 +65,7 @@ def test_a_new_image_replaces_the_job(space: Namespace, stack: JobStack) -> None
     old, new = space.cluster.images
     stack.up(jobs.config(space, training, image=old))
     jobs.await_step(space, 10)
-    before = set(uids(space).values())
+    before = set(space.uids(JOB).values())
 
     expected = stack.preview(jobs.config(space, training, image=new))
     done = stack.up(jobs.config(space, training, image=new))
@@ -91,7 +86,7 @@ def test_a_job_grows_and_shrinks_by_hand(space: Namespace, stack: JobStack) -> N
 
     space.scale(JOB, 3)
     jobs.await_world(space, 3)
-    grown = uids(space)
+    grown = space.uids(JOB)
     space.scale(JOB, 2)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
@@ -146,7 +141,7 @@ def test_a_node_that_goes_is_replaced(space: Namespace, stack: JobStack, victim:
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
-    before = uids(space)
+    before = space.uids(JOB)
     name = f"{JOB}-{victim}"
 
     space.api.delete(space.pod(name), grace=grace)
@@ -163,14 +158,14 @@ def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: J
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_world(space, 2)
-    before = uids(space)
+    before = space.uids(JOB)
     store = store_pods(space)
 
     space.api.delete(space.pod(store[0]), grace=0)
     until("the new store", lambda: store_pods(space) not in ([], store), describe=space.describe)
     jobs.await_step(space, jobs.last_step(space) + 20)
 
-    assert uids(space) == before
+    assert space.uids(JOB) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
@@ -184,13 +179,13 @@ def test_a_worker_that_dies_or_hangs_is_started_again_in_its_pod(
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
-    before = uids(space)
+    before = space.uids(JOB)
 
     command = ("python3", "-c", SIGNAL_WORKER, str(number.value))
     space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", *command)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
-    assert uids(space) == before
+    assert space.uids(JOB) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
@@ -232,7 +227,7 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
-    before = uids(space)
+    before = space.uids(JOB)
 
     lifecycle.send(bed, "kubelet", signal.SIGSTOP)
     try:
@@ -243,7 +238,7 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
     jobs.await_step(space, noticed + 5)
 
-    assert uids(space) == before
+    assert space.uids(JOB) == before
     assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
 
