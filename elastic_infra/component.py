@@ -80,8 +80,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
         namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
-        service = pulumi.Output.concat(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
-        scale = pulumi.Output.concat("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
+        service = _joined(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
+        scale = _joined("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
         self.job_name = _after(workload, name)
         self.namespace = _after(workload, namespace)
         self.min_nodes = _after(workload, config.elastic.min_nodes)
@@ -97,7 +97,16 @@ ElasticTrainingJob.__init__.__annotations__["args"] = ElasticTrainingJobArgs  # 
 
 def _after(workload: pulumi.Resource, value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value
     """The value, for others to use only once the workload is there."""
-    return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
+    if isinstance(value, pulumi.Output):
+        return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
+    return workload.urn.apply(lambda _: value)
+
+
+def _joined(*parts: pulumi.Input[str]) -> pulumi.Input[str]:
+    """Text, late only where a part is: an Output costs a preview more than a registration does."""
+    if any(isinstance(part, pulumi.Output) for part in parts):
+        return pulumi.Output.concat(*parts)
+    return "".join(map(str, parts))
 
 
 def _token(manifest: Manifest) -> str:
