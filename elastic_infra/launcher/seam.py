@@ -16,9 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-MAX_BYTES: Final = 16 * 1024 * 1024
-"""A line is never longer: thousands of environment variables for a hundred workers fit."""
-
 AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finishing"]
 """What the agent is at, for the watchdog: each phase has its own budget of silence."""
 

@@ -23,8 +23,6 @@ GENERATION: Final = PREFIX + "GENERATION"
 """Number of the worker group; checkpoints carry it and refuse an older writer."""
 ATTEMPT: Final = PREFIX + "ATTEMPT"
 """How often the workers of this job were started before, for any cause."""
-COLLECTIVE_TIMEOUT: Final = env_name("nccl_collective_timeout_seconds")
-"""Read by the shim."""
 MODULES: Final = PREFIX + "MODULES"
 """File to which the shim of local rank 0 appends the modules it imports, for the warm parent."""
 

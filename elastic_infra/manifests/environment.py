@@ -35,7 +35,7 @@ def container_environment(config: JobConfig, torchrun: Mapping[str, Value]) -> l
     """The container's `env` list.
 
     Args:
-        torchrun: torchrun's `PET_*` variables that the operator does not set.
+        torchrun: torchrun's further `PET_*` variables, where no operator sets them.
     """
     generated = _generated(config, torchrun)
     ours: list[Value] = [generated[name] for name in sorted(generated.keys() - config.env.keys())]
@@ -50,6 +50,9 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         **_HOMES,
         **defaults,
         **_without_applied(settings).to_env(),
+        # The operator has names for these two and never sets them.
+        "PET_MONITOR_INTERVAL": format(config.elastic.monitor_interval, "g"),
+        "PET_START_METHOD": config.elastic.start_method,
         **torchrun,
         **({CHECKPOINT_DIR: checkpoint.mount_path} if checkpoint else {}),
     }

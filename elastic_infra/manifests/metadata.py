@@ -52,3 +52,10 @@ def metadata(
     labels: dict[str, Value] = {**object_labels(name, config)}
     body: dict[str, Value] = {"name": object_name, "namespace": config.namespace, "labels": labels}
     return body | ({"annotations": dict(merged)} if merged else {})
+
+
+def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
+    """Metadata of the job itself: deleted in the foreground, and in its queue where it has one."""
+    body = metadata(name, name, config, {**FOREGROUND, **annotations})
+    queue = config.placement.queue
+    return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}

@@ -10,7 +10,7 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.autoscaler import metrics
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.identity import run_id
-from elastic_infra.manifests.metadata import FOREGROUND, QUEUE, metadata
+from elastic_infra.manifests.metadata import workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.storage import mounted
@@ -19,18 +19,19 @@ from elastic_infra.manifests.storage import mounted
 def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
     """The job; `initial_nodes` is only where it starts, an autoscaler or a person moves it within the range."""
     template = pod_template(
-        name, config, mounted(name, config, launcher), arguments=_arguments(config), environment=_environment(config)
+        name,
+        config,
+        mounted(name, config, launcher),
+        arguments=_arguments(config),
+        environment=container_environment(config, {}),
     )
     policy = _elastic_policy(name, config)
     run_policy = _run_policy(config)
     identity = run_id(name, template, policy, str(config.nproc_per_node), config.run_policy.restart_policy)
-    body = metadata(name, name, config, {**FOREGROUND, **_wait(config)})
-    if config.placement.queue is not None:
-        body["labels"] = {**_labels(body), QUEUE: config.placement.queue}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": body,
+        "metadata": workload_metadata(name, config, _wait(config)),
         "spec": {
             "elasticPolicy": {**policy, "rdzvId": config.elastic.rdzv_id or identity},
             "nprocPerNode": str(config.nproc_per_node),
@@ -44,22 +45,6 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
             "runPolicy": run_policy,
         },
     }
-
-
-def _labels(body: dict[str, Value]) -> dict[str, Value]:
-    labels = body["labels"]
-    return dict(labels) if isinstance(labels, dict) else {}
-
-
-def _environment(config: JobConfig) -> list[Value]:
-    # The operator has names for these two and never sets them.
-    return container_environment(
-        config,
-        {
-            "PET_MONITOR_INTERVAL": format(config.elastic.monitor_interval, "g"),
-            "PET_START_METHOD": config.elastic.start_method,
-        },
-    )
 
 
 def _arguments(config: JobConfig) -> list[Value]:

@@ -7,7 +7,7 @@ from typing import Final
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.identity import run_id
-from elastic_infra.manifests.metadata import FOREGROUND, QUEUE, SKIP_AWAIT, metadata
+from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import CONTAINER, pod_template
 from elastic_infra.manifests.storage import mounted
@@ -18,15 +18,11 @@ PERMANENT_EXIT_CODES: Final = (1, 2, 93)
 
 def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
     """The Job, with the launcher in standalone mode."""
-    policy, queue = config.run_policy, config.placement.queue
-    body = metadata(name, name, config, {**FOREGROUND, **_wait(config)})
-    if queue is not None:
-        labels = body["labels"]
-        body["labels"] = {**(labels if isinstance(labels, dict) else {}), QUEUE: queue}
+    policy = config.run_policy
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": body,
+        "metadata": workload_metadata(name, config, _wait(config)),
         "spec": without_none(
             template=_template(name, config, launcher),
             backoffLimit=config.backoff_limit,
@@ -43,9 +39,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, V
     storage = mounted(name, config, launcher)
     torchrun: dict[str, Value] = {
         "PET_MAX_RESTARTS": str(config.elastic.max_restarts),
-        "PET_MONITOR_INTERVAL": format(config.elastic.monitor_interval, "g"),
         "PET_NPROC_PER_NODE": str(config.nproc_per_node),
-        "PET_START_METHOD": config.elastic.start_method,
     }
     arguments: list[Value] = ["--standalone"]
     draft = pod_template(
