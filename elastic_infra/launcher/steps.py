@@ -20,18 +20,24 @@ class Watch:
         self._since = 0.0
         self._from: int | None = None
         self._per_second = 0.0
+        self._first: int | None = None
 
     def look(self, generation: int, slots: Sequence[Slot], now: float) -> StepsSeen | None:
         """What the slots say, None where it is what they said before."""
         reported = [slot.step for slot in slots if slot.step is not None]
         highest = max(reported, default=None)
         self._measure(highest, now)
+        if self._first is None:
+            self._first = min(
+                (first_step(slot.step, slot.reports) for slot in slots if slot.step is not None), default=None
+            )
         seen = StepsSeen(
             generation,
             lowest=min(reported) if reported and len(reported) == len(slots) else None,
             highest=highest,
             per_second=self._per_second,
             checkpoint=max((slot.checkpoint for slot in slots if slot.checkpoint is not None), default=None),
+            first=self._first,
         )
         if seen == self._last:
             return None
@@ -50,3 +56,8 @@ class Watch:
         elif now - self._since >= SPAN_SECONDS:
             self._per_second = round((highest - self._from) / (now - self._since), 3)
             self._from, self._since = highest, now
+
+
+def first_step(step: int, reports: int) -> int:
+    """The step a worker reported first, when this one came with the so-manieth report and steps are counted by one."""
+    return max(0, step - reports + 1)

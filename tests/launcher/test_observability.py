@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.launcher import events, status
+from elastic_infra.launcher import events, observe, status, steps
+from elastic_infra.launcher.progress import Slot
+from elastic_infra.launcher.protocol.messages import StepsSeen
 
 SNAPSHOT = status.Snapshot(
     node="pod-1", run_id="job", phase="monitoring", generation=3, attempt=2, restart_count=1, max_restarts=3,
@@ -39,6 +41,53 @@ def test_events_that_cannot_be_written_are_told_once(capsys: pytest.CaptureFixtu
         log.write("progress", generation=1, attempt=0, fields={})
 
     assert capsys.readouterr().err.count("cannot be written") == 1
+
+
+@pytest.mark.parametrize(("age", "pause"), [(0.0, 1.0), (50.0, 5.0), (3600.0, 10.0)])
+def test_steps_are_told_more_seldom_as_a_generation_ages(age: float, pause: float) -> None:
+    """The first report is told at once, then the pause grows with the age up to ten seconds."""
+    pace = observe.Pace()
+    pace.see(StepsSeen(1, 0, 0), 100.0)
+    first = pace.due(100.0)
+    pace.see(StepsSeen(1, 1, 1), 100.0 + age)
+    second = pace.due(101.0 + age)
+    pace.see(StepsSeen(1, 2, 2), 101.0 + age)
+
+    assert first == StepsSeen(1, 0, 0)
+    assert second == StepsSeen(1, 1, 1)
+    assert pace.due(101.0 + age + 0.9 * pause) is None
+    assert pace.due(101.0 + age + 1.1 * pause) == StepsSeen(1, 2, 2)
+    assert pace.due(9999.0) is None
+
+
+def test_a_new_generation_and_what_is_left_are_told_at_once() -> None:
+    """The first step after an outage and the last before one are never held back; a new speed alone is not told."""
+    pace = observe.Pace()
+    pace.see(StepsSeen(1, 0, 0), 100.0)
+    pace.due(100.0)
+    pace.see(StepsSeen(1, 1, 1), 100.1)
+    held, left = pace.due(100.1), pace.take(100.2)
+    pace.see(StepsSeen(1, 1, 1, per_second=3.0), 100.3)
+    speed = pace.take(100.3)
+    pace.see(StepsSeen(2, 1, 1), 100.4)
+
+    assert (held, left, speed) == (None, StepsSeen(1, 1, 1), None)
+    assert pace.due(100.4) == StepsSeen(2, 1, 1)
+
+
+def test_the_first_step_of_a_generation() -> None:
+    """It is counted back from the first look, which may come steps later, and then stays."""
+    watch = steps.Watch()
+    slots = [slot(42, 3), slot(43, 4)]
+    later = [slot(50, 11), slot(50, 11)]
+
+    seen = [watch.look(2, slots, 1.0), watch.look(2, later, 2.0)]
+    assert [look.first for look in seen if look is not None] == [40, 40]
+
+
+def slot(step: int, reports: int) -> Slot:
+    """What a worker has reported that trains without checkpoints."""
+    return Slot(step, at=1.0, reports=reports, checkpoint=None, stopped=False, phase_until=None)
 
 
 def test_metrics() -> None:

@@ -139,6 +139,8 @@ class StepsSeen:
     """Steps a second, for the choice of the stop step."""
     checkpoint: int | None = None
     """The newest step the script reported as saved."""
+    first: int | None = None
+    """The step this generation began with, where steps are counted one by one."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def _why(cause: Cause | None) -> Fields:
 
 def _of_action(after: State, action: messages.Action) -> list[messages.Emit]:
     if isinstance(action, messages.StartWorkers):
-        place: Fields = (("first_rank", action.first_rank), ("world_size", action.world_size))
+        local: Fields = (("first_rank", action.first_rank), ("local_world_size", action.local_world_size))
+        place: Fields = (*local, ("world_size", action.world_size))
         group: Fields = (("group_rank", action.group_rank), ("group_world_size", action.group_world_size))
         return [
             messages.Emit("rendezvous_completed", group),
