@@ -10,10 +10,10 @@ HERE = Path(__file__).parent
 
 
 def programs() -> list[str]:
-    """Modules of this folder, and its folders with a program, less the one that needs a cluster."""
+    """Modules of this folder, then its folders with a program, which take longer, less the one that needs a cluster."""
     files = [path.stem for path in HERE.glob("*.py") if not path.stem.startswith("__")]
     folders = [path.parent.name for path in HERE.glob("*/__main__.py") if path.parent.name != "cluster"]
-    return [f"benchmarks.{name}" for name in sorted(files + folders)]
+    return [f"benchmarks.{name}" for name in (*sorted(files), *sorted(folders))]
 
 
 def main() -> int:

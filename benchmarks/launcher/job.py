@@ -1,0 +1,147 @@
+"""One job on loopback: its nodes, each a launcher with a process tree of its own, and the journal of its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.launcher import arms, measure
+from tests.launcher.launched import Launched
+from tests.launcher.loopback import free_port, kill_tree
+
+HERE: Final = Path(__file__).parent
+TRAIN: Final = HERE / "train.py"
+BEHAVE: Final = HERE / "behave.py"
+POLL_SECONDS: Final = 0.05
+WARM_SECONDS: Final = 90.0
+"""A warm parent that is not ready by then is not waited for."""
+
+Line = dict[str, Any]
+
+
+class Job:
+    """A context: at its end no process of the job is left."""
+
+    def __init__(self, folder: Path, arm: arms.Arm, launch: arms.Launch, script: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.arm = arm
+        self.launch = launch
+        self.nodes: list[Launched] = []
+        self.port = free_port()
+        self._script = script or (str(TRAIN), str(folder / "checkpoint"))
+        self._store: subprocess.Popen[bytes] | None = None
+        self._store_output = (folder / "store").open("wb")
+
+    def __enter__(self) -> Job:  # noqa: PYI034  Self needs a newer Python
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.end()
+        self.kill_store()
+        self._store_output.close()
+
+    def start_store(self) -> None:
+        """The store in a process of its own."""
+        command = [
+            sys.executable,
+            "-m",
+            "elastic_infra.launcher.store",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
+        self._store = subprocess.Popen(command, stdout=self._store_output, stderr=self._store_output)
+
+    def kill_store(self) -> None:
+        """It is gone at once, with all it knew."""
+        if self._store is not None:
+            self._store.kill()
+            self._store.wait()
+
+    def start_node(self, *prefix: str) -> Launched:
+        """One more node."""
+        common = {"JOURNAL": str(self.folder / "journal"), "GLOO_SOCKET_IFNAME": "lo"}
+        events = {"ELASTIC_INFRA_EVENTS": str(self._events(len(self.nodes)))}
+        arguments = arms.arguments(self.arm, self.launch, self.port)
+        node = Launched(
+            self.folder,
+            *arguments,
+            *self._script,
+            environ={**common, **events, **self.arm.environ},
+            module=self.arm.module,
+            prefix=prefix,
+        )
+        self.nodes.append(node)
+        return node
+
+    def lose(self, index: int) -> None:
+        """A node is gone at once, with every process it had."""
+        kill_tree(self.nodes[index].process)
+        self.nodes[index].end()
+
+    def leave(self, index: int) -> None:
+        """A node is told to end."""
+        self.nodes[index].process.send_signal(signal.SIGTERM)
+
+    def journal(self) -> list[Line]:
+        """Every whole line so far."""
+        path = self.folder / "journal"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def steps(self) -> list[Line]:
+        """Every training step so far."""
+        return [line for line in self.journal() if line["event"] == "step"]
+
+    def trains(self, world: int, begin: float = 0.0, old: Collection[int] = ()) -> bool:
+        """Whether a group of this size trains since then, in processes other than the old ones."""
+        return measure.trains(self.steps(), begin, world, old)
+
+    def has_ended(self) -> bool:
+        """Whether no launcher is left."""
+        return all(node.process.poll() is not None for node in self.nodes)
+
+    def warm_up(self) -> None:
+        """Wait until every node that lives has its warm parent, or knows that it will have none."""
+        if self.arm is not arms.OURS:
+            return
+        await_(lambda: all(self._is_settled(index) for index in range(len(self.nodes))), WARM_SECONDS)
+
+    def _is_settled(self, index: int) -> bool:
+        path = self._events(index)
+        ended = self.nodes[index].process.poll() is not None
+        return ended or (path.exists() and '"warm_parent"' in path.read_text())
+
+    def _events(self, index: int) -> Path:
+        return self.folder / f"events-{index}"
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """For one job."""
+    with tempfile.TemporaryDirectory(prefix="bench_", ignore_cleanup_errors=True) as path:
+        yield Path(path)
+
+
+def await_(condition: Callable[[], bool], seconds: float, poll: float = POLL_SECONDS) -> bool:
+    """Wait until it holds, for so long at most; whether it does."""
+    deadline = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(poll)
+    return holds
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, for a worker."""
+    os.kill(pid, signal.SIGKILL)

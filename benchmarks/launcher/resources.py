@@ -1,0 +1,66 @@
+"""What a launcher costs while its workers train: memory and CPU time of its own processes, from ``/proc``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.launcher import arms
+from benchmarks.launcher.job import Job, await_, folder
+from benchmarks.launcher.measure import Sample
+from tests.launcher.loopback import tree
+
+STEADY_SECONDS: Final = 20.0
+START_SECONDS: Final = 120.0
+NANOSECONDS: Final = 1e9
+
+
+def run(arm: arms.Arm) -> Iterator[Sample]:
+    """Two workers of one node train; what the launcher needs beside them."""
+    with folder() as path, Job(path, arm, arms.Launch(workers=2)) as job:
+        node = job.start_node()
+        await_(lambda: job.trains(2), START_SECONDS)
+        job.warm_up()
+        time.sleep(1)
+        own = control_plane(node.process.pid)
+        before, begin = cpu_seconds(own), time.monotonic()
+        time.sleep(STEADY_SECONDS)
+        share = 100 * (cpu_seconds(own) - before) / (time.monotonic() - begin)
+        yield Sample("CPU of the launcher's processes while training", arm.name, share)
+        yield Sample("memory of the launcher's processes, shared pages by share", arm.name, megabytes(own, "Pss"))
+        yield Sample("memory of the launcher's processes, resident", arm.name, megabytes(own, "Rss"))
+        if arm is arms.OURS:
+            warm = warm_parents(node.process.pid)
+            yield Sample("memory of the warm parent, shared pages by share", arm.name, megabytes(warm, "Pss"))
+
+
+def control_plane(launcher: int) -> list[int]:
+    """The launcher and what it forked without running another program: torchrun, or supervisor, agent and store."""
+    own = _command(launcher)
+    return [pid for pid in tree(launcher) if _command(pid) == own]
+
+
+def warm_parents(launcher: int) -> list[int]:
+    """The process that forks workers."""
+    return [pid for pid in tree(launcher) if any(word.endswith(b"_warm.py") for word in _command(pid))]
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """Time on a processor so far, of all their threads."""
+    threads = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in threads) / NANOSECONDS
+
+
+def megabytes(pids: Sequence[int], kind: str) -> float:
+    """Their memory in MB; ``kind`` is Rss or Pss."""
+    lines = [line for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) * 1024 / 1e6
+
+
+def _command(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return []

@@ -1,0 +1,159 @@
+"""What happens to a job: events as data, and chains of them that one job can live through."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.launcher import arms, measure
+from benchmarks.launcher.job import Job, await_, folder, kill
+from benchmarks.launcher.measure import Sample
+
+LOST_SECONDS: Final = 100.0
+"""A job without a step for so long counts as lost; torchrun's own longest wait is 60 s."""
+STEADY_SECONDS: Final = 3.0
+"""A job trains for so long before something happens to it."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to a job that trains."""
+
+    row: str
+    before: int
+    """Workers that train when it happens; 0: it starts the job."""
+    after: int
+    strike: Callable[[Job], None]
+    replaces_workers: bool = True
+    """Whether other processes train afterwards."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Events that follow each other in one job; whoever loses the job gets a new one for the next event."""
+
+    name: str
+    launch: arms.Launch
+    events: tuple[Event, ...]
+    arms: tuple[arms.Arm, ...] = arms.ARMS
+    repeat: int = 1
+    """How often the events happen in one job."""
+
+    def rounds(self, runs: int) -> int:
+        """Jobs that are needed for so many runs of each event."""
+        return math.ceil(runs / self.repeat)
+
+
+def start(nodes: int) -> Callable[[Job], None]:
+    """The nodes come, at the same time."""
+
+    def strike(job: Job) -> None:
+        for _ in range(nodes):
+            job.start_node()
+
+    return strike
+
+
+def crash(job: Job) -> None:
+    """The worker with the highest rank is killed."""
+    kill(max(job.steps()[-20:], key=lambda line: int(line["rank"]))["pid"])
+
+
+def restart_store(job: Job) -> None:
+    """The store is gone and comes back empty a second later."""
+    job.kill_store()
+    time.sleep(1)
+    job.start_store()
+
+
+GROW: Final = Chain(
+    "grow",
+    arms.Launch("1:3"),
+    (
+        Event("start with 2 of 3 nodes", 0, 2, start(2)),
+        Event("scale up 2 to 3", 2, 3, start(1)),
+        Event("lost node, 3 to 2", 3, 2, lambda job: job.lose(-1)),
+    ),
+)
+SHRINK: Final = Chain(
+    "shrink",
+    arms.Launch("1:3"),
+    (
+        Event("scale down 3 to 2", 3, 2, lambda job: job.leave(-1)),
+        Event("lost store host, 2 to 1", 2, 1, lambda job: job.lose(0)),
+    ),
+)
+CRASH: Final = Chain(
+    "crash",
+    arms.Launch("1:1", workers=2, max_restarts=100),
+    (Event("restart of 2 workers", 2, 2, crash),),
+    repeat=4,
+)
+STORE: Final = Chain(
+    "store",
+    arms.Launch("1:3", hosts_store=False),
+    (Event("restart of a store of its own", 2, 2, restart_store, replaces_workers=False),),
+    arms=(arms.OURS,),
+    repeat=5,
+)
+CHAINS: Final = (GROW, SHRINK, CRASH, STORE)
+
+
+def run(chain: Chain, arm: arms.Arm, say: Callable[[str], None]) -> Iterator[Sample]:
+    """One job of the chain, or more where the arm loses it."""
+    with ExitStack() as stack:
+        job: Job | None = None
+        for event in chain.events * chain.repeat:
+            if job is None:
+                job = _new(chain, arm, event, stack)
+            if job is None:
+                yield Sample(event.row, arm.name, None, "did not start")
+                continue
+            cost = _happen(job, event)
+            yield Sample(event.row, arm.name, cost)
+            if cost is None:
+                say(f"{arm.name} lost the job: {event.row}; its launchers ended with {_codes(job)}")
+                stack.pop_all().close()
+                job = None
+
+
+def _new(chain: Chain, arm: arms.Arm, event: Event, stack: ExitStack) -> Job | None:
+    """A job in which the event can happen; None where it does not even start."""
+    job = stack.enter_context(Job(stack.enter_context(folder()), arm, chain.launch))
+    if not chain.launch.hosts_store:
+        job.start_store()
+    if event.before == 0:
+        return job
+    nodes = event.before // chain.launch.workers
+    started = _happen(job, Event("start", 0, event.before, start(nodes)))
+    return None if started is None else job
+
+
+def _happen(job: Job, event: Event) -> float | None:
+    """Let it happen to a job that trains steadily; what it cost, None where the job is lost."""
+    if event.before:
+        job.warm_up()
+        time.sleep(STEADY_SECONDS)
+    old = {line["pid"] for line in job.steps()} if event.replaces_workers else set()
+    begin = time.monotonic()
+    event.strike(job)
+    if not event.replaces_workers:
+        time.sleep(STEADY_SECONDS)
+    if not await_(lambda: _is_decided(job, event, begin, old), 2 * LOST_SECONDS):
+        return None
+    return measure.outage(job.steps(), begin) if job.trains(event.after, begin, old) else None
+
+
+def _is_decided(job: Job, event: Event, begin: float, old: set[int]) -> bool:
+    """Whether the workers train again, or will not any more."""
+    newest = max((float(line["time"]) for line in job.steps()), default=begin)
+    silent = time.monotonic() - max(begin, newest)
+    return job.trains(event.after, begin, old) or silent >= LOST_SECONDS or job.has_ended()
+
+
+def _codes(job: Job) -> list[int | None]:
+    return [node.process.poll() for node in job.nodes]
