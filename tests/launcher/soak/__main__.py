@@ -1,0 +1,96 @@
+"""``python -m tests.launcher.soak --seed N --faults 200``: one soak; 0 when every law held, 1 with what broke them.
+
+The folder keeps journal, event lines and logs; ``--summary`` writes the table that is committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+
+from tests.cluster import toy
+from tests.launcher.soak import network, plan, report, soak
+
+NOT_HERE = 77
+"""Exit code where the machine has no network namespaces."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, judge, tell."""
+    given = _parser().parse_args(arguments)
+    reason = network.missing()
+    if reason:
+        print(reason, file=sys.stderr)
+        return NOT_HERE
+    signal.signal(signal.SIGTERM, _end)
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-"))
+    outcome = run(folder, given.seed, given.faults)
+    summary = report.render(outcome)
+    print(summary)
+    if given.summary:
+        given.summary.write_text(summary)
+    broken = {law: found for law, found in report.violations(outcome).items() if found}
+    for law, found in broken.items():
+        print(f"NOT KEPT: {law}", *found[:20], sep="\n  ", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def run(folder: Path, seed: int, count: int) -> report.Outcome:
+    """One soak in a folder."""
+    job = soak.Soak(folder, plan.draw(seed, count), lambda line: print(line, flush=True))
+    began, trouble = time.monotonic(), ""
+    try:
+        job.run()
+    except soak.SoakError as error:
+        trouble = str(error)
+    final = max(toy.load(path) for path in (folder, *folder.glob("saved/*")))
+    job.journal.read()
+    job.events.read()
+    furthest = max([final[0], *(line["step"] for line in job.journal.all if line["event"] == "step")])
+    return report.Outcome(
+        seed=seed,
+        planned=count,
+        torch=version("torch"),
+        seconds=time.monotonic() - began,
+        trouble=trouble,
+        journal=job.journal.all,
+        events=job.events.all,
+        injections=job.injections,
+        exits=job.exits,
+        left_behind=job.left_behind,
+        final=final,
+        trajectory=trajectory(furthest),
+    )
+
+
+def trajectory(steps: int) -> list[int]:
+    """The weight after each step of a run without faults, the first one included."""
+    weights = [1]
+    for step in range(steps):
+        weights.append(toy.update(weights[-1], toy.share(step, 0, 1)))
+    return weights
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.launcher.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
+    parser.add_argument("--summary", type=Path, help="file for the table")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""A soak's outcome as data: the laws and whether they held, and what each kind of fault cost. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.launcher.soak import plan, verdict
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run left behind."""
+
+    seed: int
+    planned: int
+    torch: str
+    seconds: float
+    trouble: str
+    """Why it did not get to its end; empty where it did."""
+    journal: Sequence[Line]
+    events: Sequence[Line]
+    injections: Sequence[verdict.Injection]
+    exits: Sequence[tuple[str, int]]
+    left_behind: Sequence[str]
+    final: tuple[int, int]
+    """Step and weight of the furthest checkpoint."""
+    trajectory: Sequence[int]
+    """The weight of a run without faults after each step."""
+
+
+def violations(outcome: Outcome) -> dict[str, list[str]]:
+    """Each law with what broke it."""
+    kills = sum(injection.kind == "kill_worker" for injection in outcome.injections)
+    spent = verdict.charged(outcome.journal)
+    step, weight = outcome.final
+    told = any(line["event"] == "finished" for line in outcome.journal)
+    bad_ends = [f"{node} ended with {code}" for node, code in outcome.exits if code in {1, 2, 93}]
+    return {
+        "the job succeeded": [outcome.trouble] if outcome.trouble else ([] if told else ["no worker finished"]),
+        "no launcher gave up": bad_ends,
+        "no two generations ran at once": verdict.guarantee(outcome.journal),
+        "nobody started before he stopped": verdict.told_order(outcome.events),
+        "every step is exact": verdict.exact(outcome.journal, outcome.trajectory),
+        "the final weight is that of a run without faults": []
+        if outcome.trajectory[step] == weight
+        else [f"step {step}: {weight}, not {outcome.trajectory[step]}"],
+        "only killed workers are charged": [] if spent <= kills else [f"{spent} charged, {kills} killed"],
+        "no orphan, no zombie": list(outcome.left_behind),
+    }
+
+
+def render(outcome: Outcome) -> str:
+    """The summary as Markdown."""
+    generations = {(line["generation"], line["meeting"]) for line in outcome.journal if line["event"] == "start"}
+    codes = ", ".join(f"{code}: {count}" for code, count in sorted(Counter(code for _, code in outcome.exits).items()))
+    lines = [
+        f"Seed {outcome.seed}, torch {outcome.torch}, {plan.LEAST_NODES} to {plan.MOST_NODES} nodes of one worker.",
+        f"{len(outcome.injections)} of {outcome.planned} faults, {outcome.seconds:.0f} s.",
+        f"{len(generations)} generations, {outcome.final[0]} steps.",
+        f"Restarts charged: {verdict.charged(outcome.journal)}.",
+        f"Exit codes of launchers: {codes}.",
+        "",
+        "| law | held |",
+        "|---|---|",
+        *(f"| {law} | {'yes' if not found else 'NO'} |" for law, found in violations(outcome).items()),
+        "",
+        "| fault | times | of these during a recovery | median outage | longest |",
+        "|---|---|---|---|---|",
+        *_rows(outcome),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(outcome: Outcome) -> list[str]:
+    gaps = verdict.outages(outcome.journal, outcome.injections)
+    rows = []
+    for kind in plan.KINDS:
+        of_kind = [
+            (injection, gap) for injection, gap in zip(outcome.injections, gaps, strict=True) if injection.kind == kind
+        ]
+        if of_kind:
+            paired = sum(injection.paired for injection, _ in of_kind)
+            costs = [gap for _, gap in of_kind]
+            name = kind.replace("_", " ")
+            rows.append(
+                f"| {name} | {len(of_kind)} | {paired} | {statistics.median(costs):.1f} s | {max(costs):.1f} s |"
+            )
+    return rows
