@@ -92,10 +92,19 @@ def _arrival(state: State, generation: Generation, group: Group, now: float) -> 
 
 
 def planned_change_is_due(state: State, group: Group, now: float) -> bool:
-    """The last one is long enough ago, or its work is saved since."""
-    if state.planned_since is None or now - state.planned_since >= state.rules.planned_gap:
+    """The generation has trained, and the last planned change is long enough ago or its work is saved since.
+
+    A generation that a newcomer ends before its first step has cost its start and given nothing, and where nodes come
+    one by one as fast as workers start, none would ever train. A script that reports no steps has trained as far as
+    anyone can tell once its workers are ``planned_gap`` old: a process that lives and uses the processor may still be
+    loading. The newcomer's wait costs nobody a step, for the others train on.
+    """
+    if now - group.started >= state.rules.planned_gap:
         return True
-    return group.checkpoint is not None and group.checkpoint != group.first_checkpoint
+    if group.checkpoint is not None and group.checkpoint != group.first_checkpoint:
+        return True
+    recent = state.planned_since is not None and now - state.planned_since < state.rules.planned_gap
+    return group.highest is not None and not recent
 
 
 def _fence(state: State, group: Group) -> int:

@@ -22,7 +22,8 @@ class Rules:
     join_timeout: float = 600.0
     """How long a node stays without a running generation before it exits 200 (torchrun's default)."""
     planned_gap: float = 30.0
-    """At least this long between two planned changes, so that a burst of newcomers costs one stop."""
+    """At least this long between two planned changes, so that a burst of newcomers costs one stop; and what workers
+    that report no steps get before a newcomer may end them."""
     roll_call: float = 2.0
     """How long the end of the job, or the drop of a member unseen since a rebirth, waits for news of a loss."""
     orphan_timeout: float = 120.0

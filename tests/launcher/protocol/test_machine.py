@@ -137,6 +137,18 @@ def test_newcomers_are_batched() -> None:
     assert change.propose(replace(state, group=replace(group, checkpoint=4)), 1.0) is not None
 
 
+@pytest.mark.parametrize(
+    ("highest", "age", "is_due"),
+    [(None, 0.0, False), (None, 29.9, False), (None, 30.0, True), (0, 0.0, True), (7, 29.9, True)],
+)
+def test_a_newcomer_waits_until_the_others_have_trained(highest: int | None, age: float, is_due: bool) -> None:
+    """A first step is enough; workers that report none get 30 s. What ended the last generation does not matter."""
+    group = Group(ALONE.identity, "running", started=100.0, highest=highest)
+    state = replace(connected(Rules(max_nodes=3), ALONE, ready("n1")), group=group)
+
+    assert (change.propose(state, 100.0 + age) is not None) is is_due
+
+
 def test_node_that_keeps_failing_alone_is_left_out() -> None:
     """The second failure in a row of one node costs that node and not the budget; it leaves with 200."""
     spent = Budget(restarts=1, charged=1, culprit="n1", culprit_failures=1)

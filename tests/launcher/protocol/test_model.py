@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import machine, messages
+from elastic_infra.launcher.protocol import change, machine, messages
 from elastic_infra.launcher.protocol.roll_call import Standing
 from elastic_infra.launcher.protocol.rules import Rules
 from elastic_infra.launcher.protocol.state import State
@@ -21,7 +21,8 @@ def scenario(
 ) -> world.Scenario:
     """A scenario in one line; ``kinds`` is "all" or a list with blanks."""
     low, high = map(int, nnodes.split(":"))
-    rules = Rules(min_nodes=low, max_nodes=high, initial_nodes=high, max_restarts=1, join_timeout=1e9)
+    gap = world.MOMENT / 2
+    rules = Rules(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
     return replace(world.Scenario(rules, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
@@ -134,3 +135,11 @@ def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(world.BrokenError, match="before it stopped"):
         checker.explore(scenario("", 0, settled=2), laws.ALL, laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_newcomer_that_is_never_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no generation ever counts as trained, whoever comes late waits for ever."""
+    monkeypatch.setattr(change, "planned_change_is_due", lambda *_: False)
+
+    with pytest.raises(world.BrokenError, match="no way from here"):
+        checker.explore(scenario("", 0, nodes=2, settled=1, nnodes="1:2"), laws.ALL, laws.is_good, LIMIT)

@@ -12,7 +12,7 @@ from elastic_infra.launcher.protocol import machine, messages
 from elastic_infra.launcher.protocol.messages import Peer
 from elastic_infra.launcher.protocol.records import Generation, Master
 from elastic_infra.launcher.protocol.rules import Rules
-from elastic_infra.launcher.protocol.state import State
+from elastic_infra.launcher.protocol.state import Group, State
 
 MOMENT = 10.0
 AGE = 1000.0
@@ -194,16 +194,29 @@ def aged_state(state: State, seconds: float) -> State:
 
 
 def reduced(state: State) -> State:
-    """Without the ages that no rule reads as things stand: the scenarios have no gap, no window, no join timeout."""
+    """Without the ages that no rule reads as things stand: the scenarios have no window and no join timeout."""
     generation = state.generation
     stopping = generation is not None and generation.phase in {"draining", "broken"}
     restored = generation is not None and generation.epoch != state.store.epoch
+    group = state.group
     return replace(
         state,
         idle_since=None,
-        planned_since=None,
+        planned_since=None if _is_past(state.planned_since, state) else 0.0,
         phase_since=state.phase_since if stopping else 0.0,
         committed_since=state.committed_since if generation is not None and generation.charged else 0.0,
         store=replace(state.store, since=state.store.since if restored else 0.0),
-        group=replace(state.group, started=0.0) if state.group else None,
+        group=replace(group, started=group.started if _may_be_too_young(state, group) else 0.0) if group else None,
     )
+
+
+def _is_past(since: float | None, state: State) -> bool:
+    return since is None or -since >= state.rules.planned_gap
+
+
+def _may_be_too_young(state: State, group: Group) -> bool:
+    """Whether the age of the workers decides when a newcomer is taken in: they report nothing and there is room."""
+    generation = state.generation
+    is_of = generation is not None and generation.identity == group.identity
+    full = is_of and generation is not None and len(generation.members) >= state.rules.max_nodes
+    return group.phase == "running" and group.highest is None and not full
