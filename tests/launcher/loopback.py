@@ -120,6 +120,10 @@ class Job:
         """What the launchers and workers printed."""
         return "\n".join(f"{p.name}: {p.read_text(errors='replace')[-3000:]}" for p in self.folder.glob("node*.log"))
 
+    def said(self, text: str) -> int:
+        """How often launchers and workers printed this, from the start."""
+        return sum(path.read_text(errors="replace").count(text) for path in self.folder.glob("node*.log"))
+
     def end(self) -> None:
         """Kill all that is left."""
         for node in self.nodes:

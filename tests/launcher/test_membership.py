@@ -121,7 +121,7 @@ def test_frozen_store_changes_nothing(job: Job) -> None:
     job.wait_for_world(2)
     assert job.store is not None
     job.store.send_signal(signal.SIGSTOP)
-    job.wait_for(lambda _: job.logs().count("does not answer") + job.logs().count("did not answer") > 3)
+    job.wait_for(lambda _: job.said("does not answer") + job.said("did not answer") > 3)
     job.store.send_signal(signal.SIGCONT)
     back = time.monotonic()
     lines = job.wait_for_world(2, back + 5)
@@ -133,7 +133,7 @@ def test_nodes_may_come_before_the_store(job: Job) -> None:
     """R10: launchers wait for a store that is not there yet and none of them ends."""
     early = [job.start_node(*QUICK, "is_host=false") for _ in range(2)]
     deadline = time.monotonic() + 60
-    while "cannot be reached" not in job.logs():
+    while not job.said("cannot be reached"):
         assert time.monotonic() < deadline, job.logs()
         time.sleep(0.05)
     job.start_store()
