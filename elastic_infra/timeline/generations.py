@@ -1,0 +1,158 @@
+"""The worker groups one after the other: how large each was, why it came, and which steps it made. Pure.
+
+Every member tells of its generation; the first to speak makes the entry, the others complete it. Numbers start again
+when all launchers and their store were replaced: that is another life of the job, and nobody's steps are lost by it
+that were in a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from elastic_infra.timeline.nodes import step_seen_at
+from elastic_infra.timeline.records import Record
+
+Kind = Literal["failure", "hang", "membership", "preemption"]
+"""``failure``: a worker failed, charged to ``max_restarts``, or all launchers began anew. ``hang``: workers made no
+steps. ``membership``: a node came, or one was lost. ``preemption``: a node was told to end (preempted, scaled down)."""
+
+SKEW_SECONDS: Final = 5.0
+"""A member whose clock is wrong may tell of its start this much after the next generation has begun."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why the generation before ended, as the launchers' protocol names it."""
+
+    kind: str
+    """``scale_up``, ``leaving``, ``node_lost``, ``worker_failed``, ``hang``, ``orphaned``, ...; ours: ``relaunch``."""
+    node: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps that a generation was seen to make; None of them is guessed between two reports."""
+
+    first: int
+    first_at: float
+    last: int
+    last_at: float
+    ahead_at: float | None
+    """When it had passed the highest step of all generations before; None while it repeats."""
+    per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One committed worker group."""
+
+    number: int
+    life: int
+    begin: float
+    nodes: tuple[str, ...] = ()
+    """Members that told of their start, in the order in which they told."""
+    size: int = 0
+    """Nodes it has."""
+    world_size: int = 0
+    kind: Kind | None = None
+    """None for the first of all."""
+    cause: Cause | None = None
+    steps: Steps | None = None
+    checkpoint: int | None = None
+
+
+Generations = tuple[Generation, ...]
+
+
+def follow(generations: Generations, record: Record) -> Generations:
+    """The generations after an event."""
+    rule = _RULES.get(record.event)
+    if rule is None or record.generation < 1:
+        return generations
+    index, generations = _find(generations, record)
+    return (*generations[:index], rule(generations, index, record), *generations[index + 1 :])
+
+
+def _find(generations: Generations, record: Record) -> tuple[int, Generations]:
+    """The entry that a record is about, made where there is none."""
+    life = generations[-1].life if generations else 0
+    for index in reversed(range(len(generations))):
+        entry = generations[index]
+        if entry.life == life and entry.number == record.generation and not _is_another(generations, index, record):
+            return index, generations
+    is_anew = any(entry.life == life and entry.number >= record.generation for entry in generations)
+    entry = Generation(record.generation, life + is_anew, record.at)
+    if is_anew:
+        entry = replace(entry, kind="failure", cause=Cause("relaunch", record.node))
+    return len(generations), (*generations, entry)
+
+
+def _is_another(generations: Generations, index: int, record: Record) -> bool:
+    """Whether a start belongs to a later life: nobody starts a generation twice, or long after it was followed."""
+    if record.event != "workers_started":
+        return False
+    followed = generations[index + 1].begin if index + 1 < len(generations) else record.at
+    return record.node in generations[index].nodes or record.at - followed > SKEW_SECONDS
+
+
+def _started(generations: Generations, index: int, record: Record) -> Generation:
+    entry = generations[index]
+    world = record.whole("world_size") or entry.world_size
+    nodes = (*entry.nodes, record.node)
+    return replace(entry, nodes=nodes, size=max(entry.size, len(nodes)), world_size=world)
+
+
+def _committed(generations: Generations, index: int, record: Record) -> Generation:
+    entry = generations[index]
+    cause = Cause(record.text("cause"), record.text("about"), record.text("message"))
+    size, world = record.whole("nodes") or entry.size, record.whole("world_size") or entry.world_size
+    return replace(entry, size=size, world_size=world, cause=cause, kind=_kind(record, cause))
+
+
+def _kind(record: Record, cause: Cause) -> Kind:
+    if cause.kind == "hang":
+        return "hang"
+    if record.event == "restart":
+        return "failure"
+    return "preemption" if cause.kind == "leaving" else "membership"
+
+
+def _stepped(generations: Generations, index: int, record: Record) -> Generation:
+    entry, highest = generations[index], record.whole("highest")
+    if highest is None:
+        return entry
+    checkpoint = record.whole("checkpoint")
+    entry = replace(entry, checkpoint=entry.checkpoint if checkpoint is None else checkpoint)
+    before = highest_step(generations[:index])
+    return replace(entry, steps=_longer(entry.steps, record, highest, before))
+
+
+def _longer(steps: Steps | None, record: Record, highest: int, before: int | None) -> Steps:
+    at, first = step_seen_at(record), record.whole("first")
+    first = highest if first is None else first
+    if steps is None:
+        ahead = at if before is None or highest > before else None
+        return Steps(first, at, highest, at, ahead, record.number("steps_per_second") or 0.0)
+    if highest <= steps.last:
+        return replace(steps, first=min(steps.first, first), first_at=min(steps.first_at, at))
+    if steps.ahead_at is None and before is not None and highest > before:
+        share = (before - steps.last) / (highest - steps.last)
+        steps = replace(steps, ahead_at=steps.last_at + share * (at - steps.last_at))
+    speed = record.number("steps_per_second") or steps.per_second
+    return replace(steps, first=min(steps.first, first), last=highest, last_at=max(at, steps.last_at), per_second=speed)
+
+
+def highest_step(generations: Generations) -> int | None:
+    """The highest step that any of them has made."""
+    return max((entry.steps.last for entry in generations if entry.steps), default=None)
+
+
+_RULES: Final[Mapping[str, Callable[[Generations, int, Record], Generation]]] = {
+    "workers_started": _started,
+    "restart": _committed,
+    "membership_change": _committed,
+    "progress": _stepped,
+}

@@ -1,0 +1,156 @@
+"""Records to a history: a lane a node with its phases, marks where something happened to it, the generations. Pure.
+
+``history()`` is the whole of it; figures about a history are in ``figures``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from elastic_infra.timeline import words
+from elastic_infra.timeline.generations import Generation
+from elastic_infra.timeline.job import STORE, Job, Outcome, advance
+from elastic_infra.timeline.nodes import Change, Phase
+from elastic_infra.timeline.records import Record
+
+MarkKind = Literal["fault", "worker", "hang", "lost", "exit"]
+"""``fault``: done on purpose by the local runner. ``worker``: a worker failed by itself. ``hang``: seen or suspected.
+``lost``: peers miss the node. ``exit``: the launcher ended otherwise than with success."""
+
+_MARKS: Final[dict[str, MarkKind]] = {
+    "fault": "fault",
+    "worker_exited": "worker",
+    "hang_detected": "hang",
+    "hang_suspected": "hang",
+    "node_lost": "lost",
+    "watchdog_fired": "exit",
+    "preempted": "exit",
+    "failed": "exit",
+    "node_exited": "exit",
+    "store_exited": "exit",
+    "job_failed": "exit",
+}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A node was in a phase from ``begin`` to ``end`` (Unix seconds)."""
+
+    phase: Phase
+    generation: int
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something happened at one moment."""
+
+    at: float
+    kind: MarkKind
+    text: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one node went through; where no interval is, it was not there."""
+
+    node: str
+    intervals: tuple[Interval, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class History:
+    """All that happened, from the first event to the last."""
+
+    begin: float
+    end: float
+    lanes: tuple[Lane, ...]
+    marks: tuple[Mark, ...]
+    """Of the job as a whole: its store, and faults that name no node."""
+    generations: tuple[Generation, ...]
+    outcome: Outcome
+    reason: str
+    script: str
+    run_id: str
+
+    @property
+    def seconds(self) -> float:
+        """Wall time."""
+        return self.end - self.begin
+
+
+def history(records: Sequence[Record]) -> History:
+    """Fold records into a history; they are put in order of time first.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not records:
+        message = "a history needs at least one record"
+        raise ValueError(message)
+    job, changes, marks = Job(), list[Change](), list[tuple[str, Mark]]()
+    ordered = sorted(records, key=lambda record: record.at)
+    for record in ordered:
+        marks += _marks(job, record)
+        job, new = advance(job, record)
+        changes += new
+    begin, end = ordered[0].at, ordered[-1].at
+    names = sorted((name for name, node in job.nodes.items() if node.has_joined), key=natural)
+    lanes = tuple(_lane(name, changes, marks, end) for name in names)
+    whole = tuple(mark for name, mark in marks if name not in names)
+    known = job.outcome, job.reason, job.script, job.run_id
+    return History(begin, end, lanes, whole, job.generations, *known)
+
+
+def natural(name: str) -> tuple[object, ...]:
+    """A key that puts node-10 after node-9."""
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name))
+
+
+def _lane(name: str, changes: Iterable[Change], marks: Iterable[tuple[str, Mark]], end: float) -> Lane:
+    own = [change for change in changes if change.node == name]
+    ends = [change.at for change in own[1:]] + [end]
+    intervals = (
+        Interval(change.phase, change.generation, change.at, until)
+        for change, until in zip(own, ends, strict=True)
+        if change.phase != "gone" and until > change.at
+    )
+    return Lane(name, tuple(intervals), tuple(mark for node, mark in marks if node == name))
+
+
+def _marks(job: Job, record: Record) -> list[tuple[str, Mark]]:
+    """The mark that an event leaves, with the lane it belongs to."""
+    kind, text = _MARKS.get(record.event), words.tell(record)
+    if kind is None or not text or _is_expected(job, record):
+        return []
+    if record.event == "node_lost":
+        return _once(job, record, Mark(record.at, kind, f"{text}, says {words.short(record.node)}"))
+    return [("" if record.node == STORE else record.node, Mark(record.at, kind, text))]
+
+
+def _once(job: Job, record: Record, mark: Mark) -> list[tuple[str, Mark]]:
+    """Every peer misses a lost node; only the first to say so is told."""
+    lost = job.nodes.get(record.text("lost"))
+    is_known = lost is not None and lost.phase == "gone"
+    return [] if is_known else [(record.text("lost"), mark)]
+
+
+def _is_expected(job: Job, record: Record) -> bool:
+    """An end without fault, or one that was told already when the launcher said goodbye."""
+    node = job.nodes.get(record.node)
+    if record.event == "failed" and record.text("reason") == "the job is over":
+        return job.outcome == "failed"
+    if record.event != "node_exited":
+        return False
+    is_done = not record.whole("signal") and not record.whole("exit_code")
+    return is_done or (node is not None and node.phase == "gone")

@@ -1,0 +1,159 @@
+"""One node as its events tell it: which phase it is in, and since when. Pure.
+
+A phase begins at the event that says so, with two exceptions that are only known later: training begins when the
+first step was seen, and a hang began at the last step before it was noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from elastic_infra.timeline.records import Record
+
+Phase = Literal["rendezvous", "start", "train", "hang", "stop", "gone"]
+"""``rendezvous``: the launcher runs and no worker does: it starts, looks for its peers, or waits for them at the end.
+``start``: workers run and have made no step yet. ``train``: they make steps. ``hang``: they no longer do, until it is
+noticed. ``stop``: they are told to end, or have begun to. ``gone``: no launcher runs."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is known of a node at one moment."""
+
+    name: str
+    phase: Phase = "gone"
+    since: float = 0.0
+    generation: int = 0
+    first_rank: int | None = None
+    local_world_size: int | None = None
+    running: frozenset[int] = frozenset()
+    """Local ranks of the workers that run."""
+    step: int | None = None
+    """The newest step of this generation here."""
+    stepped_at: float | None = None
+    """When it was seen."""
+    heard_at: float = 0.0
+    has_joined: bool = False
+    """It has said more than that its launcher started: one without a name says that under its machine's."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node came into a phase."""
+
+    node: str
+    at: float
+    phase: Phase
+    generation: int
+
+
+def follow(node: Node, record: Record) -> tuple[Node, tuple[Change, ...]]:
+    """The node after one of its own events, and the phases it came into."""
+    phases = _RULES.get(record.event, _none)(node, record)
+    node = _learn(node, record)
+    changes = []
+    for at, phase in phases:
+        if phase != node.phase or record.event == "workers_started":
+            node = replace(node, phase=phase, since=at)
+            changes.append(Change(node.name, at, phase, node.generation))
+    return replace(node, heard_at=record.at), tuple(changes)
+
+
+def lose(node: Node, at: float) -> tuple[Node, tuple[Change, ...]]:
+    """The node after a peer said that it is lost."""
+    if node.phase == "gone" or node.heard_at >= at:
+        return node, ()
+    return replace(node, phase="gone", since=at), (Change(node.name, at, "gone", node.generation),)
+
+
+def step_seen_at(record: Record) -> float:
+    """When the steps that a ``progress`` event tells of were seen; it may come some seconds later."""
+    return record.at - (record.number("age_seconds") or 0.0)
+
+
+def _learn(node: Node, record: Record) -> Node:
+    """What an event says besides the phase."""
+    node = replace(node, has_joined=node.has_joined or record.event != "launcher_started")
+    if record.event == "workers_started":
+        first, local = record.whole("first_rank"), record.whole("local_world_size")
+        node = replace(node, generation=record.generation, first_rank=first, local_world_size=local)
+        return replace(node, running=frozenset(), step=None, stepped_at=None)
+    if record.event == "worker_started":
+        return replace(node, running=node.running | {record.whole("local_rank") or 0})
+    if record.event == "worker_exited":
+        return replace(node, running=node.running - {record.whole("local_rank") or 0})
+    step = record.whole("highest") if record.event == "progress" else None
+    if step is None or record.generation != node.generation or step <= (-1 if node.step is None else node.step):
+        return node
+    return replace(node, step=step, stepped_at=step_seen_at(record))
+
+
+Phases = tuple[tuple[float, Phase], ...]
+
+
+def _none(_node: Node, _record: Record) -> Phases:
+    return ()
+
+
+def _launched(node: Node, record: Record) -> Phases:
+    """A launcher began; if the one before never said goodbye, it was last alive when it was last heard."""
+    if node.phase in {"gone", "rendezvous"}:
+        return ((record.at, "rendezvous"),)
+    return ((node.heard_at, "gone"), (record.at, "rendezvous"))
+
+
+def _met(node: Node, record: Record) -> Phases:
+    return ((record.at, "rendezvous"),) if node.phase == "gone" else ()
+
+
+def _started(_node: Node, record: Record) -> Phases:
+    return ((record.at, "start"),)
+
+
+def _stepped(node: Node, record: Record) -> Phases:
+    if node.phase != "start" or record.generation != node.generation:
+        return ()
+    return ((max(node.since, step_seen_at(record)), "train"),)
+
+
+def _hung(node: Node, record: Record) -> Phases:
+    if node.phase not in {"start", "train"}:
+        return ()
+    return ((min(record.at, node.stepped_at or node.since), "hang"),)
+
+
+def _told(node: Node, record: Record) -> Phases:
+    if node.phase not in {"start", "train", "hang"}:
+        return ()
+    before = _hung(node, record) if record.text("first") == "stacks" else ()
+    return (*before, (record.at, "stop"))
+
+
+def _exited(node: Node, record: Record) -> Phases:
+    if node.phase in {"gone", "rendezvous"}:
+        return ()
+    left = node.running - {record.whole("local_rank") or 0}
+    return ((record.at, "stop" if left else "rendezvous"),)
+
+
+def _gone(_node: Node, record: Record) -> Phases:
+    return ((record.at, "gone"),)
+
+
+_RULES: Final[Mapping[str, Callable[[Node, Record], Phases]]] = {
+    "node_started": _launched,
+    "launcher_started": _launched,
+    "rendezvous_started": _met,
+    "workers_started": _started,
+    "progress": _stepped,
+    "hang_detected": _hung,
+    "stopping": _told,
+    "worker_exited": _exited,
+    "watchdog_fired": _gone,
+    "preempted": _gone,
+    "succeeded": _gone,
+    "failed": _gone,
+    "node_exited": _gone,
+}
