@@ -15,6 +15,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "validate": "elastic_infra.cli.validate",
     "explain": "elastic_infra.cli.explain",
     "schema": "elastic_infra.cli.schema",
+    "run": "elastic_infra.cli.run",
+    "timeline": "elastic_infra.cli.timeline",
     "diff": "elastic_infra.preview.cli",
     "comment": "elastic_infra.preview.cli",
 }

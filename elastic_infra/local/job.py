@@ -1,0 +1,173 @@
+"""The job as the runner needs it: read from the manifests that go to the cluster, and from nothing else. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.env import EnvVar
+from elastic_infra.config.values import quantity
+from elastic_infra.local.faults import Shape
+from elastic_infra.local.operator_env import operator_env
+from elastic_infra.local.state import Rules
+from elastic_infra.manifests import render
+
+KUBERNETES_GRACE_SECONDS: Final = 30
+"""Of a pod that says nothing: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"""
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalJob:
+    """A rendered job.
+
+    Attributes:
+        node: pod template of a node.
+        store: pod template of the rendezvous store; None where it has no pod of its own.
+        config_maps: ConfigMaps that were rendered, by name.
+        operator: variables that the operator adds; none for a Job.
+        store_on_node_0: whether the first node serves the store, as torchrun.
+        gpus: accelerators of each node.
+        metrics_port: of each node's status page.
+    """
+
+    name: str
+    namespace: str
+    node: Mapping[str, Any]
+    store: Mapping[str, Any] | None
+    config_maps: Mapping[str, Mapping[str, Any]]
+    operator: Mapping[str, str]
+    rules: Rules
+    shape: Shape
+    rendezvous_port: int
+    store_on_node_0: bool
+    gpus: int
+    gpu_vendor: str
+    metrics_port: int | None
+
+
+def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
+    """Render a job for this many nodes; the fewest by default.
+
+    Raises:
+        ConfigError: the name breaks Kubernetes' rules.
+    """
+    nodes = nodes or config.elastic.min_nodes
+    elastic = config.elastic.model_copy(update={"initial_nodes": nodes})
+    manifests = render(name, config.model_copy(update={"elastic": elastic}))
+    workload = _plain(manifests.workload)
+    store = _plain(manifests.store)["spec"]["template"] if manifests.store else None
+    launcher = _plain(manifests.launcher) if manifests.launcher else None
+    is_single = workload["kind"] == "Job"
+    gpu = config.resources.gpu
+    return LocalJob(
+        name=config.name or name,
+        namespace=str(config.namespace),
+        node=workload["spec"]["template"] if is_single else _worker(workload)["template"],
+        store=store,
+        config_maps={launcher["metadata"]["name"]: launcher} if launcher else {},
+        operator={} if is_single else operator_env(workload),
+        rules=_rules(workload, store),
+        shape=_shape(config, nodes, has_store=store is not None),
+        rendezvous_port=config.rendezvous.port,
+        store_on_node_0=config.rendezvous_host == "worker0",
+        gpus=gpu.count if gpu else 0,
+        gpu_vendor=gpu.vendor if gpu else "nvidia",
+        metrics_port=config.launcher.metrics_port,
+    )
+
+
+def on_cpu(config: JobConfig) -> JobConfig:
+    """The same job without accelerators: one worker a node where the GPUs gave their number."""
+    elastic = config.elastic
+    workers = "1" if elastic.nproc_per_node == "auto" else elastic.nproc_per_node
+    return config.model_copy(
+        update={
+            "resources": config.resources.model_copy(update={"gpu": None}),
+            "elastic": elastic.model_copy(update={"nproc_per_node": workers}),
+            "env": {**config.env, "CUDA_VISIBLE_DEVICES": EnvVar(value="")},
+        }
+    )
+
+
+def memory_bytes(template: Mapping[str, Any]) -> int | None:
+    """The memory limit of a pod's container."""
+    limit = container(template).get("resources", {}).get("limits", {}).get("memory")
+    return None if limit is None else int(quantity(limit))
+
+
+def container(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The one container of a pod."""
+    found: Mapping[str, Any] = template["spec"]["containers"][0]
+    return found
+
+
+def fields(job: LocalJob, template: Mapping[str, Any], pod: str, address: str) -> dict[str, str]:
+    """What the downward API says of a pod that runs here. A node is called by its index, whatever the operator's name.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#available-fields
+    """
+    metadata = template["metadata"]
+    index = pod.rpartition("-")[2]
+    labels = {**metadata.get("labels", {}), "training.kubeflow.org/replica-index": index}
+    return {
+        "metadata.name": pod,
+        "metadata.namespace": job.namespace,
+        "metadata.uid": pod,
+        "spec.nodeName": "localhost",
+        "spec.serviceAccountName": template["spec"].get("serviceAccountName", "default"),
+        **dict.fromkeys(("status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"), address),
+        **{f"metadata.labels['{key}']": value for key, value in labels.items()},
+        **{f"metadata.annotations['{key}']": value for key, value in metadata.get("annotations", {}).items()},
+    }
+
+
+def _plain(manifest: object) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(json.dumps(manifest))
+
+
+def _worker(workload: Mapping[str, Any]) -> Mapping[str, Any]:
+    worker: Mapping[str, Any] = workload["spec"]["pytorchReplicaSpecs"]["Worker"]
+    return worker
+
+
+def _rules(workload: Mapping[str, Any], store: Mapping[str, Any] | None) -> Rules:
+    spec = workload["spec"]
+    is_single = workload["kind"] == "Job"
+    template = spec["template"] if is_single else _worker(workload)["template"]
+    limit = (spec if is_single else spec["runPolicy"]).get("backoffLimit")
+    return Rules(
+        workload=workload["kind"],
+        restart_policy="Never" if is_single else _worker(workload)["restartPolicy"],
+        backoff_limit=None if limit is None or limit < 0 else limit,
+        permanent=_permanent(spec) if is_single else frozenset(),
+        grace_seconds=_grace(template),
+        store_grace_seconds=_grace(store) if store else 0.0,
+    )
+
+
+def _permanent(spec: Mapping[str, Any]) -> frozenset[int]:
+    rules = spec["podFailurePolicy"]["rules"]
+    return frozenset(code for rule in rules for code in rule.get("onExitCodes", {}).get("values", ()))
+
+
+def _grace(template: Mapping[str, Any]) -> float:
+    return float(template["spec"].get("terminationGracePeriodSeconds", KUBERNETES_GRACE_SECONDS))
+
+
+def _shape(config: JobConfig, nodes: int, *, has_store: bool) -> Shape:
+    elastic = config.elastic
+    return Shape(
+        nodes=nodes,
+        min_nodes=elastic.min_nodes,
+        max_nodes=elastic.max_nodes,
+        workers=config.nproc_per_node,
+        has_store=has_store,
+        max_restarts=elastic.max_restarts,
+    )
+
+
+DEVICE_FILES: Final[Mapping[str, str]] = {"nvidia": "nvidia[0-9]*", "amd": "kfd", "intel": "dri/renderD*"}
+"""Files below /dev that accelerators of a vendor have."""

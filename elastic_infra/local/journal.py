@@ -1,0 +1,22 @@
+"""What the runner itself did, in the launcher's format of events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, cast
+
+from elastic_infra.launcher import events
+
+FILE: Final = "runner.jsonl"
+
+
+class Journal:
+    """Appends to the runner's own file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = str(folder / FILE)
+
+    def write(self, event: str, node: str = "", **fields: str | float | bool | None) -> None:
+        """One line; ``node`` is empty for what is about the whole job."""
+        log = events.EventLog(self._path, node)
+        log.write(cast(events.Name, event), generation=0, attempt=0, fields=fields)

@@ -1,0 +1,91 @@
+"""The memory limit of a pod, as far as this machine lets us set one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+_PARENT_OF_GROUPS: Final = Path("/sys/fs/cgroup")
+_CLONE_NEWNS: Final = 0x00020000
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How memory is limited here.
+
+    Attributes:
+        parent: the cgroup below which ours are made; None where none can be made.
+        file: the file in a cgroup that takes the limit.
+    """
+
+    parent: Path | None = None
+    file: str = ""
+
+    def describe(self) -> str:
+        """For people."""
+        if self.parent is not None:
+            return "held by a cgroup"
+        return "held for each process alone (RLIMIT_DATA; no cgroup can be made here)"
+
+
+def find(proc: Path = Path("/proc"), root: Path = _PARENT_OF_GROUPS) -> Limits:
+    """What can be used here; found out by making a cgroup and removing it."""
+    for limits in _candidates(proc, root):
+        assert limits.parent is not None  # noqa: S101 - for the type checker
+        probe = limits.parent / f"elastic-infra-probe-{os.getpid()}"
+        try:
+            probe.mkdir()
+        except OSError:
+            continue
+        usable = (probe / limits.file).exists()
+        probe.rmdir()
+        if usable:
+            return limits
+    return Limits()
+
+
+def make(limits: Limits, name: str, memory_bytes: int) -> Path | None:
+    """A cgroup with this limit; None where there is none to be had.
+
+    Raises:
+        OSError: it cannot be made after all.
+    """
+    if limits.parent is None:
+        return None
+    group = limits.parent / name
+    group.mkdir(exist_ok=True)
+    (group / limits.file).write_text(str(memory_bytes))
+    return group
+
+
+def remove(group: Path) -> None:
+    """Remove a cgroup that has no process any more."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+
+
+def _candidates(proc: Path, root: Path) -> list[Limits]:
+    """Cgroups whose children might take a limit: v1's own first, then v2's own and its parent."""
+    found = []
+    for line in (proc / "self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            mount = root / "memory"
+            found += [Limits(place, "memory.limit_in_bytes") for place in (mount / path.lstrip("/"), mount)]
+        elif not controllers and (root / "cgroup.controllers").exists():
+            own = root / path.lstrip("/")
+            found += [Limits(place, "memory.max") for place in (own, own.parent)]
+    return [limits for limits in found if limits.parent is not None and limits.parent.is_dir()]
+
+
+def can_mount() -> bool:
+    """Whether a process of ours may have mounts of its own; asked of one that ends at once."""
+    if os.geteuid() != 0:
+        return False
+    probe = f"import ctypes; raise SystemExit(ctypes.CDLL(None).unshare({_CLONE_NEWNS}) != 0)"
+    return subprocess.run([sys.executable, "-I", "-S", "-c", probe], check=False, capture_output=True).returncode == 0

@@ -1,0 +1,181 @@
+"""From a job file's config to a run: every check that needs this machine, then the run. Faults are said all at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import importlib.util
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.config.errors import Fault
+from elastic_infra.local import limits, ports, workspace
+from elastic_infra.local.chaos import chaos
+from elastic_infra.local.container import unresolved
+from elastic_infra.local.faults import FaultError, Scale
+from elastic_infra.local.job import DEVICE_FILES, LocalJob, container, local_job, on_cpu
+from elastic_infra.local.journal import Journal
+from elastic_infra.local.kubelet import Kubelet
+from elastic_infra.local.plan import Plan, check_plan, read_plan
+from elastic_infra.local.runner import Options, Runner, View
+from elastic_infra.local.state import Outcome
+from elastic_infra.local.surroundings import Surroundings
+from elastic_infra.local.tail import Tail
+from elastic_infra.local.volumes import Folders, unknown_volumes
+
+_NEEDED: Final = "linux"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What the user asked for on the command line.
+
+    Attributes:
+        nodes: nodes at first; None for the fewest.
+        faults: a plan, or the path of one.
+        seed: of random faults.
+        folder: the work folder; None for a new one.
+        cpu: run a job for GPUs without them.
+        values: variables for references that only a cluster can resolve.
+        volumes: folders for volumes that only a cluster has.
+        port_range: where ports are chosen; empty for anywhere.
+    """
+
+    nodes: int | None = None
+    faults: str | None = None
+    seed: int | None = None
+    folder: Path | None = None
+    timeout_seconds: float | None = None
+    cpu: bool = False
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    volumes: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    port_range: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A run that can begin."""
+
+    job: LocalJob
+    plan: Plan
+    around: Surroundings
+    workspace: workspace.Workspace
+
+
+def prepare(name: str, config: JobConfig, home: Path, request: Request, environ: Mapping[str, str]) -> Prepared:
+    """Check everything, then make the work folder.
+
+    Args:
+        home: the job file's folder, which stands for the image's working dir.
+        environ: this machine's environment, which stands for the image's.
+
+    Raises:
+        ConfigError: the job cannot run here; every reason at once.
+    """
+    job = local_job(name, on_cpu(config) if request.cpu else config, request.nodes)
+    faults = list(_faults(job, config, home, request))
+    plan: Plan = ()
+    try:
+        plan = _plan(job, request)
+        faults += _device_faults(job, plan)
+    except FaultError as error:
+        faults.append(Fault("--faults", str(error)))
+    if faults:
+        raise ConfigError(faults)
+    try:
+        around = _surroundings(job, home, request, environ)
+        stamp = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y%m%d-%H%M%S")
+        work = workspace.make(request.folder.absolute() if request.folder else workspace.default_folder(name, stamp))
+    except (ports.PortsError, workspace.WorkspaceError) as error:
+        raise ConfigError([Fault("", str(error))]) from None
+    return Prepared(job, plan, around, work)
+
+
+def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool) -> tuple[Outcome, Runner]:
+    """Run it to its end.
+
+    Raises:
+        OSError: a process cannot be started.
+    """
+    kubelet = Kubelet(prepared.job, prepared.workspace, prepared.around)
+    events = prepared.workspace.events
+    runner = Runner(prepared.job, kubelet, Tail(events), Journal(events), view)
+    options = Options(
+        plan=prepared.plan,
+        origin="plan" if request.seed is None else "chaos",
+        timeout_seconds=request.timeout_seconds,
+        reads_faults=reads_faults,
+    )
+    return runner.run(options), runner
+
+
+def _plan(job: LocalJob, request: Request) -> Plan:
+    if request.seed is not None:
+        return chaos(request.seed, job.shape)
+    plan = read_plan(request.faults) if request.faults else ()
+    check_plan(plan, job.shape)
+    return plan
+
+
+def _faults(job: LocalJob, config: JobConfig, home: Path, request: Request) -> Iterator[Fault]:
+    shape = job.shape
+    if not shape.min_nodes <= shape.nodes <= shape.max_nodes:
+        yield Fault("--nodes", f"elastic.nnodes allows {shape.min_nodes} to {shape.max_nodes} nodes.")
+    if request.faults and request.seed is not None:
+        yield Fault("--chaos", "cannot be given together with --faults: it makes a plan of its own.")
+    if sys.platform != _NEEDED:
+        yield Fault("", "Jobs run on Linux only: the launcher uses its process table. Use a container or a VM.")
+    yield from _program_faults(config, home)
+    yield from unresolved(container(job.node), request.values)
+    folders = Folders(Path(), Path(), Path(), request.volumes, job.config_maps)
+    yield from unknown_volumes(job.node["spec"], folders)
+
+
+def _program_faults(config: JobConfig, home: Path) -> Iterator[Fault]:
+    if config.command is None and importlib.util.find_spec("torch") is None:
+        reason = (
+            f"torch is missing in {sys.prefix}, whose Python runs the workers. "
+            "Install it there: pip install 'elastic-infra[launcher]'."
+        )
+        yield Fault("", reason)
+    script = config.script
+    if script is None or Path(script).is_absolute() or (home / script).is_file():
+        return
+    yield Fault("script", f"{home / script} is missing. The job file's folder stands for the image's working dir.")
+
+
+def _device_faults(job: LocalJob, plan: Plan) -> Iterator[Fault]:
+    if not job.gpus:
+        return
+    nodes = max([job.shape.nodes, *(entry.fault.nodes for entry in plan if isinstance(entry.fault, Scale))])
+    there = len(list(Path("/dev").glob(DEVICE_FILES[job.gpu_vendor])))
+    if there < nodes * job.gpus:
+        reason = (
+            f"{nodes} nodes with {job.gpus} {job.gpu_vendor} GPUs each need {nodes * job.gpus}, and this machine has "
+            f"{there}. Run with fewer --nodes, or without GPUs: --cpu."
+        )
+        yield Fault("resources.gpu", reason)
+
+
+def _surroundings(job: LocalJob, home: Path, request: Request, environ: Mapping[str, str]) -> Surroundings:
+    among: Sequence[int] = ports.port_range(request.port_range) if request.port_range else ()
+    count = 1 + (job.shape.max_nodes if job.metrics_port else 0)
+    store, *status = ports.free_ports(count, among)
+    return Surroundings(
+        run=uuid.uuid4().hex[:12],
+        home=home,
+        python=sys.executable,
+        machine=environ,
+        values=request.values,
+        volumes={name: folder.absolute() for name, folder in request.volumes.items()},
+        store_port=store,
+        status_ports=tuple(status),
+        cpus=len(os.sched_getaffinity(0)),
+        limits=limits.find(),
+        owns_shared_memory=limits.can_mount(),
+    )

@@ -1,0 +1,90 @@
+"""What stands for a pod's volumes: folders of the work folder, or of the user's choice. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastic_infra.config.errors import Fault
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """One volume of a pod.
+
+    Attributes:
+        folder: what stands for it.
+        is_scratch: whether it is the pod's own and goes with it.
+        files: what it holds at first, base64.
+    """
+
+    folder: Path
+    is_scratch: bool = False
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Folders:
+    """Where volumes live.
+
+    Attributes:
+        claims: what outlives pods and is shared by them.
+        pod: this pod's own.
+        memory: the same, in memory.
+        given: folders of the user's, by the name of the volume or claim.
+        config_maps: ConfigMaps that were rendered with the job, by name.
+    """
+
+    claims: Path
+    pod: Path
+    memory: Path
+    given: Mapping[str, Path]
+    config_maps: Mapping[str, Mapping[str, Any]]
+
+
+def volumes(spec: Mapping[str, Any], folders: Folders) -> dict[str, Volume]:
+    """The volumes of a pod, by name; those that nothing can stand for here are missing (see `unknown_volumes`)."""
+    found = ((volume["name"], _volume(volume, folders)) for volume in spec.get("volumes", ()))
+    return {name: volume for name, volume in found if volume is not None}
+
+
+def mounts(container: Mapping[str, Any], known: Mapping[str, Volume]) -> dict[str, str]:
+    """Mount path to the folder that stands for it."""
+    return {
+        mount["mountPath"]: str(known[mount["name"]].folder / mount.get("subPath", ""))
+        for mount in container.get("volumeMounts", ())
+        if mount["name"] in known
+    }
+
+
+def unknown_volumes(spec: Mapping[str, Any], folders: Folders) -> tuple[Fault, ...]:
+    """Volumes whose content only the cluster has."""
+    return tuple(_unknown(spec, folders))
+
+
+def _unknown(spec: Mapping[str, Any], folders: Folders) -> Iterator[Fault]:
+    for volume in spec.get("volumes", ()):
+        if _volume(volume, folders) is None:
+            name = volume["name"]
+            kind = "a Secret" if "secret" in volume else "a ConfigMap"
+            reason = f"is {kind} of the cluster. Give a folder for it with `--volume {name}=FOLDER`."
+            yield Fault(f"storage.volumes.{name}", reason)
+
+
+def _volume(volume: Mapping[str, Any], folders: Folders) -> Volume | None:
+    name = volume["name"]
+    if name in folders.given:
+        return Volume(folders.given[name])
+    match volume:
+        case {"persistentVolumeClaim": {"claimName": claim}}:
+            return Volume(folders.given.get(claim, folders.claims / claim))
+        case {"hostPath": {"path": path}}:
+            return Volume(Path(path))
+        case {"configMap": {"name": config_map}} if config_map in folders.config_maps:
+            return Volume(folders.pod / name, is_scratch=True, files=folders.config_maps[config_map]["binaryData"])
+        case {"emptyDir": source}:
+            return Volume((folders.memory if source.get("medium") else folders.pod) / name, is_scratch=True)
+        case _:
+            return None

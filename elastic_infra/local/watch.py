@@ -1,0 +1,76 @@
+"""What the launchers' events say about the training: a fold over records. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from elastic_infra.local.tail import Record
+
+SILENT_SECONDS: Final = 10.0
+"""A script that reports no steps is taken to train this long after its workers were started: torch is imported then."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """The training as it is now. Times are CLOCK_MONOTONIC.
+
+    Attributes:
+        generation: the number of the newest one.
+        started_at: when its workers were started.
+        world_size: workers in it.
+        stepped_at: when a step of it was last reported.
+        first_at: when the first step of all was reported.
+        generations: how many there were.
+        workers: process id of each worker, by node and local rank.
+    """
+
+    generation: int = 0
+    started_at: float | None = None
+    world_size: int = 0
+    stepped_at: float | None = None
+    first_at: float | None = None
+    generations: int = 0
+    workers: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+
+
+def fold(training: Training, record: Record) -> Training:
+    """The training after one more record."""
+    at, generation = float(record["monotonic"]), record.get("generation", 0)
+    match record["event"]:
+        case "workers_started" if generation != training.generation:
+            return replace(
+                training,
+                generation=generation,
+                started_at=at,
+                world_size=record["world_size"],
+                stepped_at=None,
+                generations=training.generations + 1,
+            )
+        case "progress" if generation == training.generation:
+            return replace(training, stepped_at=at, first_at=training.first_at or at)
+        case "worker_started":
+            place = (record["node"], record["local_rank"])
+            return replace(training, workers={**training.workers, place: record["pid"]})
+        case _:
+            return training
+
+
+def trains_since(training: Training, now: float) -> float | None:
+    """Since when the job has trained at all; None before."""
+    if training.first_at is not None:
+        return training.first_at
+    if training.started_at is not None and now - training.started_at >= SILENT_SECONDS:
+        return training.started_at + SILENT_SECONDS
+    return None
+
+
+def is_training(training: Training, world_size: int, since: float, now: float) -> bool:
+    """Whether so many workers train together, and have done a step after ``since``."""
+    if training.started_at is None or training.world_size != world_size:
+        return False
+    if training.first_at is None:
+        return now - max(since, training.started_at) >= SILENT_SECONDS
+    return training.stepped_at is not None and training.stepped_at > since
