@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.launcher import arms, measure
+from benchmarks.launcher import arms, measure, sockets
 from tests.launcher.launched import Launched
-from tests.launcher.loopback import free_port, kill_tree
+from tests.launcher.loopback import free_port, kill_tree, tree
 
 HERE: Final = Path(__file__).parent
 TRAIN: Final = HERE / "train.py"
@@ -85,14 +85,24 @@ class Job:
         self.nodes.append(node)
         return node
 
-    def lose(self, index: int) -> None:
-        """A node is gone at once, with every process it had."""
-        kill_tree(self.nodes[index].process)
-        self.nodes[index].end()
+    def store_host(self) -> Launched:
+        """The living node that serves the store; the first where none does."""
+        living = self._living()
+        return next((node for node in living if sockets.listens(tree(node.process.pid), self.port)), living[0])
 
-    def leave(self, index: int) -> None:
+    def other_node(self) -> Launched:
+        """The newest living node that does not serve the store."""
+        host = self.store_host()
+        return next(node for node in reversed(self._living()) if node is not host)
+
+    def lose(self, node: Launched) -> None:
+        """A node is gone at once, with every process it had."""
+        kill_tree(node.process)
+        node.end()
+
+    def leave(self, node: Launched) -> None:
         """A node is told to end."""
-        self.nodes[index].process.send_signal(signal.SIGTERM)
+        node.process.send_signal(signal.SIGTERM)
 
     def journal(self) -> list[Line]:
         """Every whole line so far."""
@@ -110,13 +120,16 @@ class Job:
 
     def has_ended(self) -> bool:
         """Whether no launcher is left."""
-        return all(node.process.poll() is not None for node in self.nodes)
+        return not self._living()
 
     def warm_up(self) -> None:
         """Wait until every node that lives has its warm parent, or knows that it will have none."""
         if self.arm is not arms.OURS:
             return
         await_(lambda: all(self._is_settled(index) for index in range(len(self.nodes))), WARM_SECONDS)
+
+    def _living(self) -> list[Launched]:
+        return [node for node in self.nodes if node.process.poll() is None]
 
     def _is_settled(self, index: int) -> bool:
         path = self._events(index)

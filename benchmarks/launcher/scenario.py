@@ -76,15 +76,15 @@ GROW: Final = Chain(
     (
         Event("start with 2 of 3 nodes", 0, 2, start(2)),
         Event("scale up 2 to 3", 2, 3, start(1)),
-        Event("lost node, 3 to 2", 3, 2, lambda job: job.lose(-1)),
+        Event("lost node, 3 to 2", 3, 2, lambda job: job.lose(job.other_node())),
     ),
 )
 SHRINK: Final = Chain(
     "shrink",
     arms.Launch("1:3"),
     (
-        Event("scale down 3 to 2", 3, 2, lambda job: job.leave(-1)),
-        Event("lost store host, 2 to 1", 2, 1, lambda job: job.lose(0)),
+        Event("scale down 3 to 2", 3, 2, lambda job: job.leave(job.other_node())),
+        Event("lost store host, 2 to 1", 2, 1, lambda job: job.lose(job.store_host())),
     ),
 )
 CRASH: Final = Chain(

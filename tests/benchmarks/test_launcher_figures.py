@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
 import pytest
 
-from benchmarks.launcher import arms, measure, report, requirements, scenario
+from benchmarks.launcher import arms, measure, report, requirements, scenario, sockets
 from benchmarks.launcher.measure import Sample, Summary
 
 
@@ -164,3 +166,14 @@ def test_arms_differ_only_in_what_makes_them_arms() -> None:
 
     assert ours == plain
     assert tuned == (*plain, "--rdzv-conf", "last_call_timeout=3")
+
+
+def test_who_listens_on_a_port() -> None:
+    """Only the process that has the listening socket, and only while it has it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            assert sockets.listens([os.getpid()], port)
+            assert not sockets.listens([os.getppid()], port)
+
+    assert not sockets.listens([os.getpid()], port)
