@@ -1,12 +1,14 @@
 """The launcher's own files while it runs: one private folder, removed at the end.
 
-It lives in memory where it can (``/dev/shm``), so that a full disk stops no worker from reporting.
+It lives in memory where it can (``/dev/shm``), so that a full disk stops no worker from reporting. A launcher that is
+killed leaves it behind; the next one deletes it, told by a lock that the kernel drops with the last of its processes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import pkgutil
 import shutil
@@ -15,6 +17,9 @@ from collections.abc import Mapping
 from typing import Final
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  the folder in it is private
+_PREFIX: Final = "elastic_infra_"
+_OWNER: Final = "owner"
+"""The file in the folder that is locked while a process of its launcher lives; workers do not inherit the lock."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Runtime:
     """Folder of this run's log files; ``/dev/null`` means none."""
     interpreter: str
     """The Python that runs scripts."""
+    lock: int
+    """Descriptor that holds the lock on the folder."""
 
     @property
     def shim(self) -> str:
@@ -49,16 +56,18 @@ class Runtime:
     def remove(self) -> None:
         """Delete the folder; the logs stay."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self.lock)
 
 
 def make(logs: str, environ: Mapping[str, str], executable: str) -> Runtime:
-    """Make the folder and copy the sources that run in other processes.
+    """Make the folder, in place of those that dead launchers left, and copy the sources that run in other processes.
 
     Raises:
         OSError: neither memory nor disk has room.
     """
-    folder = _make_folder()
-    runtime = Runtime(folder, logs, environ.get("PYTHON_EXEC") or executable)
+    sweep(_SHARED_MEMORY)
+    folder, lock = _make_folder()
+    runtime = Runtime(folder, logs, environ.get("PYTHON_EXEC") or executable, lock)
     for module, path in (("shim", runtime.shim), ("warm", runtime.warm)):
         source = pkgutil.get_data(__package__, f"{module}.py")
         with open(path, "wb") as file:
@@ -66,7 +75,41 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> Runtime:
     return runtime
 
 
-def _make_folder() -> str:
+def sweep(parent: str) -> None:
+    """Delete the folders under ``parent`` that no living launcher locks; what cannot be read is not ours."""
     with contextlib.suppress(OSError):
-        return tempfile.mkdtemp(prefix="elastic_infra_", dir=_SHARED_MEMORY)
-    return tempfile.mkdtemp(prefix="elastic_infra_")
+        for entry in os.scandir(parent):
+            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
+                _remove_if_dead(entry.path)
+
+
+def _remove_if_dead(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        lock = os.open(os.path.join(folder, _OWNER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _make_folder() -> tuple[str, int]:
+    with contextlib.suppress(OSError):
+        return make_locked_folder(_SHARED_MEMORY)
+    return make_locked_folder(None)
+
+
+def make_locked_folder(parent: str | None) -> tuple[str, int]:
+    """A new folder and the descriptor that keeps it; ``parent`` None is the folder for temporary files.
+
+    Raises:
+        OSError: there is no room.
+    """
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        owner = os.path.join(folder, _OWNER)
+        lock = os.open(owner, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(owner):
+            return folder, lock
+        os.close(lock)  # swept before it was locked
