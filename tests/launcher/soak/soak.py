@@ -6,51 +6,27 @@ and is past every step made so far. A paired one is due a moment after the fault
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests.launcher.soak import census, network, nodes, plan, verdict
+from tests.launcher.soak.lines import Lines
 
 RECOVERY_SECONDS: Final = 300.0
 """Recovery takes seconds; machines that run tests are slow at times."""
 STEPS: Final = 3
+WARM_SECONDS: Final = 8.0
+"""How long training that has recovered goes on for the sake of warm parents: most faults of a job find them ready."""
 FOR_GOOD: Final = {0, 1, 2, 93}
 """Exit codes after which a kubelet would not bring the node back: none may come before the job is told to finish."""
 
 
 class SoakError(Exception):
     """The job did not get where it should; says where it stood."""
-
-
-@dataclass
-class Lines:
-    """A file of JSON lines, read as it grows."""
-
-    path: Path
-    all: list[dict[str, Any]] = field(default_factory=list)
-    _offset: int = 0
-
-    def read(self) -> None:
-        """Take in what is new."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        self.all += [json.loads(line) for line in whole.splitlines()]
-
-    def last(self, event: str, count: int) -> list[dict[str, Any]]:
-        """The newest lines of one kind, oldest first."""
-        return list(islice((line for line in reversed(self.all) if line["event"] == event), count))[::-1]
 
 
 class Soak:
@@ -68,6 +44,7 @@ class Soak:
         """The last fault or its end."""
         self._furthest = 0
         """The highest step made when it came."""
+        self._recovered_at: float | None = None
         self._generation = 0
         """The generation that must be over before training counts as recovered."""
         self.journal = Lines(folder / "journal")
@@ -148,12 +125,19 @@ class Soak:
         return self._is_settled()
 
     def _is_settled(self) -> bool:
+        """Training has recovered, and the next restart will be a warm one unless that takes too long."""
+        if not self._has_recovered():
+            self._recovered_at = None
+            return False
+        now = time.monotonic()
+        self._recovered_at = now if self._recovered_at is None else self._recovered_at
+        return now - self._recovered_at >= WARM_SECONDS or all(self._is_warm(name) for name in self._wanted())
+
+    def _has_recovered(self) -> bool:
         recent = self.journal.last("step", STEPS)
         if self._heals or len(recent) < STEPS:
             return False
         if len(self._nodes.running) != len(self._nodes.nodes) or self._nodes.nodes.keys() != self._wanted():
-            return False
-        if not all(self._is_warm(name) for name in self._wanted()):
             return False
         return all(
             line["world"] == len(self._nodes.nodes)
