@@ -87,7 +87,7 @@ def figures(history: History) -> Figures:
         generations=len(history.generations),
         smallest_world=min(worlds, default=0),
         largest_world=max(worlds, default=0),
-        restarts=_restarts(history.generations),
+        restarts=restarts(history.generations),
         outage_seconds=sum(outage.seconds for outage in found),
         longest_outage_seconds=max((outage.seconds for outage in found), default=0.0),
         outages=found,
@@ -136,7 +136,8 @@ def _share(seconds: float, history: History) -> float:
     return seconds / history.seconds if history.seconds > 0 else 0.0
 
 
-def _restarts(entries: Generations) -> dict[Kind, int]:
+def restarts(entries: Generations) -> dict[Kind, int]:
+    """Changes of generation by kind."""
     counts: dict[Kind, int] = {"failure": 0, "hang": 0, "membership": 0, "preemption": 0}
     for entry in entries[1:]:
         counts[entry.kind or "membership"] += 1

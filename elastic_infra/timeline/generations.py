@@ -102,7 +102,8 @@ def _started(generations: Generations, index: int, record: Record) -> Generation
     entry = generations[index]
     world = record.whole("world_size") or entry.world_size
     nodes = (*entry.nodes, record.node)
-    return replace(entry, nodes=nodes, size=max(entry.size, len(nodes)), world_size=world)
+    size = max(entry.size, len(nodes), world // (record.whole("local_world_size") or world or 1))
+    return replace(entry, nodes=nodes, size=size, world_size=world)
 
 
 def _committed(generations: Generations, index: int, record: Record) -> Generation:

@@ -22,7 +22,7 @@ _STYLE: Final = (
     "figure{margin:0;overflow-x:auto}svg{max-width:100%;height:auto;min-width:640px}"
     "table{border-collapse:collapse;margin:.5rem 0 1.5rem}caption,h2{font-weight:600;font-size:1.1rem;text-align:left}"
     "td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top;border-bottom:1px solid #cbd5e1}"
-    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td:not(:last-child){white-space:nowrap}"
     "@media (prefers-color-scheme:dark){body{background:#020617;color:#e2e8f0}td,th{border-color:#334155}}"
 )
 

@@ -45,7 +45,7 @@ def cause(why: Cause | None) -> str:
         "orphaned": f"{node} lost the store for too long",
         "relaunch": "all launchers began anew",
     }.get(why.kind, why.kind or "unknown")
-    return f"{said}: {why.message}" if why.message else said
+    return f"{said}: {why.message.rstrip('.')}" if why.message else said
 
 
 def seconds(amount: float) -> str:
@@ -102,7 +102,7 @@ def _began(record: Record) -> str:
 
 
 def _changed(record: Record) -> str:
-    why = Cause(record.text("cause"), record.text("about"), record.text("message"))
+    why = Cause(record.text("cause"), record.text("about"))  # the message was told when it happened
     return f"{cause(why)}; going on with {record.whole('world_size')} workers"
 
 

@@ -1,0 +1,219 @@
+"""Shows a run while it goes on: in place on a terminal, as a log everywhere else. Decides nothing.
+
+What is shown is folded from event lines by the same pure functions that draw the timeline afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from elastic_infra.timeline import scale, words
+from elastic_infra.timeline.figures import restarts
+from elastic_infra.timeline.history import natural
+from elastic_infra.timeline.job import Job, advance
+from elastic_infra.timeline.nodes import Node
+from elastic_infra.timeline.records import Record
+from elastic_infra.timeline.telling import about, tell
+
+REDRAW_SECONDS: Final = 0.25
+"""A terminal is drawn anew at most this often: nobody reads faster."""
+STEP_SECONDS: Final = 10.0
+"""A log tells how far the training is this often."""
+KEPT: Final = 20
+"""Lines of news that are remembered; as many are shown as there is room for."""
+NARROW: Final = 60
+"""Columns below which a node's row is cut to what matters most."""
+LOOKS: Final = {"train": "green", "start": "blue", "hang": "bold red", "stop": "yellow", "gone": "dim"}
+
+
+class View(Protocol):
+    """Shows what happens."""
+
+    def update(self, records: Sequence[Record]) -> None:
+        """Take what is new; may be called with nothing, so that time goes on."""
+
+    def close(self) -> None:
+        """Show the last state and leave the stream in order."""
+
+
+@dataclass(frozen=True)
+class News:
+    """One line worth telling."""
+
+    at: float
+    node: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that a view knows."""
+
+    job: Job = field(default_factory=Job)
+    begin: float | None = None
+    news: tuple[News, ...] = ()
+
+
+def open_view(stream: TextIO, title: str) -> View:
+    """The view that fits a stream.
+
+    Args:
+        stream: where to write; a terminal is drawn in place, anything else gets a line an event.
+        title: what runs.
+    """
+    if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return LiveView(Console(file=stream, highlight=False, markup=False), title)
+    return LogView(stream, title)
+
+
+def fold(shown: Shown, record: Record) -> Shown:
+    """What is known after one more event."""
+    job, _ = advance(shown.job, record)
+    text = tell(shown.job, job, record)
+    news = (*shown.news, News(record.at, about(record), text))[-KEPT:] if text else shown.news
+    return replace(shown, job=job, begin=record.at if shown.begin is None else shown.begin, news=news)
+
+
+class LogView:
+    """One flushed line an event worth telling, and one on the training now and then."""
+
+    def __init__(self, stream: TextIO, title: str) -> None:
+        self._stream = stream
+        self._shown = Shown()
+        self._steps_due = 0.0
+        self._write(f"{title}\n")
+
+    def update(self, records: Sequence[Record]) -> None:
+        """Write what is news."""
+        for record in records:
+            before, self._shown = self._shown, fold(self._shown, record)
+            if self._shown.news != before.news:
+                self._write(_line(self._shown, self._shown.news[-1]) + "\n")
+                self._steps_due = max(self._steps_due, record.at + STEP_SECONDS)
+            elif record.event == "progress" and record.at >= self._steps_due:
+                self._steps_due = record.at + STEP_SECONDS
+                self._write(_line(self._shown, News(record.at, "", _speed(self._shown.job))) + "\n")
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class LiveView:
+    """Nodes, steps, restarts and the last news, drawn anew in place."""
+
+    def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.time) -> None:
+        self._title = title
+        self._clock = clock
+        self._shown = Shown()
+        self._drawn_at = 0.0
+        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live.start()
+        self._draw(clock())
+
+    def update(self, records: Sequence[Record]) -> None:
+        """Take what is new, and draw where that is due."""
+        for record in records:
+            self._shown = fold(self._shown, record)
+        now = self._clock()
+        if now - self._drawn_at >= REDRAW_SECONDS:
+            self._draw(now)
+
+    def close(self) -> None:
+        """The last state stays on the screen."""
+        self._draw(self._clock())
+        self._live.stop()
+
+    def _draw(self, now: float) -> None:
+        self._drawn_at = now
+        size = self._live.console.size
+        self._live.update(draw(self._shown, self._title, now, (size.width, size.height)), refresh=True)
+
+
+def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> RenderableType:
+    """The whole view, in no more than ``size`` columns and rows; the cursor needs a row of its own."""
+    width, rows = size[0], size[1] - 2
+    job, began = shown.job, shown.begin
+    time_gone = scale.clock(max(0.0, now - began)) if began is not None else "0:00"
+    head = [f"{title}  {time_gone}  {job.outcome}", _world(job), _speed(job), f"restarts: {_kinds(job, width)}"]
+    lines: list[RenderableType] = [_row(text, width, "bold" if index == 0 else "") for index, text in enumerate(head)]
+    nodes = sorted(job.nodes.values(), key=lambda node: natural(node.name))
+    room = max(1, rows - len(head) - 2 - min(len(shown.news), 3))
+    lines.append(_nodes(nodes[:room], now, width))
+    used = len(head) + 1 + min(room, len(nodes))
+    if len(nodes) > room:
+        lines.append(_row(f"and {words.count(len(nodes) - room, 'node')} more", width, "dim"))
+        used += 1
+    last = shown.news[-max(0, rows - used) :] if rows > used else ()
+    return Group(*lines, *(_row(_line(shown, news), width, "") for news in last))
+
+
+def _nodes(nodes: Sequence[Node], now: float, width: int) -> Table:
+    names = ("node", "state", "ranks", "step") if width < NARROW else ("node", "state", "for", "gen.", "ranks", "step")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True, justify="right" if name in {"for", "gen.", "step"} else "left")
+    for node in nodes:
+        gone = node.phase in {"gone", "rendezvous"}
+        cells: dict[str, str | Text] = {
+            "node": words.short(node.name),
+            "state": Text(node.phase, LOOKS.get(node.phase, "")),
+            "for": scale.clock(max(0.0, now - node.since)),
+            "gen.": str(node.generation or ""),
+            "ranks": "" if gone else _ranks(node),
+            "step": "" if gone or node.step is None else str(node.step),
+        }
+        table.add_row(*(cells[name] for name in names))
+    return table
+
+
+def _ranks(node: Node) -> str:
+    if node.first_rank is None or not node.local_world_size:
+        return ""
+    last = node.first_rank + node.local_world_size - 1
+    return str(last) if last == node.first_rank else f"{node.first_rank} to {last}"
+
+
+def _world(job: Job) -> str:
+    if not job.generations:
+        return "no generation yet"
+    entry = job.generations[-1]
+    size = f"{words.count(entry.world_size, 'worker')} on {words.count(entry.size, 'node')}"
+    return f"generation {entry.number}: {size}"
+
+
+def _speed(job: Job) -> str:
+    steps = job.generations[-1].steps if job.generations else None
+    if steps is None:
+        made = max((entry.steps.last for entry in job.generations if entry.steps), default=None)
+        return "no step yet" if made is None else f"step {made}, none since"
+    return f"step {steps.last}, {steps.per_second:.3g} a second"
+
+
+def _kinds(job: Job, width: int) -> str:
+    counts = restarts(job.generations)
+    shown = {kind: number for kind, number in counts.items() if number or width >= NARROW}
+    return ", ".join(f"{kind} {number}" for kind, number in shown.items()) or "none"
+
+
+def _line(shown: Shown, news: News) -> str:
+    node = f"{words.short(news.node)}: " if news.node else ""
+    return f"{scale.clock(news.at - (shown.begin or news.at)):>7}  {node}{news.text}"
+
+
+def _row(text: str, width: int, look: str) -> Text:
+    line = Text(text, look, no_wrap=True, overflow="ellipsis", end="\n")
+    line.truncate(width, overflow="ellipsis")
+    return line
