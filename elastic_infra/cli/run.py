@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ import typer
 
 from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault
+from elastic_infra.local import summary
 from elastic_infra.local.start import Prepared, Request, prepare, run
-from elastic_infra.local.summary import opening, summary
 
 FAILED = 1
 INTERRUPTED = 130
@@ -86,19 +87,24 @@ def _run(prepared: Prepared, request: Request) -> int:
     from elastic_infra.local.plain import PlainView
 
     gc.enable()  # this one runs for hours
-    for line in opening(prepared, request.seed):
-        typer.echo(line, err=True)
+    _say(summary.opening(prepared, request.seed))
     started = time.monotonic()
     try:
         outcome, runner = run(prepared, request, PlainView(sys.stderr), reads_faults=sys.stdin.isatty())
     except OSError as error:
         typer.echo(f"The job cannot be run: {error.strerror or error}: {error.filename}.", err=True)
         return FAILED
-    for line in summary(outcome, runner.records, prepared.workspace, time.monotonic() - started):
-        typer.echo(line, err=True)
+    _say([summary.result(outcome, time.monotonic() - started), *runner.causes()])
+    summary.show(runner.records)
+    _say(summary.closing(prepared))
     if outcome.interrupted:
         return INTERRUPTED
     return 0 if outcome.succeeded else FAILED
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)
 
 
 def _assignments(option: str, given: Assignment | None) -> dict[str, str]:

@@ -1,13 +1,12 @@
-"""The plainest view: one line an event."""
+"""The plainest view: a line for each event that people want to know of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TextIO
 
-from elastic_infra.local.tail import Record
-
-_HEAD = frozenset({"time", "monotonic", "event", "node", "generation", "attempt"})
+from elastic_infra.timeline import words
+from elastic_infra.timeline.records import Record
 
 
 class PlainView:
@@ -19,9 +18,8 @@ class PlainView:
     def update(self, records: Sequence[Record]) -> None:
         """Write what is new."""
         for record in records:
-            own = " ".join(f"{name}={value}" for name, value in record.items() if name not in _HEAD and value != "")
-            clock = str(record.get("time", ""))[11:19]
-            self._stream.write(f"{clock} {record.get('node') or '-':8} {record['event']} {own}\n".rstrip() + "\n")
+            if text := words.tell(record):
+                self._stream.write(f"{words.moment(record.at)} {record.node or 'job':8} {text}\n")
         self._stream.flush()
 
     def close(self) -> None:

@@ -36,7 +36,8 @@ from elastic_infra.local.state import (
     Tick,
     TimedOut,
 )
-from elastic_infra.local.tail import Record, Tail
+from elastic_infra.timeline.files import Reader
+from elastic_infra.timeline.records import Record
 
 LOOK_SECONDS: Final = 0.2
 """How often new events are read; a fault of a plan comes no later than this."""
@@ -74,19 +75,18 @@ class Options:
 class Runner:
     """One run of one job."""
 
-    def __init__(self, job: LocalJob, kubelet: Kubelet, tail: Tail, journal: Journal, view: View) -> None:
+    def __init__(self, job: LocalJob, kubelet: Kubelet, reader: Reader, journal: Journal, view: View) -> None:
         self._job = job
         self._kubelet = kubelet
-        self._tail = tail
+        self._reader = reader
         self._journal = journal
         self._view = view
         self._state = machine.begin(job.rules, job.shape.nodes, has_store=job.store is not None)
         self._training = watch.Training()
-        self._heard: list[int] = []
         self.records: list[Record] = []
         """Everything that happened, in the order in which it was read."""
-        self.first_failure = ""
-        """The first pod that ended badly by itself."""
+        self._failed = ""
+        """The pod whose end failed the job."""
 
     def run(self, options: Options) -> Outcome:
         """Run the job; on return nothing of it is left.
@@ -105,6 +105,10 @@ class Runner:
             self._kubelet.close()
             self._look()
             self._view.close()
+
+    def causes(self) -> tuple[str, ...]:
+        """What the launcher of the node that failed the job left as its reason, line by line."""
+        return tuple(self._kubelet.root_cause(self._failed).splitlines()) if self._failed else ()
 
     def _serve(self, options: Options, selector: selectors.BaseSelector) -> Outcome:
         schedule = Schedule(options.plan)
@@ -161,9 +165,9 @@ class Runner:
             self._handle(Exited(ended.name, ended.code), time.monotonic(), ended)
 
     def _look(self) -> None:
-        new = self._tail.records()
+        new, now = self._reader.read(), time.monotonic()
         for record in new:
-            self._training = watch.fold(self._training, record)
+            self._training = watch.fold(self._training, record, now)
         self.records += new
         self._view.update(new)
 
@@ -202,6 +206,8 @@ class Runner:
                 self._judged(action, ended)
 
     def _judged(self, action: Judged, ended: Ended | None) -> None:
+        if action.verdict == "permanent":
+            self._failed = action.name
         event = "store_exited" if action.name == STORE else "node_exited"
         if ended is not None and ended.signal is not None:
             self._journal.write(event, action.name, signal=ended.signal, verdict=action.verdict)

@@ -25,8 +25,8 @@ from elastic_infra.local.plan import Plan, check_plan, read_plan
 from elastic_infra.local.runner import Options, Runner, View
 from elastic_infra.local.state import Outcome
 from elastic_infra.local.surroundings import Surroundings
-from elastic_infra.local.tail import Tail
 from elastic_infra.local.volumes import Folders, unknown_volumes
+from elastic_infra.timeline.files import Reader
 
 _NEEDED: Final = "linux"
 
@@ -104,7 +104,7 @@ def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool)
     """
     kubelet = Kubelet(prepared.job, prepared.workspace, prepared.around)
     events = prepared.workspace.events
-    runner = Runner(prepared.job, kubelet, Tail(events), Journal(events), view)
+    runner = Runner(prepared.job, kubelet, Reader([events]), Journal(events), view)
     options = Options(
         plan=prepared.plan,
         origin="plan" if request.seed is None else "chaos",

@@ -1,18 +1,25 @@
-"""What is said before and after a run. Pure."""
+"""What is said before and after a run."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from elastic_infra.local.job import memory_bytes
 from elastic_infra.local.plan import format_plan
 from elastic_infra.local.state import Outcome
-from elastic_infra.local.tail import Record
-from elastic_infra.local.workspace import Workspace
+from elastic_infra.timeline.figures import figures
+from elastic_infra.timeline.history import history
+from elastic_infra.timeline.records import Record
+from elastic_infra.timeline.text import print_text
 
 if TYPE_CHECKING:
     from elastic_infra.local.start import Prepared
+
+WIDTH = 100
+"""Columns where nobody looks at a terminal."""
 
 
 def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
@@ -21,19 +28,31 @@ def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
     shape, memory = job.shape, memory_bytes(job.node)
     limit = "memory not limited" if memory is None else f"{memory / 2**30:.3g} GiB a node, {around.limits.describe()}"
     shm = "a /dev/shm of its own" if around.owns_shared_memory else "this machine's /dev/shm"
-    yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {shape.workers} workers each"
-    yield f"  a node: {limit}; {shm}"
+    workers = "1 worker" if shape.workers == 1 else f"{shape.workers} workers"
+    yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {workers} each"
+    yield f"  each node: {limit}; {shm}"
     yield f"  work folder: {prepared.workspace.folder}"
     if prepared.plan:
-        yield f"  faults{'' if seed is None else f' of seed {seed}'}: {format_plan(prepared.plan)}"
+        source = "faults" if seed is None else f"faults of seed {seed}"
+        yield f"  {source}: {format_plan(prepared.plan)}"
 
 
-def summary(outcome: Outcome, records: Sequence[Record], workspace: Workspace, seconds: float) -> Iterator[str]:
-    """How it went."""
-    result = "succeeded" if outcome.succeeded else f"failed: {outcome.reason}"
-    yield f"The job {result} after {seconds:.1f} s."
-    generations = {record["generation"] for record in records if record["event"] == "workers_started"}
-    yield f"  generations: {len(generations)}; faults: {sum(record['event'] == 'fault' for record in records)}"
-    yield f"  logs: {workspace.logs}"
-    yield f"  events: {workspace.events}"
-    yield f"  picture: elastic-infra timeline {workspace.events}"
+def result(outcome: Outcome, seconds: float) -> str:
+    """How it went, in one line."""
+    return f"The job {'succeeded' if outcome.succeeded else f'failed: {outcome.reason}'} after {seconds:.1f} s."
+
+
+def show(records: Sequence[Record]) -> None:
+    """The picture and the figures, on stderr."""
+    from rich.console import Console
+
+    known = history(records)
+    print_text(known, figures(known), Console(stderr=True, width=None if sys.stderr.isatty() else WIDTH))
+
+
+def closing(prepared: Prepared) -> Iterator[str]:
+    """Where everything is."""
+    work = prepared.workspace
+    yield f"logs: {work.logs}"
+    yield f"events: {work.events}"
+    yield f"picture: elastic-infra timeline {shlex.quote(str(work.events))}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from elastic_infra.local.tail import Record
+from elastic_infra.timeline.records import Record
 
 SILENT_SECONDS: Final = 10.0
 """A script that reports no steps is taken to train this long after its workers were started: torch is imported then."""
@@ -15,7 +15,7 @@ SILENT_SECONDS: Final = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """The training as it is now. Times are CLOCK_MONOTONIC.
+    """The training as it is now. Times are when it was read, by the reader's clock.
 
     Attributes:
         generation: the number of the newest one.
@@ -23,7 +23,6 @@ class Training:
         world_size: workers in it.
         stepped_at: when a step of it was last reported.
         first_at: when the first step of all was reported.
-        generations: how many there were.
         workers: process id of each worker, by node and local rank.
     """
 
@@ -32,28 +31,25 @@ class Training:
     world_size: int = 0
     stepped_at: float | None = None
     first_at: float | None = None
-    generations: int = 0
     workers: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
-def fold(training: Training, record: Record) -> Training:
-    """The training after one more record."""
-    at, generation = float(record["monotonic"]), record.get("generation", 0)
-    match record["event"]:
-        case "workers_started" if generation != training.generation:
+def fold(training: Training, record: Record, now: float) -> Training:
+    """The training after one more record, read now."""
+    match record.event:
+        case "workers_started" if record.generation != training.generation:
             return replace(
                 training,
-                generation=generation,
-                started_at=at,
-                world_size=record["world_size"],
+                generation=record.generation,
+                started_at=now,
+                world_size=record.whole("world_size") or 0,
                 stepped_at=None,
-                generations=training.generations + 1,
             )
-        case "progress" if generation == training.generation:
-            return replace(training, stepped_at=at, first_at=training.first_at or at)
+        case "progress" if record.generation == training.generation:
+            return replace(training, stepped_at=now, first_at=training.first_at or now)
         case "worker_started":
-            place = (record["node"], record["local_rank"])
-            return replace(training, workers={**training.workers, place: record["pid"]})
+            place = (record.node, record.whole("local_rank") or 0)
+            return replace(training, workers={**training.workers, place: record.whole("pid") or 0})
         case _:
             return training
 
