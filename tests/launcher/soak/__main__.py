@@ -6,6 +6,7 @@ The folder keeps journal, event lines and logs; ``--summary`` writes the table t
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     summary = report.render(outcome)
     print(summary)
     if given.summary:
-        given.summary.write_text(summary)
+        given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
     broken = {law: found for law, found in report.violations(outcome).items() if found}
     for law, found in broken.items():
         print(f"NOT KEPT: {law}", *found[:20], sep="\n  ", file=sys.stderr)

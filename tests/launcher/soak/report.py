@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,27 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
         "only killed workers are charged": [] if spent <= kills else [f"{spent} charged, {kills} killed"],
         "no orphan, no zombie": list(outcome.left_behind),
     }
+
+
+PAGE = """# The soak
+
+Random faults against real launchers with real workers (gloo, warm start), each node and the store in a network of its
+own. The next fault comes once training has recovered, or in the middle of the recovery. The training is exact: every
+step's weight is known beforehand. `make soak` runs 200 faults (root, iproute2 and iptables needed) and `make test`
+eight; this page is what the following command wrote.
+
+    python -m tests.launcher.soak --seed {seed} --faults {faults} --summary docs/soak.md
+
+{table}
+An outage here is the longest time without a step from a fault on to the next fault, so it holds a fault's own length:
+a node that is frozen or cut off for a second stops everyone for that second. It was taken {load}.
+"""
+
+
+def page(outcome: Outcome, load: float) -> str:
+    """The summary with what it is, for readers of the documentation."""
+    busy = f"on a machine with {load:.0f} processes waiting for {os.cpu_count()} processors"
+    return PAGE.format(seed=outcome.seed, faults=outcome.planned, table=render(outcome), load=busy)
 
 
 def render(outcome: Outcome) -> str:
