@@ -84,13 +84,14 @@ def run_job(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 
 def _run(prepared: Prepared, request: Request) -> int:
-    from elastic_infra.local.plain import PlainView
+    from elastic_infra.local.view import open_view
 
     gc.enable()  # this one runs for hours
-    _say(summary.opening(prepared, request.seed))
+    title, *opening = summary.opening(prepared, request.seed)
+    _say(opening)
     started = time.monotonic()
     try:
-        outcome, runner = run(prepared, request, PlainView(sys.stderr), reads_faults=sys.stdin.isatty())
+        outcome, runner = run(prepared, request, open_view(sys.stderr, title), reads_faults=sys.stdin.isatty())
     except OSError as error:
         typer.echo(f"The job cannot be run: {error.strerror or error}: {error.filename}.", err=True)
         return FAILED

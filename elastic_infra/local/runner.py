@@ -94,8 +94,8 @@ class Runner:
         Raises:
             OSError: a process cannot be started.
         """
-        self._kubelet.open()
         try:
+            self._kubelet.open()
             with _signals() as wake_up, selectors.DefaultSelector() as selector:
                 selector.register(wake_up, selectors.EVENT_READ, lambda: self._hear_signals(wake_up))
                 if options.reads_faults:
@@ -143,7 +143,8 @@ class Runner:
     def _hear_signals(self, wake_up: int) -> None:
         for number in os.read(wake_up, 64):
             if number in _STOP:
-                self._journal.write("interrupted", signal=signal.Signals(number).name)
+                meaning = "all nodes are preempted" if self._state.outcome is None else "what is left is killed"
+                self._journal.write("interrupted", signal=signal.Signals(number).name, meaning=meaning)
                 self._handle(Interrupted(), time.monotonic())
 
     def _hear_typed(self, selector: selectors.BaseSelector) -> None:

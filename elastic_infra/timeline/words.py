@@ -108,6 +108,9 @@ def _changed(record: Record) -> str:
 
 _LINES: Final[Mapping[str, Callable[[Record], str]]] = {
     "fault": lambda record: f"fault: {record.text('fault')}",
+    "fault_missed": lambda record: f"nothing to hit: {record.text('reason')}",
+    "refused": lambda record: record.text("message"),
+    "interrupted": lambda record: f"interrupted ({record.text('signal')}): {record.text('meaning')}",
     "node_started": lambda _: "starts",
     "node_exited": _exit,
     "store_started": lambda _: "the store starts",
