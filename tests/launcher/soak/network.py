@@ -22,7 +22,7 @@ def missing() -> str:
     """Why no such network can be had here; empty where it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    absent = [program for program in ("ip", "iptables") if shutil.which(program) is None]
+    absent = [program for program in ("ip", "iptables", "setpriv") if shutil.which(program) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"
     network = Network()

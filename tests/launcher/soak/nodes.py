@@ -28,6 +28,8 @@ MAX_RESTARTS: Final = 3
 """The configuration's default; every restart must be earned by a fault, and training goes on between them."""
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
+"""However this process ends, nothing of the job outlives it: workers die with their launcher in turn."""
 _OWN_SHARED_MEMORY: Final = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
 
 
@@ -185,7 +187,7 @@ class Nodes:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PET_", "ELASTIC_INFRA_"))}
         with (self._folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                ["ip", "netns", "exec", space, *command],
+                ["ip", "netns", "exec", space, *_DIES_WITH_US, *command],
                 env={**kept, "PYTHONPATH": str(ROOT), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
