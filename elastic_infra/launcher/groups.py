@@ -15,16 +15,10 @@ import signal
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
-from . import processes
+from . import processes, stacks
 
 STUCK_SECONDS: Final = 30.0
 """How long a killed process may take to vanish (a driver that releases memory) before the launcher gives up."""
-
-STACKS_SECONDS: Final = 2.0
-"""How long writing the stacks may take before SIGKILL."""
-
-DUMP_SIGNAL: Final = signal.SIGRTMIN + 7
-"""The shim's handler writes the stacks of all threads; sent only to processes that have a handler for it."""
 
 First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 
@@ -47,6 +41,8 @@ class Group:
     """Local ranks that had to be killed."""
     orphaned: bool = False
     """The dead-man timer ended it."""
+    dump: stacks.Dump | None = None
+    """Workers that are being asked for their stacks."""
 
     def add(self, pid: int, local_rank: int) -> None:
         """A worker runs."""
@@ -55,16 +51,28 @@ class Group:
 
     def stop(self, first: First, grace_seconds: float, now: float) -> None:
         """Begin the end, or bring it forward: a deadline never moves back."""
-        bounds = {"SIGKILL": 0.0, "stacks": min(grace_seconds, STACKS_SECONDS)}
+        bounds = {"SIGKILL": 0.0, "stacks": stacks.WRITE_SECONDS * len(self.alive)}
         deadline = now + bounds.get(first, grace_seconds)
         self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
-        for pid in self.alive:
-            if first == "SIGTERM":
+        if first == "SIGTERM":
+            for pid in self.alive:
                 processes.send(pid, signal.SIGTERM)
-            elif first == "stacks":
-                processes.without_core(pid)
-                processes.send(pid, signal.SIGABRT)
-                processes.send(pid, signal.SIGCONT)
+        elif first == "stacks" and not (self.dump and self.dump.ends_workers):
+            self.dump = stacks.of_ending(self.alive)
+
+    def dump_stacks(self) -> None:
+        """Have the workers write their stacks and live on, unless they are ending."""
+        if self.deadline is None:
+            self.dump = stacks.of_living(self.alive)
+
+    def go_on(self, now: float) -> None:
+        """Ask the next worker for its stacks, if it is time."""
+        if self.dump and not self.must_die(now):
+            self.dump.go_on(self.alive, now)
+
+    def is_busy(self, now: float) -> bool:
+        """Whether something is to be done soon, whatever is heard."""
+        return self.must_die(now) or (self.dump is not None and not self.dump.is_over(self.alive, now))
 
     def must_die(self, now: float) -> bool:
         """Whether what is left is killed now."""

@@ -149,6 +149,18 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def send_to_main_thread(pid: int, number: int) -> None:
+    """Signal the main thread of one process, so that it does nothing else before the handler has run.
+
+    A signal to a stopped process as a whole is taken by any of its threads, and the others run on meanwhile.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "tgkill"):
+        libc.tgkill(pid, pid, number)
+    else:
+        send(pid, number)
+
+
 def without_core(pid: int) -> None:
     """Let an abort of this process write no core file: one per rank would fill the disk."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -8,6 +8,7 @@ last answer by more than ``orphan_timeout``), the watchdog over the agent, and t
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
@@ -77,7 +78,7 @@ class Supervisor:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        if self._children.is_store_starting or any(group.must_die(now) for group in self._groups.values()):
+        if self._children.is_store_starting or any(group.is_busy(now) for group in self._groups.values()):
             return _BUSY_TICK_SECONDS
         deadlines = [group.deadline for group in self._groups.values()]
         times = [at for at in (*deadlines, self._dead_man, self._end_by) if at is not None]
@@ -99,6 +100,7 @@ class Supervisor:
     def _receive(self) -> None:
         handlers: Mapping[type, Callable[..., None]] = {
             seam.Spawn: self._on_spawn,
+            seam.WarmUp: self._on_warm_up,
             seam.Stop: self._on_stop,
             seam.DumpStacks: self._on_dump_stacks,
             seam.HoldStore: self._on_hold_store,
@@ -120,7 +122,7 @@ class Supervisor:
         self._generation, self._started = message.generation, len(message.workers)
         for spec in message.workers:
             if message.warm:
-                self._warm.want(spec, time.monotonic())
+                self._warm.want(spec.env, time.monotonic())
             if message.warm and self._warm.request(message.generation, spec):
                 self._groups[message.generation].pending += 1
             else:
@@ -142,10 +144,8 @@ class Supervisor:
         group.stop(message.first, message.grace_seconds, time.monotonic())
 
     def _on_dump_stacks(self, message: seam.DumpStacks) -> None:
-        group = self._groups.get(message.generation)
-        for pid in group.alive if group else ():
-            if processes.catches(pid, groups.DUMP_SIGNAL):
-                processes.send(pid, groups.DUMP_SIGNAL)
+        if message.generation in self._groups:
+            self._groups[message.generation].dump_stacks()
 
     def _on_hold_store(self, _message: seam.HoldStore) -> None:
         self._children.hold_store()
@@ -168,6 +168,9 @@ class Supervisor:
         self._kill_all(time.monotonic())
 
     # ----------------------------------------------------------------- warm
+
+    def _on_warm_up(self, message: seam.WarmUp) -> None:
+        self._warm.want(message.env, -math.inf)
 
     def _keep_warm(self, now: float, selector: selectors.BaseSelector) -> None:
         if self._warm.is_due(now, time.time()):
@@ -222,6 +225,8 @@ class Supervisor:
         self._children.send(seam.WorkerEnded(generation, rank, pid, code, time.monotonic(), error))
 
     def _stop_groups(self, now: float) -> None:
+        for group in self._groups.values():
+            group.go_on(now)
         for group in [group for group in self._groups.values() if group.must_die(now)]:
             left = self._left(group)
             if not left:
