@@ -96,13 +96,14 @@ def check_plan(plan: Plan, shape: Shape) -> None:
 
 
 def _parse_line(text: str) -> Plan:
-    entries, column = [], 1
-    for part in re.split(r"([;\n])", text):
-        if part not in {";", "\n"} and part.strip():
-            start = column + len(part) - len(part.lstrip())
-            entries.append(_parse_entry(part, f"column {start}"))
-        column += len(part)
-    return tuple(entries)
+    parts = (match for match in re.finditer(r"[^;\n]+", text) if match[0].strip())
+    return tuple(_parse_entry(part[0], _place(text, part)) for part in parts)
+
+
+def _place(text: str, part: re.Match[str]) -> str:
+    start = part.start() + len(part[0]) - len(part[0].lstrip())
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return f"column {column}" if line == 1 else f"line {line}, column {column}"
 
 
 def _parse_entry(text: str, place: str) -> Entry:
