@@ -11,8 +11,9 @@ job = ElasticTrainingJob(
     {
         "image": config.require("image"),
         "namespace": "research",
-        "module": "llm.train",
-        "args": ["--config", "configs/7b.toml"],
+        "script": "train.py",
+        "args": ["--batch-size", "256"],
+        "working_dir": "/app",
         "env": {
             "NCCL_DEBUG": {"value": "WARN"},
             "HF_TOKEN": {"secret": "hugging-face", "key": "token"},
