@@ -16,6 +16,8 @@ from typing import Final
 PREFIX: Final = "eisoak"
 STORE_ADDRESS: Final = "10.99.0.1"
 STORE_PORT: Final = 29400
+BRIDGE: Final = "02:00:0a:63:00:01"
+"""The store's hardware address. By default it is that of a node, and changes for all when that node is cut off."""
 
 
 def missing() -> str:
@@ -62,7 +64,7 @@ class Network:
         sweep()
         _run("ip", "netns", "add", self.store)
         _run("ip", "-n", self.store, "link", "set", "lo", "up")
-        _run("ip", "-n", self.store, "link", "add", "bridge", "type", "bridge")
+        _run("ip", "-n", self.store, "link", "add", "bridge", "address", BRIDGE, "type", "bridge")
         _run("ip", "-n", self.store, "addr", "add", f"{STORE_ADDRESS}/24", "dev", "bridge")
         _run("ip", "-n", self.store, "link", "set", "bridge", "up")
 
