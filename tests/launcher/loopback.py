@@ -39,6 +39,10 @@ class Job:
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     store: subprocess.Popen[bytes] | None = None
     backend: str = "c10d"
+    host: str = "127.0.0.1"
+    """The store's name for launchers."""
+    module: str = "elastic_infra.launcher"
+    """What runs a node; the control arm's is torchrun's."""
 
     def start_store(self) -> None:
         """A store of its own, as in its pod."""
@@ -71,13 +75,13 @@ class Job:
         self.backend = "etcd-v2"
         self.store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def start_node(self, *conf: str) -> subprocess.Popen[bytes]:
-        """One more launcher; ``conf`` adds to ``--rdzv-conf``."""
+    def start_node(self, *conf: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+        """One more launcher; ``conf`` adds to ``--rdzv-conf``, ``prefix`` runs it."""
         conf = (*conf, "is_host=false") if self.store else conf
         command = [
-            *(sys.executable, "-m", "elastic_infra.launcher"),
+            *(*prefix, sys.executable, "-m", self.module),
             *("--nnodes", self.nnodes, "--rdzv-backend", self.backend, "--rdzv-id", "job"),
-            *("--rdzv-endpoint", f"127.0.0.1:{self.port}"),
+            *("--rdzv-endpoint", f"{self.host}:{self.port}"),
             *(("--rdzv-conf", ",".join(conf)) if conf else ()),
             *self.options,
             *self.script,
@@ -103,6 +107,15 @@ class Job:
                 raise AssertionError(message)
             time.sleep(0.05)
         return lines
+
+    def wait_until(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
+        """Wait until something holds that no journal shows."""
+        self.wait_for(lambda _: what(), seconds)
+
+    def is_served(self) -> bool:
+        """Whether somebody listens where the store is."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def wait_for_world(self, world: int, after: float = 0.0) -> list[Line]:
         """Wait until all ranks of a group of this size have made three steps later than ``after``."""

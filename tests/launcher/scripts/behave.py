@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
+from journals import journal  # type: ignore[import-not-found]  # beside this file, as a script's own modules are
+
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
-
-
-def journal(event: str, **more: object) -> None:
-    record = {
-        "event": event,
-        "rank": RANK,
-        "generation": GENERATION,
-        "pid": os.getpid(),
-        "at": time.monotonic(),
-        **more,
-    }
-    with open(os.environ["JOURNAL"], "a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
 
 
 def forever() -> None:
@@ -145,6 +133,35 @@ def hang() -> None:
             waits_for_a_peer_that_is_gone() if RANK == 1 else waits_in_the_collective()
         time.sleep(0.02)
         progress.step(step)
+
+
+def fail_one_step_further() -> None:
+    """Fail ten times, each time a step beyond the last."""
+    from elastic_infra.training import Progress
+
+    progress = Progress()
+    for step in range(GENERATION):
+        progress.step(step)
+    if GENERATION <= 10:
+        sys.exit(1)
+
+
+def fail_at_one_step() -> None:
+    """Fail in the same step in every generation."""
+    from elastic_infra.training import Progress
+
+    Progress().step(5)
+    sys.exit(1)
+
+
+def fail_to_import() -> None:
+    """A module is missing, in every generation."""
+    import a_module_that_nobody_has  # type: ignore[import-not-found]  # noqa: F401
+
+
+def kill_itself() -> None:
+    """End by a signal at once, in every generation."""
+    die(os.getpid(), signal.SIGKILL)
 
 
 def waits_for_a_peer_that_is_gone() -> None:

@@ -2,8 +2,10 @@
 
 Usage: train.py FOLDER STEPS SECONDS_A_STEP BACKEND. It ends after STEPS steps, counted over all generations by the
 checkpoint. BACKEND is gloo, or sockets: a star of plain sockets that fails as gloo does when a peer is gone, for
-tests of membership that need not wait until torch is imported.
+tests of membership that need not wait until torch is imported; or none: no rank notices another.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -80,6 +82,16 @@ class Sockets:
             end.close()
 
 
+class Alone:
+    """No collective at all."""
+
+    def count(self) -> int:
+        return world
+
+    def close(self) -> None:
+        pass
+
+
 def journal(event: str, step: int) -> None:
     """Append one line; short appends are atomic."""
     line = {
@@ -107,7 +119,8 @@ def save(step: int) -> None:
 def main() -> None:
     """Train from the checkpoint to the last step."""
     journal("start", -1)
-    group = Gloo() if backend == "gloo" else Sockets()
+    kinds: dict[str, type[Gloo | Sockets | Alone]] = {"gloo": Gloo, "sockets": Sockets, "none": Alone}
+    group = kinds[backend]()
     progress = Progress()
     first = int(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
     for step in range(first, steps):

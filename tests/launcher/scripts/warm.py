@@ -14,23 +14,11 @@ import neighbour  # type: ignore[import-not-found]  # beside this file, as a scr
 import numpy as np
 import torch
 import torch.distributed as dist
+from journals import journal  # type: ignore[import-not-found]
 from torch.nn.parallel import DistributedDataParallel
 
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
-
-
-def journal(event: str, **more: object) -> None:
-    record = {
-        "event": event,
-        "rank": RANK,
-        "generation": GENERATION,
-        "pid": os.getpid(),
-        "at": time.monotonic(),
-        **more,
-    }
-    with open(os.environ["JOURNAL"], "a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
 
 
 def warm_parent_is_ready() -> bool:
