@@ -119,7 +119,7 @@ def natural(name: str) -> tuple[object, ...]:
 
 def _lane(name: str, changes: Iterable[Change], marks: Iterable[tuple[str, Mark]], end: float) -> Lane:
     own = [change for change in changes if change.node == name]
-    ends = [change.at for change in own[1:]] + [end]
+    ends = [*(change.at for change in own), end][1:]
     intervals = (
         Interval(change.phase, change.generation, change.at, until)
         for change, until in zip(own, ends, strict=True)

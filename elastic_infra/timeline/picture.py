@@ -130,7 +130,7 @@ def _groups(scene: Scene, top: float) -> Part:
     bottom = top + 16
     markup = [svg.words((LEFT - 8, top + 12), "soft right small", "workers")]
     entries = scene.history.generations
-    ends = [entry.begin for entry in entries[1:]] + [scene.history.end]
+    ends = [*(entry.begin for entry in entries), scene.history.end][1:]
     for entry, end in zip(entries, ends, strict=True):
         left, right = scene.scale.at(entry.begin), scene.scale.at(end)
         text = next((text for text in _sizes(entry.number, entry.world_size) if fits(text, right - left)), "")

@@ -31,8 +31,9 @@ NARROWEST: Final = 20
 
 def print_text(history: History, figures: Figures, console: Console) -> None:
     """Print the picture and the figures."""
-    console.print(_head(history), soft_wrap=True)
+    console.print(_head(history))
     console.print(_lanes(history, console.width))
+    console.print(_legend())
     console.print(_figures(figures))
     if figures.outages:
         console.print(_outages(history, figures))
@@ -57,10 +58,13 @@ def _lanes(history: History, width: int) -> Table:
     if history.marks:
         table.add_row("the job", _marks(history.marks, places, room))
     table.add_row("", _axis(places, room))
-    legend = " ".join(f"{sign} {phase}" for phase, (sign, _) in SIGNS.items())
-    marks = " ".join(f"{sign} {kind}" for kind, sign in MARK_SIGNS.items())
-    table.add_row("", Text(f"{legend}; above: {marks}", "dim", overflow="fold", no_wrap=False))
     return table
+
+
+def _legend() -> Text:
+    phases = "  ".join(f"{sign} {phase}" for phase, (sign, _) in SIGNS.items())
+    marks = "  ".join(f"{sign} {kind}" for kind, sign in MARK_SIGNS.items())
+    return Text(f"{phases}; above a lane: {marks}, a number for several", "dim")
 
 
 def _lane(intervals: Sequence[Interval], places: scale.Scale, room: int) -> Text:
