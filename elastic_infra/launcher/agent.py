@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import exit_codes, hosting, local_group, membership, observe, rendezvous, seam, steps
+from . import exit_codes, hosting, local_group, membership, observe, rendezvous, seam, steps, warming
 from .plan import Plan
 from .protocol import machine, messages
 from .protocol.state import State, start
@@ -58,6 +58,7 @@ class Agent:
             membership.node_of(plan, settings), membership.rules_of(plan, settings), clock(), time.time()
         )
         self._steps = steps.Watch()
+        self._warming = warming.Warming(channel, group)
         self._observer = observe.Observer(plan, settings, self._state.node.uuid)
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
@@ -71,7 +72,6 @@ class Agent:
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         if self._store.find():
             self._connect(self._plan.port)
-        self._events.append(messages.Ready())
         while True:
             self._take_steps()
             if self._left:
@@ -83,6 +83,7 @@ class Agent:
             for key, _ in ready:
                 key.data()
             self._look_for_hangs()
+            self._events.extend(self._warming.look(self._state, self._clock()))
             self._observer.update(self._state, self._phase(), self._group.running, self._clock())
             self._events.append(messages.Tick())
 
@@ -149,7 +150,7 @@ class Agent:
         self._observer.emit("worker_started", self._state, fields)
 
     def _on_warm_parent(self, message: seam.WarmParent) -> None:
-        self._observer.warm_parent_ready = message.ready
+        self._observer.warm_parent_ready, self._warming.is_over = message.ready, True
         self._observer.emit("warm_parent", self._state, {"ready": message.ready, "message": message.message})
         self._tell(messages.Tell("info", f"Warm parent: {message.message}."))
 

@@ -58,6 +58,11 @@ class LocalGroup:
         specs = workers.plan(start, plan, self._settings, self._environ, files)
         return seam.Spawn(start.generation, specs, warm=self._is_warm())
 
+    @property
+    def preload(self) -> dict[str, str] | None:
+        """The environment to load a warm parent in before any worker has run; None where workers start cold."""
+        return workers.environ_of_any(self._plan, self._settings, self._environ) if self._is_warm() else None
+
     def read(self) -> tuple[progress.Slot, ...]:
         """What the workers of the current generation reported; empty without one."""
         return self._memory.read() if self._memory else ()

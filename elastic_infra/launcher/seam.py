@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finishing"]
 """What the agent is at, for the watchdog: each phase has its own budget of silence."""
@@ -44,6 +44,13 @@ class Spawn:
     workers: tuple[WorkerSpec, ...]
     warm: bool
     """Fork from the warm parent where it is ready, else exec."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Start the warm parent now, in this environment; answered by ``WarmParent``."""
+
+    env: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,7 @@ class StoreHosted:
 
 Message = (
     Spawn
+    | WarmUp
     | Stop
     | DumpStacks
     | HoldStore
@@ -197,26 +205,7 @@ Message = (
     | StoreHosted
 )
 
-_TYPES: Final = {
-    kind.__name__: kind
-    for kind in (
-        Spawn,
-        Stop,
-        DumpStacks,
-        HoldStore,
-        BeatAcked,
-        AgentBeat,
-        HostStore,
-        Note,
-        Leave,
-        WorkerStarted,
-        WorkerEnded,
-        GroupGone,
-        SignalCaught,
-        WarmParent,
-        StoreHosted,
-    )
-}
+_TYPES: Final[Mapping[str, Callable[..., Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:

@@ -59,10 +59,10 @@ class WarmParent:
             raise RuntimeError(message)
         return self._channel
 
-    def want(self, spec: seam.WorkerSpec, now: float) -> None:
-        """Remember the environment of the first workers; the process starts later."""
+    def want(self, environ: dict[str, str], now: float) -> None:
+        """Remember the first workers' environment; the process starts later, at once where it was wanted long ago."""
         if self._environ is None:
-            self._environ, self._wanted_at = spec.env, now
+            self._environ, self._wanted_at = environ, now
 
     def is_due(self, now: float, wall: float) -> bool:
         """Whether the first generation has imported what it needs."""

@@ -84,14 +84,18 @@ def command_line(entrypoint: Entrypoint, interpreter: str, shim: str, local_rank
     return (interpreter, "-u", shim, entrypoint.kind, entrypoint.target, *arguments)
 
 
+def environ_of_any(launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """What every worker of this node finds, whichever its place: enough to import in."""
+    inherited = {name: value for name, value in environ.items() if name not in _SECRETS}
+    missing = defaults.runtime_defaults(settings, inherited, nproc_per_node=launch.nproc_per_node)
+    return {**inherited, **missing}
+
+
 def _common_environ(
     start: StartWorkers, launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    inherited = {name: value for name, value in environ.items() if name not in _SECRETS}
-    missing = defaults.runtime_defaults(settings, inherited, nproc_per_node=launch.nproc_per_node)
     return {
-        **inherited,
-        **missing,
+        **environ_of_any(launch, settings, environ),
         "GROUP_RANK": str(start.group_rank),
         "ROLE_NAME": launch.role,
         "LOCAL_WORLD_SIZE": str(start.local_world_size),

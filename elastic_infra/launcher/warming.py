@@ -1,0 +1,60 @@
+"""When this node is able to start workers: a newcomer first loads what they import, for the others train meanwhile.
+
+A node that says ``ready`` ends the others' generation, and a group steps only once its slowest worker does. So whoever
+is not needed yet has its warm parent ready before it says so; whoever is needed starts cold at once. The decision is
+pure; it takes no part in who is a member.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from . import seam
+from .local_group import LocalGroup
+from .protocol.messages import Ready
+from .protocol.state import State
+
+LONGEST_SECONDS: Final = 120.0
+"""A newcomer that takes longer to load comes cold: a rare import may hang, and capacity that waits is lost."""
+
+
+class Warming:
+    """One node's way to ``ready``."""
+
+    def __init__(self, channel: seam.Channel, group: LocalGroup) -> None:
+        self._channel = channel
+        self._group = group
+        self._asked_at: float | None = None
+        self.is_over = False
+        """The warm parent is ready, or will never be."""
+
+    def look(self, state: State, now: float) -> tuple[Ready, ...]:
+        """The event that this node is able, once it is; the warm parent is asked for where it comes first."""
+        if state.ready:
+            return ()
+        can_warm = self._group.preload is not None and not self.is_over
+        verdict = decide(state, can_warm=can_warm, asked_at=self._asked_at, now=now)
+        if verdict == "ask" and self._group.preload is not None:
+            self._asked_at = now
+            self._channel.send(seam.WarmUp(self._group.preload))
+        return (Ready(),) if verdict == "ready" else ()
+
+
+def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) -> Literal["wait", "ask", "ready"]:
+    """What to do on the way to ready; nobody knows who is needed before the store has been heard."""
+    if not state.store.connected:
+        return "wait"
+    if not can_warm or not others_train(state):
+        return "ready"
+    if asked_at is None:
+        return "ask"
+    return "ready" if now - asked_at >= LONGEST_SECONDS else "wait"
+
+
+def others_train(state: State) -> bool:
+    """Whether the generation there is can do without this node: it has enough members that live."""
+    generation = state.generation
+    if generation is None or generation.phase == "final" or state.place() is not None:
+        return False
+    live = {said.uuid for said in state.store.live()}
+    return sum(member.uuid in live for member in generation.members) >= state.rules.min_nodes
