@@ -58,7 +58,7 @@ def program(container: Mapping[str, Any], operator: Mapping[str, str], place: Pl
     Args:
         operator: variables that the operator adds.
     """
-    folders = _folders(container.get("workingDir"), place)
+    folders = _folders(container.get("workingDir", "/"), place)
     given = {**_variables(container, place), **operator}
     given = {name: mapped(value, folders) for name, value in _expanded(given).items()}
     command = [*container.get("command", ()), *container.get("args", ())]
@@ -66,15 +66,15 @@ def program(container: Mapping[str, Any], operator: Mapping[str, str], place: Pl
     return Program(
         argv=(place.python, *argv[1:]) if argv[0] == PYTHON else argv,
         environ={**machine_environ(place.machine), **given, **place.overrides},
-        folder=mapped(container.get("workingDir", place.home), folders),
+        folder=mapped(container.get("workingDir", "/"), {"/": place.home, **folders}),
     )
 
 
-def _folders(working_dir: str | None, place: Place) -> dict[str, str]:
+def _folders(working_dir: str, place: Place) -> dict[str, str]:
     """The mounts, and the working dir unless it lies in one of them or is the whole image."""
-    if working_dir in {None, "/"} or mapped(str(working_dir), place.folders) != working_dir:
+    if working_dir == "/" or mapped(working_dir, place.folders) != working_dir:
         return dict(place.folders)
-    return {str(working_dir): place.home, **place.folders}
+    return {working_dir: place.home, **place.folders}
 
 
 def machine_environ(machine: Mapping[str, str]) -> dict[str, str]:

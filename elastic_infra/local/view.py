@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, ConsoleDimensions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -63,14 +62,15 @@ class Shown:
     news: tuple[News, ...] = ()
 
 
-def open_view(stream: TextIO, title: str) -> View:
+def open_view(stream: TextIO, title: str, environ: Mapping[str, str] = os.environ) -> View:
     """The view that fits a stream.
 
     Args:
         stream: where to write; a terminal is drawn in place, anything else gets a line an event.
         title: what runs.
+        environ: a ``TERM`` of ``dumb``, or none, cannot draw in place.
     """
-    if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if stream.isatty() and environ.get("TERM", "dumb") != "dumb":
         return LiveView(Console(file=stream, highlight=False, markup=False), title)
     return LogView(stream, title)
 
@@ -112,15 +112,19 @@ class LogView:
 
 
 class LiveView:
-    """Nodes, steps, restarts and the last news, drawn anew in place."""
+    """Nodes, steps, restarts and the last news, drawn anew in place.
+
+    The cursor stays on the line below, with what a user is typing there: a frame is drawn above it and the cursor put
+    back, so that faults can be typed while the view goes on.
+    """
 
     def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.time) -> None:
+        self._console = console
         self._title = title
         self._clock = clock
         self._shown = Shown()
         self._drawn_at = 0.0
-        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self._live.start()
+        self._height = 0
         self._draw(clock())
 
     def update(self, records: Sequence[Record]) -> None:
@@ -134,17 +138,32 @@ class LiveView:
     def close(self) -> None:
         """The last state stays on the screen."""
         self._draw(self._clock())
-        self._live.stop()
 
     def _draw(self, now: float) -> None:
         self._drawn_at = now
-        size = self._live.console.size
-        self._live.update(draw(self._shown, self._title, now, (size.width, size.height)), refresh=True)
+        size = os.get_terminal_size(self._console.file.fileno())
+        width, rows = size.columns or 80, size.lines or 24
+        self._console.size = ConsoleDimensions(width, rows)
+        with self._console.capture() as frame:
+            self._console.print(draw(self._shown, self._title, now, (width, rows)))
+        lines = frame.get().splitlines()[: rows - 1]
+        height = max(len(lines), min(self._height, rows - 1))
+        lines += [""] * (height - len(lines))
+        self._console.file.write(_in_place(lines, self._height))
+        self._console.file.flush()
+        self._height = height
+
+
+def _in_place(lines: Sequence[str], drawn: int) -> str:
+    """What draws lines above the cursor's line, where so many were drawn before (ECMA-48 CUU, EL; DECSC, DECRC)."""
+    room = "\r" + "\n" * (len(lines) - drawn) if len(lines) > drawn else ""
+    drawing = "".join(f"{line}\x1b[K\r\n" for line in lines)
+    return f"{room}\x1b7\x1b[{len(lines)}A\r{drawing}\x1b8"
 
 
 def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> RenderableType:
-    """The whole view, in no more than ``size`` columns and rows; the cursor needs a row of its own."""
-    width, rows = size[0], size[1] - 2
+    """The whole view, in no more than ``size`` columns and rows; the cursor has a row of its own below."""
+    width, rows = size[0], size[1] - 1
     job, began = shown.job, shown.begin
     time_gone = scale.clock(max(0.0, now - began)) if began is not None else "0:00"
     head = [f"{title}  {time_gone}  {job.outcome}", _world(job), _speed(job), f"restarts: {_kinds(job, width)}"]
