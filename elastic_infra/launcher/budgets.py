@@ -54,9 +54,9 @@ def refund(budget: Budget) -> Budget:
     return replace(budget, restarts=max(0, budget.restarts - 1), charged=max(0, budget.charged - 1))
 
 
-def keeps_failing_alone(budget: Budget, failure: Cause) -> bool:
-    """Whether this failure makes the node one to leave out: the same one again, its peers being healthy."""
-    return bool(failure.uuid) and failure.uuid == budget.culprit and budget.culprit_failures + 1 >= ALONE_TRIES
+def keeps_failing_alone(charged: Budget) -> bool:
+    """Whether the failure just charged makes its node one to leave out: the same node again, without progress."""
+    return bool(charged.culprit) and charged.culprit_failures >= ALONE_TRIES
 
 
 def _spend(budget: Budget, failure: Cause, *, fresh: bool) -> Budget:

@@ -77,7 +77,17 @@ def test_refund_takes_back_one_charge() -> None:
 
 def test_same_node_twice_is_one_to_leave_out() -> None:
     """The second failure in a row of one node, without progress, is its own and not the job's."""
-    budget = budgets.charge(Budget(), failure(node="a"), 3).budget
+    once = budgets.charge(Budget(), failure(node="a"), 3).budget
+    twice = budgets.charge(once, failure(node="a"), 3).budget
+    other = budgets.charge(once, failure(node="b"), 3).budget
 
-    assert budgets.keeps_failing_alone(budget, failure(node="a"))
-    assert not budgets.keeps_failing_alone(budget, failure(node="b"))
+    assert [budgets.keeps_failing_alone(budget) for budget in (once, twice, other)] == [False, True, False]
+
+
+def test_progress_between_two_failures_of_a_node_clears_it() -> None:
+    """A node whose workers failed once, and again a thousand steps later, stays."""
+    once = budgets.charge(Budget(), failure(step=5, node="a"), 3).budget
+    stuck = budgets.charge(once, failure(step=5, node="a"), 3).budget
+    later = budgets.charge(once, failure(step=1005, node="a"), 3).budget
+
+    assert [budgets.keeps_failing_alone(budget) for budget in (stuck, later)] == [True, False]

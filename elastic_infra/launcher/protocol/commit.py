@@ -115,7 +115,7 @@ def _charged(state: State, generation: Generation, roll: tuple[Standing, ...], n
         return None
     verdict = budgets.charge(generation.budget, failure, state.rules.max_restarts)
     others = tuple(standing for standing in roll if standing.member.uuid != failure.uuid)
-    alone = budgets.keeps_failing_alone(generation.budget, failure)
+    alone = budgets.keeps_failing_alone(verdict.budget)
     if alone and verdict.exit_code != budgets.NO_PROGRESS and len(others) >= state.rules.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
