@@ -47,6 +47,7 @@ def test_plan_is_fair_and_bearable(seed: int, count: int) -> None:
     assert [fault.number for fault in faults] == list(range(count))
     pairs = [fault.after is not None for fault in faults]
     assert not any(first and second for first, second in itertools.pairwise(pairs))
+    assert all(second.after is None or first.kind != second.kind for first, second in itertools.pairwise(faults))
     nodes = plan.FIRST_NODES
     for fault in faults:
         nodes += {"scale_up": 1, "scale_down": -1}.get(fault.kind, 0)

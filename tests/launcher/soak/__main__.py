@@ -66,6 +66,7 @@ def run(folder: Path, seed: int, count: int) -> report.Outcome:
         injections=job.injections,
         exits=job.exits,
         left_behind=job.left_behind,
+        unasked=job.unasked,
         final=final,
         trajectory=trajectory(furthest),
     )

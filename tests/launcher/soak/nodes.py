@@ -102,6 +102,8 @@ class Nodes:
         self.ends: list[tuple[str, int]] = []
         """Node and exit code of every launcher that ended."""
         self.left_behind: list[str] = []
+        self.unasked: list[str] = []
+        """Launchers that gave up though no fault was to end them."""
 
     @property
     def wanted(self) -> list[Node]:
@@ -198,6 +200,8 @@ class Nodes:
     def _ended(self, node: Node, code: int, now: float) -> None:
         self.ends.append((node.name, code))
         self._say(f"{node.name} ended with {code}")
+        if code != 0 and not node.doomed:
+            self.unasked.append(f"{node.name} ended with {code}")
         known = {other.process.pid for other in self.nodes.values() if other.process is not None}
         left = self._reap(known)
         if left and not node.killed:

@@ -54,9 +54,10 @@ class Fault:
 
 
 def draw(seed: int, count: int) -> tuple[Fault, ...]:
-    """The faults of a soak: all kinds equally often, in random order, never three at once.
+    """The faults of a soak: all kinds equally often, in random order, never three at once, nor two of one kind.
 
-    Two at once are borne by any budget; three failures at one step end the job with 93, as they should.
+    Two at once are borne by any budget; three failures at one step end the job with 93, and two of one node end that
+    node with 200, as they should.
     """
     dice = random.Random(seed)
     kinds = _kinds(dice)
@@ -65,7 +66,7 @@ def draw(seed: int, count: int) -> tuple[Fault, ...]:
     for number in range(count):
         kind = _possible(next(kinds), nodes)
         nodes += {"scale_up": 1, "scale_down": -1}.get(kind, 0)
-        may_pair = bool(faults) and faults[-1].after is None
+        may_pair = bool(faults) and faults[-1].after is None and faults[-1].kind != kind
         paired = dice.random() < PAIRED
         after = round(dice.uniform(0.05, 2.5), 3)
         pick, seconds = round(dice.random(), 4), _seconds(dice, kind)

@@ -29,6 +29,7 @@ class Outcome:
     injections: Sequence[verdict.Injection]
     exits: Sequence[tuple[str, int]]
     left_behind: Sequence[str]
+    unasked: Sequence[str]
     final: tuple[int, int]
     """Step and weight of the furthest checkpoint."""
     trajectory: Sequence[int]
@@ -41,10 +42,9 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
     spent = verdict.charged(outcome.journal)
     step, weight = outcome.final
     told = any(line["event"] == "finished" for line in outcome.journal)
-    bad_ends = [f"{node} ended with {code}" for node, code in outcome.exits if code in {1, 2, 93}]
     return {
         "the job succeeded": [outcome.trouble] if outcome.trouble else ([] if told else ["no worker finished"]),
-        "no launcher gave up": bad_ends,
+        "no launcher gave up unasked": list(outcome.unasked),
         "no two generations ran at once": verdict.guarantee(outcome.journal),
         "nobody started before he stopped": verdict.told_order(outcome.events),
         "every step is exact": verdict.exact(outcome.journal, outcome.trajectory),

@@ -61,6 +61,11 @@ class Soak:
         """Orphans and zombies of launchers that ended."""
         return self._nodes.left_behind
 
+    @property
+    def unasked(self) -> list[str]:
+        """Launchers that gave up though no fault was to end them."""
+        return self._nodes.unasked
+
     def run(self) -> None:
         """From the first node to the end of the job.
 
