@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
 SLACK_SECONDS = 10.0
 """What a busy machine may add to a deadline."""
+COLD = {"ELASTIC_INFRA_WARM_START": "0"}
 QUICK = ("last_call_timeout=1", "join_timeout=120")
 
 
@@ -41,6 +44,7 @@ def codes(job: Job, seconds: float = 120.0) -> list[int]:
 
 def test_all_nodes_finish_together(job: Job) -> None:
     """Every launcher exits 0, after every worker has finished."""
+    job.nnodes = "2:2"
     stop_at(job, 20)
     job.start_store()
     for _ in range(2):
@@ -209,6 +213,26 @@ def test_store_restarted_empty(job: Job) -> None:
 
     assert len({line["generation"] for line in lines}) == 2
     assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1
+
+
+def test_strangers_at_the_store_change_nothing(job: Job) -> None:
+    """Garbage, an endless line and silence on the store's port: training goes on, and a third node still joins."""
+    job.environ = COLD
+    job.start_node(*QUICK)
+    job.wait_until(job.is_served)
+    job.start_node(*QUICK)
+    before = job.wait_for_world(2)
+    with contextlib.ExitStack() as strangers:
+        for data in (os.urandom(4096) + b"\n", b'{"op": "hello"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * (4 << 20), b""):
+            stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", job.port)))
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(data)
+        after = job.wait_for_world(2, time.monotonic())
+        assert after[-1]["generation"] == before[-1]["generation"]
+        job.start_node(*QUICK)
+        job.wait_for_world(3)
+
+    assert [node.poll() for node in job.nodes] == [None, None, None]
 
 
 def test_late_joiner_after_success(job: Job) -> None:

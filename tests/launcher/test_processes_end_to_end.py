@@ -295,6 +295,31 @@ def test_bad_input(
     assert launch.alive() == []
 
 
+def test_an_unreadable_script(start: Start, tmp_path: pathlib.Path) -> None:
+    """A script without the right to read it is named: 2, nothing left; root has to give up its privilege first."""
+    prefix: tuple[str, ...] = ()
+    if os.getuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("needs setpriv")
+        prefix = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+    script = tmp_path / "secret.py"
+    script.touch(0o000)
+    launch = start(str(script), prefix=prefix)
+
+    assert launch.wait() == 2
+    assert f"'{script}' cannot be read by user {os.getuid()}" in launch.output
+    assert "Traceback" not in launch.output
+    assert launch.alive() == []
+
+
+def test_a_full_disk_for_events(start: Start) -> None:
+    """Events that cannot be written do not stop the training."""
+    launch = start(*behave("finish"), environ={"ELASTIC_INFRA_EVENTS": "/dev/full"})
+
+    assert launch.wait() == 0
+    assert "Traceback" not in launch.output
+
+
 def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
     """Logs that cannot be made for want of room are this node's trouble: 200, one line, nothing left."""
     if not shutil.which("unshare"):

@@ -80,6 +80,7 @@ def endure(job: Job, seconds: float) -> None:
 def test_r10_a_peer_may_start_long_before_the_store(job: Job, tmp_path: pathlib.Path, spans: Spans) -> None:
     """R10: name unknown, port closed, port busy: no launcher ends; a lost store host is joined within 30 s."""
     names = Names(tmp_path)
+    job.environ = {"ELASTIC_INFRA_WARM_START": "0"}
     peer = job.start_node("is_host=false", prefix=names.prefix)
     job.wait_until(lambda: job.said("cannot be resolved") > 0)
     endure(job, spans.no_name)
