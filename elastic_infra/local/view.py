@@ -155,8 +155,13 @@ class LiveView:
 
 
 def _in_place(lines: Sequence[str], drawn: int) -> str:
-    """What draws lines above the cursor's line, where so many were drawn before (ECMA-48 CUU, EL; DECSC, DECRC)."""
-    room = "\r" + "\n" * (len(lines) - drawn) if len(lines) > drawn else ""
+    """What draws lines above the cursor's line, where so many were drawn before (ECMA-48 CUU, EL, ED; DECSC, DECRC).
+
+    A frame that grows is taken away first, so that what scrolls out of the terminal is empty.
+    """
+    room = ""
+    if len(lines) > drawn:
+        room = (f"\x1b[{drawn}A\r\x1b[J" if drawn else "\r") + "\n" * len(lines)
     drawing = "".join(f"{line}\x1b[K\r\n" for line in lines)
     return f"{room}\x1b7\x1b[{len(lines)}A\r{drawing}\x1b8"
 
@@ -229,7 +234,7 @@ def _kinds(job: Job, width: int) -> str:
 
 def _line(shown: Shown, news: News) -> str:
     node = f"{words.short(news.node)}: " if news.node else ""
-    return f"{scale.clock(news.at - (shown.begin or news.at)):>7}  {node}{news.text}"
+    return f"{scale.clock(news.at - (news.at if shown.begin is None else shown.begin)):>7}  {node}{news.text}"
 
 
 def _row(text: str, width: int, look: str) -> Text:
