@@ -54,7 +54,7 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
     Raises:
         ConfigError: the name breaks Kubernetes' rules.
     """
-    nodes = nodes or config.elastic.min_nodes
+    nodes = config.elastic.min_nodes if nodes is None else nodes
     elastic = config.elastic.model_copy(update={"initial_nodes": nodes})
     manifests = render(name, config.model_copy(update={"elastic": elastic}))
     workload = _plain(manifests.workload)

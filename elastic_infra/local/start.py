@@ -128,6 +128,8 @@ def _faults(job: LocalJob, config: JobConfig, home: Path, request: Request) -> I
         yield Fault("--nodes", f"elastic.nnodes allows {shape.min_nodes} to {shape.max_nodes} nodes.")
     if request.faults and request.seed is not None:
         yield Fault("--chaos", "cannot be given together with --faults: it makes a plan of its own.")
+    if request.timeout_seconds is not None and not request.timeout_seconds > 0:
+        yield Fault("--timeout", "must be more than 0 s.")
     if sys.platform != _NEEDED:
         yield Fault("", "Jobs run on Linux only: the launcher uses its process table. Use a container or a VM.")
     yield from _program_faults(config, home)

@@ -30,11 +30,11 @@ def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
     shm = "a /dev/shm of its own" if around.owns_shared_memory else "this machine's /dev/shm"
     workers = "1 worker" if shape.workers == 1 else f"{shape.workers} workers"
     yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {workers} each"
-    yield f"  each node: {limit}; {shm}"
-    yield f"  work folder: {prepared.workspace.folder}"
+    yield f"each node: {limit}; {shm}"
+    yield f"work folder: {prepared.workspace.folder}"
     if prepared.plan:
         source = "faults" if seed is None else f"faults of seed {seed}"
-        yield f"  {source}: {format_plan(prepared.plan)}"
+        yield f"{source}: {format_plan(prepared.plan)}"
 
 
 def result(outcome: Outcome, seconds: float) -> str:

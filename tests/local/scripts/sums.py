@@ -1,4 +1,7 @@
-"""Sums over all workers, in integers: whatever nodes came and went, the result is the same. Needs torch."""
+"""Sums over all workers, in integers: whatever nodes came and went, the result is the same. Needs torch.
+
+Ends at its argument, or at the step in which the first worker finds the file `finish` beside the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,15 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     step, total = map(int, saved.read_text().split()) if saved.exists() else (0, 1)
     progress = Progress()
-    while step < last:
+    is_told = False
+    while step < last and not is_told:
         step += 1
         time.sleep(0.05)
-        share = torch.tensor([_share(step, rank, world)], dtype=torch.int64)
-        dist.all_reduce(share)
-        total = (total * 48_271 + int(share.item())) % MODULUS
+        told = rank == 0 and saved.with_name("finish").exists()
+        shares = torch.tensor([_share(step, rank, world), int(told)], dtype=torch.int64)
+        dist.all_reduce(shares)
+        is_told = bool(shares[1].item())
+        total = (total * 48_271 + int(shares[0].item())) % MODULUS
         if rank == 0:
             saved.with_name("draft").write_text(f"{step} {total}")
             saved.with_name("draft").replace(saved)
