@@ -17,7 +17,7 @@ help: ## what can be made
 setup: ## everything this checkout needs; tries again what could not be had before
 	@$(BASE) -m tools.setup --again
 
-demo: ## the main job: render, explain and preview one job
+demo: ## the main job: one job rendered, explained, previewed, and run here with faults
 	$(READY)
 	@$(RUN) tools.demo
 
@@ -94,4 +94,4 @@ test-cluster: ## the tests on a real Kubernetes
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .demo dist

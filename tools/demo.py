@@ -1,7 +1,15 @@
-"""The main job on real input, step by step: what `make demo` runs once set-up is done."""
+"""The main job on real input, step by step: what `make demo` runs once set-up is done.
+
+Renders, explains and previews one job, then runs it here: with a node that comes and one that is lost, and once more
+left alone. Both have to end with the same weights.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +18,27 @@ from typing import Final
 from tools.run import ROOT
 
 JOB: Final = "examples/quickstart/job.yaml"
-OURS: Final = str(Path(sys.executable).with_name("elastic-infra"))
+FAULTS: Final = "1s scale 3; +1s kill node 1"
+"""Seconds of training, so that they fall into it on slow machines and on fast ones."""
+
+FOLDER: Final = ".demo"
+"""What the runs leave, below the root; made anew each time, for a run in an old folder would go on in it."""
+DISTURBED: Final = f"{FOLDER}/disturbed"
+LEFT_ALONE: Final = f"{FOLDER}/left-alone"
+PICTURE: Final = f"{FOLDER}/timeline.svg"
 
 STEPS: Final = (
-    ("What the API server gets", f"elastic-infra render {JOB} --short", (OURS, "render", JOB, "--short")),
-    ("What it means", f"elastic-infra explain {JOB}", (OURS, "explain", JOB)),
-    ("What `pulumi up` would do", "pulumi preview", (sys.executable, "-m", "tools.preview_demo")),
+    ("What the API server gets", ("elastic-infra", "render", JOB, "--short")),
+    ("What it means", ("elastic-infra", "explain", JOB)),
+    ("What `pulumi up` would do", ("pulumi", "preview")),
+    (
+        "Run it here; a node comes, another is lost",
+        ("elastic-infra", "run", JOB, "--nodes", "2", "--faults", FAULTS, "--workdir", DISTURBED),
+    ),
+    ("Once more, left alone", ("elastic-infra", "run", JOB, "--nodes", "2", "--workdir", LEFT_ALONE)),
+    ("A picture of the first run", ("elastic-infra", "timeline", f"{DISTURBED}/events", "-o", PICTURE)),
 )
-"""Title, what a user types for it, what runs here."""
+"""Title, and what a user types for it."""
 
 NEXT: Final = f"""
 Next, on a cluster of yours (kubectl reaches it, and the Kubeflow training operator runs there):
@@ -26,20 +47,66 @@ Next, on a cluster of yours (kubectl reaches it, and the Kubeflow training opera
   sed -i 's|registry.example.com/digits:1|IMAGE|' examples/quickstart/__main__.py
   source .venv/bin/activate && pulumi up
 
-A job of your own: copy {JOB}, then `elastic-infra validate` and `elastic-infra explain` it.
+A job of your own: copy {JOB}, then `elastic-infra validate`, `explain` and `run` it.
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a run's logs say.
+
+    Attributes:
+        resumed: the steps at which training went on from a checkpoint, in order.
+        result: accuracy and checksum of the weights; empty where there is none.
+    """
+
+    resumed: tuple[int, ...]
+    result: str
 
 
 def main() -> int:
     """Run the steps; the first failure ends the demo with its exit code."""
-    for title, typed, command in STEPS:
-        print(f"\n== {title}: {typed}\n", flush=True)
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    shutil.rmtree(ROOT / FOLDER, ignore_errors=True)
+    for title, typed in STEPS:
+        print(f"\n== {title}: {shlex.join(typed)}\n", flush=True)
+        code = subprocess.run(command(typed), cwd=ROOT, check=False).returncode
         if code:
-            print(f"\nThe demo ends here: `{typed}` failed with exit code {code}.", file=sys.stderr)
+            print(f"\nThe demo ends here: `{shlex.join(typed)}` failed with exit code {code}.", file=sys.stderr)
             return code
-    print(NEXT, end="")
-    return 0
+    fault = compare(read(ROOT / DISTURBED / "logs"), read(ROOT / LEFT_ALONE / "logs"))
+    print(f"\nThe demo ends here: {fault}" if fault else NEXT, end="\n" if fault else "")
+    return int(bool(fault))
+
+
+def command(typed: tuple[str, ...]) -> tuple[str, ...]:
+    """What runs here for what a user types: this environment's program, and a stand-in for the cluster of a preview."""
+    program, *arguments = typed
+    if program == "pulumi":
+        return (sys.executable, "-m", "tools.preview_demo")
+    return (str(Path(sys.executable).with_name(program)), *arguments)
+
+
+def read(logs: Path) -> Training:
+    """What the nodes of a run printed."""
+    text = "\n".join(path.read_text(errors="replace") for path in sorted(logs.glob("node-*.log")))
+    starts = sorted(int(step) for step in re.findall(r"^starting at step (\d+)", text, re.MULTILINE))
+    results = re.findall(r"^accuracy .+", text, re.MULTILINE)
+    return Training(tuple(step for step in starts if step), results[-1] if results else "")
+
+
+def compare(disturbed: Training, left_alone: Training) -> str:
+    """Print both results; why they do not show what they should, or nothing."""
+    print("\n== What came out\n")
+    print(f"  with a new and a lost node   {disturbed.result}")
+    print(f"  left alone                   {left_alone.result}")
+    if disturbed.result != left_alone.result or not disturbed.result:
+        return f"the results differ. The logs are in {FOLDER}."
+    if not disturbed.resumed:
+        return f"training was over before the faults came. Give it more --epochs in {JOB}."
+    steps = ", ".join(map(str, disturbed.resumed))
+    print(f"\nThe same to the last bit; training went on from its checkpoints at step {steps}.")
+    print(f"The picture: {PICTURE}")
+    return ""
 
 
 if __name__ == "__main__":
