@@ -148,6 +148,8 @@ class Runner:
                 self._handle(Interrupted(), time.monotonic())
 
     def _hear_typed(self, selector: selectors.BaseSelector) -> None:
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return  # in the background: what is typed is for the shell
         line = sys.stdin.readline()
         if not line:
             selector.unregister(sys.stdin)

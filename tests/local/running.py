@@ -40,7 +40,8 @@ def write_job(folder: Path, **changes: Any) -> Path:
     for script in SCRIPTS.glob("*.py"):
         shutil.copy(script, folder)
     path = folder / "toy.yaml"
-    path.write_text(yaml.safe_dump({**JOB, **changes}))
+    given = {name: value for name, value in {**JOB, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(given))
     return path
 
 

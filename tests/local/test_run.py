@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,11 +174,64 @@ def test_store_on_the_first_node(start: Starter) -> None:
     assert not run.events("store_started")
 
 
+def test_what_a_node_finds(start: Starter, tmp_path: Path) -> None:
+    """What its pod would give it: the operator's variables, fields, folders for its mounts, a /dev/shm of its own."""
+    env = {"DATA": "/data/x", "TOKEN": {"secret": "hf", "key": "token"}, "WHERE": {"field": "spec.nodeName"}}
+    (tmp_path / "data").mkdir()
+    options = ("--nodes", "2", "--env", "TOKEN=hunter2", "--volume", f"data={tmp_path / 'data'}")
+    storage = {
+        "checkpoint": {"size": "1Gi"},
+        "volumes": [{"name": "data", "claim": "datasets"}],
+        "mounts": [{"volume": "data", "mount_path": "/data"}],
+    }
+    run = start(*options, script="look.py", args=["--from=/data/a", "/app/b"], env=env, storage=storage)
+    assert run.wait() == 0, run.output
+    notes = [json.loads((run.claim / f"node-{index}").read_text()) for index in range(2)]
+    for index, note in enumerate(notes):
+        environ = note["environ"]
+        assert note["arguments"] == [f"--from={tmp_path}/data/a", f"{tmp_path}/b"]
+        assert note["folder"] == str(tmp_path)
+        assert Path(note["executable"]).samefile(sys.executable)
+        assert environ["DATA"] == f"{tmp_path}/data/x"
+        assert environ["TOKEN"] == "hunter2"
+        assert environ["PET_NNODES"] == "1:3"
+        assert environ["POD_IP"] == "127.0.0.1"
+        assert environ["ELASTIC_INFRA_REPLICA_INDEX"] == str(index)
+        assert environ["GLOO_SOCKET_IFNAME"] == "lo"
+        assert environ["WORLD_SIZE"] == "2"
+        if "a /dev/shm of its own" in run.output:
+            assert note["shared"] == [f"look-node-{index}"]
+    assert notes[0]["environ"]["HOME"] != notes[1]["environ"]["HOME"]
+    assert "hunter2" not in run.output
+
+
+def test_memory_limit(start: Starter) -> None:
+    """A worker that takes more than its node has ends badly, and is started again."""
+    run = start(script="hog.py", args=[], resources={"cpu": 1, "memory": "400Mi"})
+    assert run.wait() == 0, run.output
+    codes = [record.whole("exit_code") for record in run.events("worker_exited")]
+    assert codes in ([-9, 0], [1, 0]), run.output
+
+
+def test_gpu_job_on_the_cpu(start: Starter) -> None:
+    """With --cpu the GPUs are left out, and with them the number of workers that they gave."""
+    run = start("--cpu", resources={"gpu": 8})
+    assert run.wait() == 0, run.output
+    assert run.worlds() == [1]
+
+
+def test_command(start: Starter) -> None:
+    """A job whose workers run a command finds this program's Python as python3."""
+    run = start(script=None, command=["python3", "count.py"], args=["5"])
+    assert run.wait() == 0, run.output
+    assert (run.claim / "step").read_text() == "5"
+
+
 @pytest.mark.launcher
 def test_real_training(start: Starter) -> None:
     """With torch: whatever comes and goes, the result is that of a run without disturbance."""
     plan = "1s kill node 1; +1s scale 3; +1s kill worker 0.0"
-    run = start("--nodes", "2", "--faults", plan, script="sums.py", args=[str(FOREVER)])
+    run = start("--nodes", "2", "--faults", plan, script="sums.py", args=[str(FOREVER)], runtime={})
     run.seconds = 280
     run.wait_for(lambda: len(run.faults()) == 3, "all faults")
     run.wait_for(lambda: run.is_training(3, after=len(run.worlds()) - 1), "training after the last one")
