@@ -7,49 +7,28 @@ part says in colours it also says in hatches, shapes or words; hover titles tell
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from elastic_infra.timeline import looks, scale, svg, words
-from elastic_infra.timeline.figures import Figures, Outage
-from elastic_infra.timeline.history import History, Lane, Mark
+from elastic_infra.timeline import lanes, looks, scale, svg, words
+from elastic_infra.timeline.figures import Figures
+from elastic_infra.timeline.history import History, Mark
+from elastic_infra.timeline.scene import LEFT, LETTER, RIGHT, WIDTH, Part, Scene, fit
 
-WIDTH: Final = 1000.0
-LEFT: Final = 118.0
-RIGHT: Final = 16.0
-MARK_WIDTH: Final = 11.0
-LETTER: Final = 6.3
-"""Width of a letter of 12 px, on average: what decides whether a word fits."""
-HIGH: Final = 12.0
-"""A row of at least this height has room for a word."""
-MOST_HOVER: Final = 8
-"""Marks that one title tells."""
 MOST_OUTAGES: Final = 10
 """Listed in the picture; the longest, where there are more. The tables and JSON have all."""
-
-Part = tuple[tuple[str, ...], float]
-"""Markup, and where it ends."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What every part needs."""
-
-    history: History
-    figures: Figures
-    scale: scale.Scale
-
-    def since(self, moment: float) -> str:
-        """A moment as its distance from the begin."""
-        return scale.clock(moment - self.history.begin)
+OUTCOMES: Final = {
+    "succeeded": "the job succeeded",
+    "failed": "the job failed",
+    "running": "not over at the last event",
+}
 
 
 def draw(history: History, figures: Figures) -> str:
     """The picture, as a document of its own."""
     scene = Scene(history, figures, scale.Scale(history.begin, history.end, LEFT, WIDTH - LEFT - RIGHT))
-    parts: tuple[Callable[[Scene, float], Part], ...] = (_head, _numbers, _groups, _job, _lanes, _axis, _legend, _table)
+    above: tuple[Callable[[Scene, float], Part], ...] = (_head, _numbers, lanes.groups, lanes.job, lanes.lanes)
     top, markup = 12.0, list[str]()
-    for part in parts:
+    for part in (*above, _axis, _legend, _table):
         drawn, top = part(scene, top)
         markup += drawn
     return _document(scene, top + 10, markup)
@@ -63,13 +42,6 @@ def summary(history: History, figures: Figures) -> str:
         f"{words.count(len(figures.outages), 'outage')}, {words.seconds(figures.outage_seconds)} in all; "
         f"{OUTCOMES[history.outcome]}."
     )
-
-
-OUTCOMES: Final = {
-    "succeeded": "the job succeeded",
-    "failed": "the job failed",
-    "running": "not over at the last event",
-}
 
 
 def _document(scene: Scene, height: float, markup: Sequence[str]) -> str:
@@ -115,128 +87,14 @@ def _numbers(scene: Scene, top: float) -> Part:
     tiles = (
         (RIGHT, f"{words.percent(known.goodput)}", "goodput", training),
         (250.0, str(len(known.outages)), outages, longest),
-        (520.0, str(known.generations), "generations, each change by kind", kinds),
-        (820.0, " to ".join(map(str, workers)), "workers", f"on {words.count(len(scene.history.lanes), 'node')}"),
+        (490.0, str(known.generations), "generations, each change by kind", kinds),
+        (830.0, " to ".join(map(str, workers)), "workers", f"on {words.count(len(scene.history.lanes), 'node')}"),
     )
     markup = []
     for left, number, first, second in tiles:
         markup += [svg.words((left, top + 26), "big", number), svg.words((left, top + 44), "", first)]
         markup.append(svg.words((left, top + 59), "soft small", second))
     return tuple(markup), top + 74
-
-
-def _groups(scene: Scene, top: float) -> Part:
-    """The generations: where each begins, and how many workers it has."""
-    bottom = top + 16
-    markup = [svg.words((LEFT - 8, top + 12), "soft right small", "workers")]
-    entries = scene.history.generations
-    ends = [*(entry.begin for entry in entries), scene.history.end][1:]
-    for entry, end in zip(entries, ends, strict=True):
-        left, right = scene.scale.at(entry.begin), scene.scale.at(end)
-        text = next((text for text in _sizes(entry.number, entry.world_size) if fits(text, right - left)), "")
-        hover = f"generation {entry.number}: {entry.world_size} workers on {words.count(entry.size, 'node')}; "
-        hover += f"from {scene.since(entry.begin)}: {words.cause(entry.cause) if entry.kind else 'the first'}"
-        edge = svg.line((left, top + 2), (left, bottom), "edge")
-        label = (svg.words((left + 4, top + 12), "small", text),) if text else ()
-        hit = svg.box((left, top), (max(1.0, right - left), 16), {"fill": "transparent"})
-        markup.append(svg.element("g", {}, svg.title(hover), hit, edge, *label))
-    return tuple(markup), bottom + 2
-
-
-def _sizes(number: int, world: int) -> tuple[str, ...]:
-    return f"generation {number}: {world}", f"{number}: {world}", str(world)
-
-
-def _job(scene: Scene, top: float) -> Part:
-    """The job's own row: where steps were made, made again, and where none were."""
-    height = 20.0
-    markup = [
-        svg.box((LEFT, top), (scene.scale.width, height), {"class": "row"}),
-        svg.words((LEFT - 8, top + 14), "right", "the job"),
-    ]
-    for entry in scene.history.generations:
-        if entry.steps:
-            again = min(entry.steps.ahead_at or entry.steps.last_at, entry.steps.last_at)
-            said = f"generation {entry.number}, steps {entry.steps.first} to {entry.steps.last}"
-            markup += _span(scene, "again", (entry.steps.first_at, again), (top, height), f"made again: {said}")
-            markup += _span(scene, "train", (again, entry.steps.last_at), (top, height), f"training: {said}")
-    for number, outage in enumerate(scene.figures.outages, 1):
-        markup += _gap(scene, outage, number, top + height / 2)
-    marks = scene.history.marks
-    return (*markup, *_marks(scene, marks, top + height / 2)), top + height + 8
-
-
-def _span(scene: Scene, name: str, between: tuple[float, float], rows: tuple[float, float], hover: str) -> list[str]:
-    left, right = scene.scale.at(between[0]), scene.scale.at(between[1])
-    if right <= left:
-        return []
-    hover = f"{hover}; {scene.since(between[0])} to {scene.since(between[1])}, {words.seconds(between[1] - between[0])}"
-    surface = svg.box((left, rows[0]), (max(right - left, 0.6), rows[1]), looks.fill(name), hover)
-    if rows[1] < HIGH or not fits(name, right - left):
-        return [surface]
-    return [surface, svg.words((left + 5, rows[0] + rows[1] / 2 + 4), f"in t-{name}", name)]
-
-
-def _gap(scene: Scene, outage: Outage, number: int, middle: float) -> list[str]:
-    left, right = scene.scale.at(outage.begin), scene.scale.at(outage.begin + outage.seconds)
-    hover = f"outage {number}: {words.seconds(outage.seconds)}; {words.cause(outage.cause)}"
-    texts = (f"{number}: {words.seconds(outage.seconds)}", str(number))
-    text = next((text for text in texts if fits(text, right - left - 6)), "")
-    ends = [svg.line((place, middle - 5), (place, middle + 5), "edge") for place in (left, right)]
-    half = len(text) * LETTER / 2 + 4 if text else 0
-    centre = (left + right) / 2
-    lines = [svg.line((left, middle), (centre - half, middle), "edge")]
-    lines.append(svg.line((centre + half, middle), (right, middle), "edge"))
-    label = [svg.words((centre, middle + 4), "small middle", text)] if text else []
-    hit = svg.box((left, middle - 8), (max(1.0, right - left), 16), {"fill": "transparent"})
-    return [svg.element("g", {}, svg.title(hover), hit, *ends, *lines, *label)]
-
-
-def _lanes(scene: Scene, top: float) -> Part:
-    """One lane a node; many nodes get lower ones."""
-    lanes = scene.history.lanes
-    height, gap = next(
-        size for most, *size in ((16, 22.0, 8.0), (40, 16.0, 6.0), (10**9, 9.0, 5.0)) if len(lanes) <= most
-    )
-    markup: list[str] = []
-    for index, lane in enumerate(lanes):
-        markup.append(_lane(scene, lane, top + index * (height + gap), height))
-    bottom = top + len(lanes) * (height + gap)
-    begins = (scene.scale.at(entry.begin) for entry in scene.history.generations)
-    lines = [svg.line((begin, top - 2), (begin, bottom), "away") for begin in begins]
-    return (*lines, *markup), bottom
-
-
-def _lane(scene: Scene, lane: Lane, top: float, height: float) -> str:
-    middle = top + height / 2
-    name = fit(words.short(lane.node), LEFT - 20)
-    markup = [
-        svg.element("desc", {}, f"{svg.escaped(lane.node)}: {_told(lane)}"),
-        svg.words((LEFT - 8, middle + 4), "right" if height >= HIGH else "right small", name),
-        svg.line((LEFT, middle), (LEFT + scene.scale.width, middle), "away"),
-    ]
-    for interval in scale.columns(lane.intervals, scene.scale):
-        hover = f"{lane.node}, generation {interval.generation}: {interval.phase}"
-        markup += _span(scene, interval.phase, (interval.begin, interval.end), (top, height), hover)
-    return svg.element("g", {}, *markup, *_marks(scene, lane.marks, top + 1))
-
-
-def _told(lane: Lane) -> str:
-    totals: dict[str, float] = {}
-    for interval in lane.intervals:
-        totals[interval.phase] = totals.get(interval.phase, 0.0) + interval.seconds
-    return ", ".join(f"{phase} {words.seconds(total)}" for phase, total in totals.items()) or "nothing"
-
-
-def _marks(scene: Scene, marks: Sequence[Mark], height: float) -> list[str]:
-    drawn = []
-    for at, group in scale.together(marks, scene.scale, MARK_WIDTH):
-        shown = [f"{scene.since(mark.at)} {mark.text}" for mark in group[:MOST_HOVER]]
-        more = [f"and {len(group) - MOST_HOVER} more"] if len(group) > MOST_HOVER else []
-        drawn.append(looks.mark(group[0].kind, (at, height), "; ".join((*shown, *more))))
-        if len(group) > 1:
-            drawn.append(svg.words((at + 6, height + 2), "in t-rendezvous", str(len(group))))
-    return drawn
 
 
 def _axis(scene: Scene, top: float) -> Part:
@@ -295,14 +153,3 @@ def _table(scene: Scene, top: float) -> Part:
         )
         markup += [svg.words((left, base), look, text) for left, look, text in texts]
     return tuple(markup), top + 26 + len(longest) * 17
-
-
-def fits(text: str, width: float) -> bool:
-    """Whether a text of 12 px has room in a width."""
-    return len(text) * LETTER + 10 <= width
-
-
-def fit(text: str, width: float) -> str:
-    """The text, cut where it has no room."""
-    most = max(1, int(width / LETTER))
-    return text if len(text) <= most else text[: most - 1] + "…"

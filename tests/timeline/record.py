@@ -122,7 +122,7 @@ def main(scenario: str, folder: Path, steps: str = "420", backend: str = "gloo")
         finally:
             job.end()
     for file in folder.iterdir():
-        file.write_text(file.read_text().replace(f"{ROOT}/", ""))
+        file.write_text(file.read_text().replace(f"{ROOT}/", "").replace(f"{folder}/", ""))
 
 
 if __name__ == "__main__":

@@ -165,4 +165,4 @@ def test_recordings_name_no_machine() -> None:
     texts = [file.read_text() for file in Path(__file__).parent.glob("recordings/*/*.jsonl")]
 
     assert texts
-    assert [text for text in texts if '"script": "/' in text] == []
+    assert [text for text in texts if ': "/' in text] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.timeline import looks, picture
+from elastic_infra.timeline import lanes, looks, picture, scene
 from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import History, Interval, Lane, Mark, history
 from elastic_infra.timeline.nodes import Phase
@@ -130,8 +130,8 @@ def test_long_runs_stay_small() -> None:
     svg = drawn(history(records))
 
     assert len(svg) < 1_000_000
-    assert svg.count(' fill="url(#') < 3 * picture.WIDTH
-    assert svg.count("translate(") <= picture.WIDTH / picture.MARK_WIDTH + len(looks.MARKS)
+    assert svg.count(' fill="url(#') < 3 * scene.WIDTH
+    assert svg.count("translate(") <= scene.WIDTH / lanes.MARK_WIDTH + len(looks.MARKS)
     assert "The 10 longest of 999 outages" in texts(svg)
 
 
