@@ -109,27 +109,3 @@ def test_program_passes_the_type_checker(folder: Path) -> None:
     )
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-@pytest.mark.launcher
-def test_quickstart_trains_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """Under plain torchrun: two workers, then one, on the checkpoints that the two left."""
-    first = torchrun(tmp_path, workers=2, epochs=4)
-    second = torchrun(tmp_path, workers=1, epochs=12)
-
-    assert "starting at epoch 0 with 2 workers" in first
-    assert "starting at epoch 4 with 1 workers" in second
-    reached = re.search(r"accuracy ([\d.]+)%", second)
-    assert reached is not None
-    assert float(reached[1]) > 90
-
-
-def torchrun(folder: Path, *, workers: int, epochs: int) -> str:
-    """What the quickstart's script prints."""
-    script = str(ROOT / "examples/quickstart/train.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}", script]
-    environ = {"ELASTIC_INFRA_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1", "PATH": ""}
-    done = subprocess.run(
-        [*command, "--epochs", str(epochs)], env=environ, capture_output=True, text=True, check=True, cwd=folder
-    )
-    return done.stdout

@@ -1,6 +1,6 @@
-"""Trains a small network on scikit-learn's handwritten digits, on any number of workers, and goes on where it stopped.
+"""Trains a small network on scikit-learn's handwritten digits, on one to twelve workers, and goes on where it stopped.
 
-The weights come out the same to the last bit on one worker and on twelve, with workers lost on the way and without.
+The weights come out the same to the last bit, however many workers there are and whatever is lost on the way.
 That needs two things, for sums of floating-point numbers depend on their order, and products on the shape of the batch:
 
 - a batch is always computed in `SHARDS` parts of one size, of which each worker takes its share;
