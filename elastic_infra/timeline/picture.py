@@ -86,7 +86,7 @@ def _numbers(scene: Scene, top: float) -> Part:
     workers = sorted({known.smallest_world, known.largest_world})
     tiles = (
         (RIGHT, f"{words.percent(known.goodput)}", "goodput", training),
-        (250.0, str(len(known.outages)), outages, longest),
+        (222.0, str(len(known.outages)), outages, longest),
         (490.0, str(known.generations), "generations, each change by kind", kinds),
         (830.0, " to ".join(map(str, workers)), "workers", f"on {words.count(len(scene.history.lanes), 'node')}"),
     )
