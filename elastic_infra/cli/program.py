@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 COMMANDS: Final[Mapping[str, str]] = {
     "render": "elastic_infra.cli.render",
     "validate": "elastic_infra.cli.validate",
+    "check": "elastic_infra.cli.check",
     "explain": "elastic_infra.cli.explain",
     "schema": "elastic_infra.cli.schema",
     "run": "elastic_infra.cli.run",

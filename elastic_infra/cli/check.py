@@ -1,0 +1,190 @@
+"""The command `check`: whether a cluster can run a job, asked before `pulumi up` fails in the server's own words.
+
+It changes nothing, and asks only what every account may ask: the server's version, its API's description, and what the
+account itself may do. It talks through `kubectl`, which knows every way to log in.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+
+from elastic_infra.cli import files
+from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.manifests import Manifest, render
+
+NOT_READY: Final = 1
+REQUEST_SECONDS: Final = 10
+"""Bound for one question to the API server."""
+VERBS: Final = ("create", "patch", "delete")
+"""What `pulumi up` and `pulumi destroy` do to an object."""
+SCHEMA: Final = "/openapi/v3/apis/kubeflow.org/v1"
+SINCE_1_7: Final = "nprocPerNode"
+"""The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
+RESOURCE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
+
+
+class Answer(NamedTuple):
+    """What kubectl came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+Ask = Callable[..., Answer]
+"""Runs kubectl with these arguments."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(check)
+
+
+def check(
+    file: files.File,
+    name: files.Name = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: the current one.")] = None,
+) -> None:
+    """Ask the cluster whether it can run a job: exit 1 and a line for each thing that stands in the way."""
+    try:
+        job, config = files.named_config(file, name, None)
+        objects = [manifest for _, manifest in render(job, config).objects()]
+    except ConfigError as error:
+        raise files.refuse(file, error) from None
+    program = shutil.which("kubectl")
+    if program is None:
+        typer.echo("kubectl is not on PATH, and the cluster is asked through it. Install it.", err=True)
+        raise typer.Exit(files.BAD_INPUT)
+    faults = list(obstacles(_kubectl(program, context), objects, config))
+    for fault in faults:
+        typer.echo(fault, err=True)
+    if faults:
+        raise typer.Exit(NOT_READY)
+    typer.echo(f"The cluster can run {job} in namespace {config.namespace}.", err=True)
+
+
+def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Iterator[str]:
+    """What keeps a job's objects from running; nothing more is asked of a server that does not answer."""
+    namespace = str(config.namespace)
+    if fault := unreachable(ask("version", "--output=json")):
+        yield fault
+        return
+    kinds = {manifest["kind"] for manifest in objects}
+    if "PyTorchJob" in kinds and (fault := operator(ask("get", "--raw", SCHEMA))):
+        yield fault
+    if fault := missing_namespace(namespace, ask("get", "namespace", namespace)):
+        yield fault
+    if refused := [action for action in actions(objects) if _is_refused(ask, namespace, action)]:
+        yield forbidden(namespace, refused)
+    if _needs_metrics(config) and ask("get", "--raw", RESOURCE_METRICS).code:
+        yield (
+            "The cluster reports no CPU and memory figures, and autoscaling by them would never scale the job. "
+            "Install metrics-server, or use a metric of another type."
+        )
+
+
+def unreachable(answer: Answer) -> str | None:
+    """Why the server does not talk to this account."""
+    if not answer.code:
+        return None
+    if "Unauthorized" in answer.err or "credentials" in answer.err or "logged in" in answer.err:
+        return f"The cluster does not know this account: {_reason(answer)}. Log in again, or choose another --context."
+    return (
+        f"The cluster cannot be reached: {_reason(answer)}. Check that `kubectl config current-context` is the cluster "
+        "that you mean, that it runs, and that this machine may reach it."
+    )
+
+
+def operator(answer: Answer) -> str | None:
+    """Why the training operator cannot run the job: it is not there, or too old."""
+    fields = _spec_fields(answer.out) if not answer.code else None
+    if fields is None:
+        return (
+            "The cluster has no PyTorchJob: its definition (pytorchjobs.kubeflow.org) is missing. Install Kubeflow's "
+            "training operator, version 1.9 or another from 1.7 on, or set elastic.nnodes to 1 for a job without it."
+        )
+    if SINCE_1_7 not in fields:
+        return (
+            f"The cluster's training operator is older than 1.7: its PyTorchJob has no spec.{SINCE_1_7}. Upgrade the "
+            "operator and its definitions, best to version 1.9."
+        )
+    return None
+
+
+def missing_namespace(namespace: str, answer: Answer) -> str | None:
+    """That the namespace is not there; an account that may not look is no proof of it."""
+    if "NotFound" not in answer.err:
+        return None
+    return f"The namespace {namespace} does not exist. Create it, or set the job's `namespace` to one that does."
+
+
+def forbidden(namespace: str, refused: Sequence[tuple[str, str]]) -> str:
+    """What this account may not do."""
+    listed = ", ".join(f"{verb} {kind}" for verb, kind in refused)
+    return (
+        f"This account has no permission in namespace {namespace} to: {listed}. Ask for a Role with these verbs, bound "
+        "to the account that runs `pulumi up`."
+    )
+
+
+def actions(objects: Sequence[Manifest]) -> list[tuple[str, str]]:
+    """Verb and kind of everything that has to be allowed."""
+    kinds = dict.fromkeys(_qualified(manifest) for manifest in objects)
+    return [(verb, kind) for kind in kinds for verb in VERBS]
+
+
+def _qualified(manifest: Manifest) -> str:
+    """A kind with its group, as kubectl takes it: `deployment.apps`."""
+    group = str(manifest["apiVersion"]).rpartition("/")[0]
+    return ".".join(filter(None, [str(manifest["kind"]).lower(), group]))
+
+
+def _is_refused(ask: Ask, namespace: str, action: tuple[str, str]) -> bool:
+    # A kind that the server does not know is allowed or refused for another reason, which has been said.
+    return ask("auth", "can-i", *action, "--namespace", namespace).out.strip() == "no"
+
+
+def _needs_metrics(config: JobConfig) -> bool:
+    scaling = config.autoscaling
+    return scaling is not None and any(metric.type in {"cpu", "memory"} for metric in scaling.metrics)
+
+
+def _spec_fields(schema: str) -> frozenset[str] | None:
+    """Fields of a PyTorchJob's spec in the API's description; None where there is no PyTorchJob."""
+    schemas: dict[str, Any] = json.loads(schema).get("components", {}).get("schemas", {})
+    for described in schemas.values():
+        kinds = {entry["kind"] for entry in described.get("x-kubernetes-group-version-kind", ())}
+        if "PyTorchJob" in kinds:
+            return frozenset(described["properties"]["spec"]["properties"])
+    return None
+
+
+def _reason(answer: Answer) -> str:
+    """The last thing that kubectl said; the lines before it are its attempts."""
+    lines = answer.err.strip().splitlines() or ["kubectl said nothing"]
+    return lines[-1].rstrip(".")
+
+
+def _kubectl(program: str, context: str | None) -> Ask:
+    options = (f"--request-timeout={REQUEST_SECONDS}s", *(("--context", context) if context else ()))
+
+    def ask(*arguments: str) -> Answer:
+        try:
+            done = subprocess.run(
+                (program, *arguments, *options),
+                capture_output=True,
+                text=True,
+                timeout=6 * REQUEST_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Answer(1, "", f"no answer within {6 * REQUEST_SECONDS} s")
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    return ask

@@ -1,0 +1,116 @@
+"""The command `check` without a cluster: what its answers mean. The answers of real clusters are in `tests/cluster`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from elastic_infra import JobConfig, render
+from elastic_infra.cli import check
+from elastic_infra.cli.check import Answer
+from tests.cli import elastic_infra
+
+JOB = {
+    "image": "i",
+    "script": "s.py",
+    "namespace": "team",
+    "elastic": {"nnodes": "1:3"},
+    "resources": {"cpu": "1"},
+    "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]},
+}
+
+
+def schema(*fields: str, kind: str = "PyTorchJob") -> Answer:
+    """A server's description of one kind."""
+    described = {
+        "x-kubernetes-group-version-kind": [{"group": "kubeflow.org", "kind": kind, "version": "v1"}],
+        "properties": {"spec": {"properties": {name: {} for name in fields}}},
+    }
+    return Answer(0, json.dumps({"components": {"schemas": {"any": described}}}), "")
+
+
+def asked(**answers: Answer) -> list[str]:
+    """What `check` says of a cluster that can run the job but for these answers, by kubectl's verb or path."""
+    config = JobConfig.from_mapping(JOB)
+
+    def ask(*arguments: str) -> Answer:
+        usual = {"auth": Answer(0, "yes\n", ""), check.SCHEMA: schema(check.SINCE_1_7)}
+        key = arguments[2] if arguments[:2] == ("get", "--raw") else " ".join(arguments[: 1 + (arguments[0] == "get")])
+        return {**usual, **answers}.get(key, Answer(0, "{}", ""))
+
+    return list(check.obstacles(ask, [manifest for _, manifest in render("train", config).objects()], config))
+
+
+def test_nothing_is_said_of_a_cluster_that_can_run_the_job() -> None:
+    """No obstacle, no line."""
+    assert asked() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        ("E1 attempt\nThe connection to the server x was refused", "The cluster cannot be reached: The connection"),
+        ("error: You must be logged in to the server (Unauthorized)", "The cluster does not know this account"),
+        ("", "The cluster cannot be reached: kubectl said nothing"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_asked_nothing_more(said: str, start: str) -> None:
+    """One line; a wrong login is told from a cluster out of reach."""
+    faults = asked(version=Answer(1, "", said), auth=Answer(1, "no\n", ""))
+
+    assert [fault.startswith(start) for fault in faults] == [True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "start"),
+    [
+        (Answer(1, "", "Error from server (NotFound)"), "The cluster has no PyTorchJob"),
+        (schema("any", kind="MPIJob"), "The cluster has no PyTorchJob"),
+        (schema("elasticPolicy"), "The cluster's training operator is older than 1.7"),
+    ],
+)
+def test_a_missing_operator_is_told_from_an_old_one(answer: Answer, start: str) -> None:
+    """By the definition of PyTorchJob alone, which every account may read."""
+    assert [fault.startswith(start) for fault in asked(**{check.SCHEMA: answer})] == [True]
+
+
+def test_an_account_that_may_not_look_is_no_missing_namespace() -> None:
+    """Only the server's word for it counts."""
+    assert asked(**{"get namespace": Answer(1, "", "Error from server (Forbidden): namespaces is forbidden")}) == []
+
+
+def test_an_autoscaler_by_cpu_needs_figures() -> None:
+    """Without the metrics API it would never scale."""
+    assert "Install metrics-server" in asked(**{check.RESOURCE_METRICS: Answer(1, "", "NotFound")})[0]
+
+
+def test_every_kind_is_asked_for_once_with_its_group() -> None:
+    """As kubectl takes it, for creation, change and deletion."""
+    objects = [manifest for _, manifest in render("train", JobConfig.from_mapping(JOB)).objects()]
+    kinds = [
+        "configmap",
+        "service",
+        "deployment.apps",
+        "pytorchjob.kubeflow.org",
+        "horizontalpodautoscaler.autoscaling",
+    ]
+
+    assert sorted(check.actions(objects)) == sorted((verb, kind) for kind in kinds for verb in check.VERBS)
+
+
+def test_bad_input_and_a_missing_kubectl_are_no_fault_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, and the reason."""
+    file = tmp_path / "train.json"
+    file.write_text("{}")
+    bad = elastic_infra("check", file)
+    file.write_text(json.dumps(JOB))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without = elastic_infra("check", file)
+
+    assert (bad.code, without.code) == (2, 2)
+    assert "image" in bad.err
+    assert without.err == "kubectl is not on PATH, and the cluster is asked through it. Install it.\n"
