@@ -9,8 +9,9 @@ from typing import Final
 
 from elastic_infra.timeline.records import Record
 
-SILENT_SECONDS: Final = 10.0
-"""A script that reports no steps is taken to train this long after its workers were started: torch is imported then."""
+SILENT_SECONDS: Final = 30.0
+"""A script that reports no steps is taken to train this long after its workers were started: even on a busy machine
+torch is imported by then. With reported steps nothing is guessed."""
 
 
 @dataclasses.dataclass(frozen=True)
