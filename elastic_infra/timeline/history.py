@@ -104,7 +104,7 @@ def history(records: Sequence[Record]) -> History:
         marks += _marks(job, record)
         job, new = advance(job, record)
         changes += new
-    begin, end = ordered[0].at, ordered[-1].at
+    begin, end = ordered[0].at, max([each.at for each in ordered if each.node != STORE] or [ordered[-1].at])
     names = sorted((name for name, node in job.nodes.items() if node.has_joined), key=natural)
     lanes = tuple(_lane(name, changes, marks, end) for name in names)
     whole = tuple(mark for name, mark in marks if name not in names)
@@ -135,7 +135,13 @@ def _marks(job: Job, record: Record) -> list[tuple[str, Mark]]:
         return []
     if record.event == "node_lost":
         return _once(job, record, Mark(record.at, kind, f"{text}, says {words.short(record.node)}"))
-    return [("" if record.node == STORE else record.node, Mark(record.at, kind, text))]
+    return [(_struck(record), Mark(record.at, kind, text))]
+
+
+def _struck(record: Record) -> str:
+    """The node that a mark is on: the local runner's plan says ``kill worker 1.0`` and means ``node-1``."""
+    named = re.search(r" (?:node|worker) (\d+)", f" {record.text('fault')}")
+    return f"node-{named[1]}" if named and not record.node else record.node
 
 
 def _once(job: Job, record: Record, mark: Mark) -> list[tuple[str, Mark]]:
@@ -150,6 +156,8 @@ def _is_expected(job: Job, record: Record) -> bool:
     node = job.nodes.get(record.node)
     if record.event == "failed" and record.text("reason") == "the job is over":
         return job.outcome == "failed"
+    if record.event == "store_exited":
+        return job.outcome != "running"
     if record.event != "node_exited":
         return False
     is_done = not record.whole("signal") and not record.whole("exit_code")

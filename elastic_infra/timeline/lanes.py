@@ -59,7 +59,7 @@ def job(scene: Scene, top: float) -> Part:
     for number, outage in enumerate(scene.figures.outages, 1):
         markup += _gap(scene, outage, number, top + height / 2)
     marks = scene.history.marks
-    return (*markup, *_marks(scene, marks, top + height / 2)), top + height + 8
+    return (*markup, *_marks(scene, marks, top + 1)), top + height + 8
 
 
 def _span(scene: Scene, name: str, between: tuple[float, float], rows: tuple[float, float], hover: str) -> list[str]:

@@ -110,6 +110,22 @@ def test_a_member_with_a_late_clock_joins_its_generation() -> None:
     assert [(entry.number, entry.nodes) for entry in found.generations] == [(1, ("a", "b")), (2, ("a", "b"))]
 
 
+def test_marks_of_the_local_runner() -> None:
+    """A planned fault is on the lane of the node it strikes; a store's end after the job's is no mark and no time."""
+    found = history(
+        [
+            *start(0, "node-0", 1, 2), *start(0, "node-1", 1, 2),
+            record(1, "fault", "", fault="kill worker 1.0"), record(2, "fault", "", fault="preempt node 0"),
+            record(3, "fault", "", fault="lose rendezvous"), record(3, "store_exited", "store", signal=9),
+            record(8, "job_succeeded", ""), record(9, "store_exited", "store", exit_code=143),
+        ]
+    )  # fmt: skip
+
+    assert [[mark.at for mark in lane.marks] for lane in found.lanes] == [[2], [1]]
+    assert [mark.kind for mark in found.marks] == ["fault", "exit"]
+    assert found.seconds == 8
+
+
 def test_the_recorded_faults() -> None:
     """A scale-up, a killed worker, a killed node that comes back: what was done is what is told."""
     found = told("faults")
