@@ -40,7 +40,7 @@ class Figures:
 
     outcome: Outcome
     wall_seconds: float
-    """From the first event to the last."""
+    """From the first event to the last that is not the store's own."""
     training_seconds: float | None
     """The time in which steps were made: for each generation from its first step seen to its last. The first step's
     own duration, saving at the end, hangs and everything between generations are not in it."""
