@@ -1,0 +1,89 @@
+"""What a pod meets here instead of in a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from elastic_infra.config import JobConfig
+from elastic_infra.local.job import LocalJob, local_job, on_cpu
+from elastic_infra.local.limits import Limits
+from elastic_infra.local.state import STORE
+from elastic_infra.local.surroundings import Surroundings, overrides, store_argv
+
+AROUND = Surroundings(
+    run="r",
+    home=Path("/job"),
+    python="/venv/bin/python",
+    machine={"PATH": "/bin"},
+    values={},
+    volumes={},
+    store_port=5000,
+    status_ports=(6000, 6001, 6002),
+    cpus=12,
+    limits=Limits(),
+    owns_shared_memory=False,
+)
+
+
+def job(**settings: Any) -> LocalJob:
+    """A job of one to three nodes with these settings."""
+    given = {"image": "i", "script": "s.py", "elastic": {"nnodes": "1:3"}, **settings}
+    return local_job("toy", JobConfig.from_mapping(given), 2)
+
+
+def test_dedicated_store() -> None:
+    """Every node finds the store on the port that is free; the store listens there and to this machine only."""
+    found = overrides(job(), "node-1", AROUND)
+    assert found["PET_RDZV_ENDPOINT"] == "127.0.0.1:5000"
+    assert "PET_RDZV_CONF" not in found
+    argv = store_argv(("python3", "-m", "store", "--port", "29400"), job(), AROUND)
+    assert argv == ("python3", "-m", "store", "--port", "5000", "--host", "127.0.0.1")
+    assert overrides(job(), STORE, AROUND) == {"PATH": "/venv/bin:/bin"}
+
+
+def test_store_on_the_first_node() -> None:
+    """All nodes have one address here, so each is told whether it serves the store."""
+    settings = {"rendezvous": {"host": "worker0"}}
+    hosts = [overrides(job(**settings), f"node-{index}", AROUND)["PET_RDZV_CONF"].split(",")[-1] for index in range(2)]
+    assert hosts == ["is_host=true", "is_host=false"]
+
+
+def test_single_node() -> None:
+    """A job of one pod has no store to be told of."""
+    single = local_job("toy", JobConfig.from_mapping({"image": "i", "script": "s.py"}), None)
+    assert single.rules.workload == "Job"
+    assert single.operator == {}
+    assert "PET_RDZV_ENDPOINT" not in overrides(single, "node-0", AROUND)
+
+
+def test_each_node_has_its_own_devices_and_status_port() -> None:
+    """Nodes share neither accelerators nor ports."""
+    found = overrides(job(resources={"gpu": 2}, launcher={"metrics_port": 8080}), "node-2", AROUND)
+    assert found["CUDA_VISIBLE_DEVICES"] == "4,5"
+    assert found["ELASTIC_INFRA_METRICS_PORT"] == "6002"
+
+
+def test_threads() -> None:
+    """A fair share for the largest number of workers, unless the job says otherwise."""
+    assert overrides(job(), "node-0", AROUND)["OMP_NUM_THREADS"] == "4"
+    assert "OMP_NUM_THREADS" not in overrides(job(env={"OMP_NUM_THREADS": "2"}), "node-0", AROUND)
+    assert overrides(job(), "node-0", dataclasses.replace(AROUND, cpus=1))["OMP_NUM_THREADS"] == "1"
+
+
+def test_on_the_cpu() -> None:
+    """Without GPUs one worker stands for all of a node's, unless their number was given; none may find a GPU."""
+    config = JobConfig.from_mapping({"image": "i", "script": "s.py", "resources": {"gpu": 8}})
+    assert on_cpu(config).nproc_per_node == 1
+    assert on_cpu(config).env["CUDA_VISIBLE_DEVICES"].value == ""
+    given = config.model_copy(update={"elastic": config.elastic.model_copy(update={"nproc_per_node": "4"})})
+    assert on_cpu(given).nproc_per_node == 4
+
+
+def test_rules_of_a_job() -> None:
+    """Life and end come from the manifests."""
+    rules = job(run_policy={"restart_policy": "ExitCode", "backoff_limit": -1}).rules
+    assert (rules.workload, rules.restart_policy, rules.backoff_limit) == ("PyTorchJob", "ExitCode", None)
+    single = local_job("toy", JobConfig.from_mapping({"image": "i", "script": "s.py"}), None).rules
+    assert single.permanent == {1, 2, 93}
