@@ -1,13 +1,14 @@
 """What membership changes cost on a real cluster: this launcher beside torchrun, as it comes and as experts set it.
 
-    python -m benchmarks.cluster [EVENT ...]
+    python -m benchmarks.cluster [--arm ARM ...] [--write] [ROW ...]
 
 Every cell is a job of its own on the test bed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
-every 5 steps. Writes RESULTS.md beside this file. Run it on a machine that does nothing else.
+every 5 steps. `--write` puts the table into RESULTS.md beside this file, for a machine that does nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import secrets
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -25,28 +27,46 @@ from tests.cluster import jobs, kube
 from tests.cluster.bed import lifecycle, programs
 from tests.cluster.bed.__main__ import DEFAULT_DIR
 from tests.cluster.bed.layout import IMAGES
-from tests.cluster.cluster import Cluster, Namespace, namespace, restarts
+from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
 ARMS: Final[tuple[jobs.Arm, ...]] = ("plain", "tuned", "ours")
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-Event = Callable[[Namespace], None]
+LIMIT_SECONDS: Final = 200
+"""How long a cell waits for training, longer than plain torchrun's slowest recovery (145 s); then the job is lost."""
+END_SECONDS: Final = 60
+"""How long a job may take to succeed once it was told to finish."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An event, and how many nodes train before it."""
+
+    event: Callable[[Namespace], None]
+    nodes: int = 2
+    from_start: bool = False
+    """Whether time counts from the job's creation on."""
+
+
+def nothing(space: Namespace) -> None:
+    """The start is all there is to measure."""
+    del space
 
 
 def grow(space: Namespace) -> None:
     """A third node comes."""
     space.scale(JOB, 3)
-    jobs.await_world(space, 3, after=jobs.last_step(space))
+    await_world(space, 3)
 
 
 def shrink(space: Namespace) -> None:
-    """The second of two nodes leaves."""
-    space.scale(JOB, 1)
-    jobs.await_world(space, 1, after=jobs.last_step(space))
+    """The third of three nodes leaves."""
+    space.scale(JOB, 2)
+    await_world(space, 2)
 
 
-def lose(node: int, grace: int | None) -> Event:
+def lose(node: int, grace: int | None) -> Callable[[Namespace], None]:
     """A node's pod is deleted, at once (0) or in its own time (None), and comes again."""
 
     def event(space: Namespace) -> None:
@@ -54,64 +74,102 @@ def lose(node: int, grace: int | None) -> Event:
         uid = space.api.get(pod)["metadata"]["uid"]
         space.api.delete(pod, grace=grace)
         until("the new pod", lambda: (space.api.find(pod) or {}).get("metadata", {}).get("uid") not in {None, uid})
-        jobs.await_world(space, 2, after=jobs.last_step(space))
+        await_world(space, 2)
 
     return event
 
 
-EVENTS: Final[Mapping[str, Event]] = {
-    "scale up 2 to 3": grow,
-    "scale down 2 to 1": shrink,
-    "force-delete worker-1": lose(1, 0),
-    "force-delete worker-0": lose(0, 0),
-    "delete worker-0 gracefully": lose(0, None),
+def lose_while_growing(space: Namespace) -> None:
+    """The third node's pod runs, and at this moment the second one's is deleted."""
+    space.scale(JOB, 3)
+    newcomer = space.pod(f"{JOB}-worker-2")
+    until("the third pod", lambda: (space.api.find(newcomer) or {}).get("status", {}).get("phase") == "Running")
+    space.api.delete(space.pod(f"{JOB}-worker-1"), grace=0)
+    await_world(space, 3)
+
+
+def await_world(space: Namespace, size: int) -> None:
+    """Returns once so many workers train together at a step that none has done yet."""
+    jobs.await_world(space, size, after=jobs.last_step(space), seconds=LIMIT_SECONDS)
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    "start with 2 of max 3 nodes": Row(nothing, from_start=True),
+    "scale up 2 to 3": Row(grow),
+    "scale down 3 to 2": Row(shrink, nodes=3),
+    "force-delete worker-1": Row(lose(1, 0)),
+    "delete worker-0 gracefully": Row(lose(0, None)),
+    "force-delete worker-0": Row(lose(0, 0)),
+    "force-delete worker-1 during a scale-up": Row(lose_while_growing),
 }
 
 
-def main(wanted: Sequence[str]) -> int:
-    """Measure the events, all by default, and write the table."""
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print or write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description="What membership changes cost.")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all by default: {', '.join(ROWS)}")
+    parser.add_argument("--arm", action="append", choices=ARMS, help="all by default")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    wanted = parser.parse_args(arguments)
     bed = lifecycle.up(DEFAULT_DIR, print)
     cluster = Cluster(programs.built("kubectl"), bed.kubeconfig, IMAGES, DEFAULT_DIR)
-    costs: dict[str, dict[str, Cost]] = {}
+    costs: dict[str, dict[str, Cost]] = {name: {} for name in wanted.rows or ROWS}
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
-        for name in wanted or EVENTS:
-            costs[name] = {arm: measure(cluster, api, name, arm) for arm in ARMS}
-            print(name, costs[name], flush=True)
-    RESULTS.write_text(report(costs))
+        for name, by_arm in costs.items():
+            for arm in wanted.arm or ARMS:
+                begin = time.monotonic()
+                by_arm[arm] = measure(cluster, api, ROWS[name], arm)
+                print(f"{name}, {arm}: {by_arm[arm]} (took {time.monotonic() - begin:.0f} s)", flush=True)
+                if wanted.write:  # what was measured stays, should a later cell fail
+                    RESULTS.write_text(report(costs))
+    print(figures.table(costs, ARMS))
     return 0
 
 
-def measure(cluster: Cluster, api: kube.Kube, name: str, arm: jobs.Arm) -> Cost:
+def measure(cluster: Cluster, api: kube.Kube, row: Row, arm: jobs.Arm) -> Cost:
     """One job, one event."""
     training = jobs.Training()
-    settings: dict[str, Any] = {} if arm == "ours" else jobs.CONTROL
+    elastic = {"nnodes": "1:3", "initial_nodes": row.nodes, "nproc_per_node": 1}
+    settings: dict[str, Any] = {"elastic": elastic, **({} if arm == "ours" else jobs.CONTROL)}
     with namespace(cluster, api, f"bench-{secrets.token_hex(3)}", {}, small=False) as space:
         space.apply(jobs.toy_config_map())
-        jobs.submit(space, JOB, jobs.config(space, training, **settings), arm)
-        jobs.await_world(space, 2)
-        jobs.await_step(space, 20)
         begin = time.time()
+        jobs.submit(space, JOB, jobs.config(space, training, **settings), arm)
+        outcome, gave_up = "succeeded", None
         try:
-            EVENTS[name](space)
-            restarted = sum(restarts(pod) for pod in space.pods(JOB))
-            jobs.finish(space, JOB, training)
-            outcome = "succeeded"
+            jobs.await_world(space, row.nodes, seconds=LIMIT_SECONDS)
+            jobs.await_step(space, 20)
+            begin = begin if row.from_start else time.time()
+            row.event(space)
+            jobs.finish(space, JOB, training, END_SECONDS)
         except AssertionError as error:
-            restarted = sum(restarts(pod) for pod in space.pods(JOB))
-            outcome = str(error).partition(";")[0]
-        lines = space.lines("*.jsonl")
-    return Cost(figures.outage(lines, begin), figures.lost(lines), restarted, outcome)
+            outcome, gave_up = _went_wrong(space, error), time.time()
+        lines, starts = space.lines("*.jsonl"), space.starts(JOB)
+        end = gave_up if outcome.startswith("Waited") else None
+        again = sum(starts.values()) - len(starts)
+    return Cost(figures.outage(lines, begin, end), figures.lost(lines), again, outcome)
+
+
+def _went_wrong(space: Namespace, error: AssertionError) -> str:
+    if "Failed" in space.conditions(JOB):
+        return "the job failed"
+    said = str(error).partition(";")[0].splitlines()
+    return said[0] if said else "other weights than those of an undisturbed run, or steps lost that were saved"
 
 
 def report(costs: Mapping[str, Mapping[str, Cost]]) -> str:
     """The document."""
     machine = f"{os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}"
     note = (
-        "Each cell: the longest time without a step after the event, steps done again, container restarts, outcome. "
-        "`plain` is torchrun as it comes; `tuned` sets `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and "
-        "`last_call_timeout=3`; `ours` is this package's launcher."
+        "Each cell: the longest time without a step of any worker after the event (from the job's creation on for the "
+        "start), steps done again, container restarts, outcome. A wait is given up after "
+        f"{LIMIT_SECONDS} s, and what had not trained again by then counts up to there. The script is the same in all "
+        "arms and knows nothing of the launcher. `plain` is torchrun as it comes; `tuned` sets "
+        "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` is this package's launcher. "
+        "One run a cell."
     )
-    head = f"# What membership changes cost\n\nMeasured {date.today()} on {machine} by `python -m benchmarks.cluster`."  # noqa: DTZ011  # a date for readers
+    command = "`python -m benchmarks.cluster --write`"
+    head = f"# What membership changes cost\n\nMeasured {date.today()} on {machine} by {command}."  # noqa: DTZ011  # a date for readers
     return f"{head} {note}\n\n{figures.table(costs, ARMS)}\n"
 
 

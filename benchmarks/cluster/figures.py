@@ -5,7 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+OURS: Final = "ours"
+AIMS: Final[Mapping[str, float]] = {"plain": 0.1, "tuned": 0.5}
+"""What part of another arm's outage ours may be."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,17 @@ class Cost:
     """`succeeded`, or what went wrong."""
 
 
-def outage(lines: Sequence[Mapping[str, Any]], event: float) -> float:
-    """The longest time without a step of any worker, from the event (seconds since the epoch) to the last step."""
+def outage(lines: Sequence[Mapping[str, Any]], event: float, end: float | None = None) -> float:
+    """The longest time without a step of any worker from the event on; times are seconds since the epoch.
+
+    Args:
+        lines: what the workers wrote.
+        event: when it happened.
+        end: when the wait for training was given up; None where it was not, and only steps count.
+    """
     after = sorted(float(line["time"]) for line in lines if float(line["time"]) >= event)
-    return max((late - early for early, late in itertools.pairwise([event, *after])), default=0.0)
+    times = [event, *after, *([end] if end is not None else [])]
+    return max((late - early for early, late in itertools.pairwise(times)), default=0.0)
 
 
 def lost(lines: Sequence[Mapping[str, Any]]) -> int:
@@ -36,13 +47,26 @@ def lost(lines: Sequence[Mapping[str, Any]]) -> int:
 
 
 def table(costs: Mapping[str, Mapping[str, Cost]], arms: Sequence[str]) -> str:
-    """A row for each event, a column for each arm."""
-    head = ["event", *arms]
-    rows = [[event, *(_cell(by_arm.get(arm)) for arm in arms)] for event, by_arm in costs.items()]
+    """A row for each event, a column for each arm, and one for each aim."""
+    aims = [f"ours / {arm} (aim {aim:g})" for arm, aim in AIMS.items()]
+    head = ["event", *arms, *aims]
+    rows = [[event, *_cells(by_arm, arms)] for event, by_arm in costs.items()]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def _cells(by_arm: Mapping[str, Cost], arms: Sequence[str]) -> list[str]:
+    ratios = [_ratio(by_arm.get(OURS), by_arm.get(arm), aim) for arm, aim in AIMS.items()]
+    return [*(_cell(by_arm.get(arm)) for arm in arms), *ratios]
 
 
 def _cell(cost: Cost | None) -> str:
     if cost is None:
         return "not run"
     return f"{cost.outage:.1f} s, {cost.lost} steps, {cost.restarts} restarts, {cost.outcome}"
+
+
+def _ratio(ours: Cost | None, other: Cost | None, aim: float) -> str:
+    if ours is None or other is None or not other.outage:
+        return "not known"
+    ratio = ours.outage / other.outage
+    return f"{ratio:.2f}, {'met' if ratio <= aim else 'missed'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ JOB_LABEL = "training.kubeflow.org/job-name"
 CLAIM = "checkpoints"
 READER = "reader"
 MOUNT = "/checkpoints"
+HOLD = "tests.elastic-infra/hold"
+"""The finalizer of a pod that a test wants to read after its end."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,29 @@ class Namespace:
     def uids(self, job: str) -> dict[str, str]:
         """Identity of the job's pods by name: a pod that is made again has another uid."""
         return {str(pod["metadata"]["name"]): str(pod["metadata"]["uid"]) for pod in self.pods(job)}
+
+    def starts(self, job: str) -> dict[str, int]:
+        """How often a container was started, by the identity of its pod: of all pods that the job ever had."""
+        counts: Counter[str] = Counter()
+        for event in self.api.list("v1", "Event", self.name):
+            pod = event["involvedObject"]
+            if event["reason"] == "Started" and pod["name"].startswith(f"{job}-worker-"):
+                counts[pod["uid"]] += int(event.get("count") or 1)
+        return dict(counts)
+
+    @contextmanager
+    def held(self, pod: str) -> Iterator[None]:
+        """Meanwhile the pod, once deleted, ends and stays to be read; it is let go afterwards."""
+        self.api.patch(self.pod(pod), {"metadata": {"finalizers": [HOLD]}})
+        try:
+            yield
+        finally:
+            self.api.patch(self.pod(pod), {"metadata": {"finalizers": None}})
+
+    def exit_codes(self, pod: str) -> list[int]:
+        """Of the pod's containers that have ended."""
+        states = [status["state"] for status in self.api.get(self.pod(pod))["status"].get("containerStatuses", [])]
+        return [int(state["terminated"]["exitCode"]) for state in states if "terminated" in state]
 
     def await_running(self, job: str, count: int) -> list[kube.Object]:
         """Returns exactly `count` pods of the job once all of them run and are ready."""

@@ -19,6 +19,8 @@ from tests.cluster import kube, toy
 from tests.cluster.cluster import CLAIM, MOUNT, READER, Namespace
 from tests.cluster.waiting import until
 
+TRAINING_SECONDS = 300
+"""How long a test waits for training to come somewhere."""
 Arm = Literal["ours", "tuned", "plain", "idle"]
 """The package's launcher; torchrun with an expert's settings; torchrun as it comes; nothing, which costs nothing."""
 TOY = "toy"
@@ -43,6 +45,8 @@ class Training:
     seconds: float = 0.2
     busy: bool = False
     hog: bool = False
+    reports: bool = False
+    """Whether the script tells the launcher of its steps, and saves where it is asked to."""
 
     def env(self) -> dict[str, str]:
         """The variables that the toy reads."""
@@ -53,6 +57,7 @@ class Training:
             "TOY_SECONDS": str(self.seconds),
             "TOY_BUSY": str(int(self.busy)),
             "TOY_HOG": str(int(self.hog)),
+            "TOY_REPORTS": str(int(self.reports)),
         }
 
 
@@ -101,17 +106,17 @@ def last_step(space: Namespace) -> int:
 
 def await_step(space: Namespace, step: int) -> None:
     """Returns once training has come to `step`."""
-    until(f"step {step}", lambda: last_step(space) >= step, 300, describe=space.describe)
+    until(f"step {step}", lambda: last_step(space) >= step, TRAINING_SECONDS, describe=space.describe)
 
 
-def await_world(space: Namespace, size: int, after: int = 0) -> None:
+def await_world(space: Namespace, size: int, after: int = 0, seconds: float = TRAINING_SECONDS) -> None:
     """Returns once `size` workers train together, at a step later than `after`."""
 
     def together() -> bool:
         lines = [line for line in space.lines("*.jsonl") if int(str(line["step"])) > after]
         return bool(lines) and max(lines, key=lambda line: float(str(line["time"])))["world"] == size
 
-    until(f"a world of {size} after step {after}", together, 300, describe=space.describe)
+    until(f"a world of {size} after step {after}", together, seconds, describe=space.describe)
 
 
 def await_image(space: Namespace, image: str) -> None:
@@ -119,26 +124,31 @@ def await_image(space: Namespace, image: str) -> None:
     until(
         f"training with {image}",
         lambda: any(line["image"] == image for line in space.lines("*.jsonl")),
-        300,
+        TRAINING_SECONDS,
         describe=space.describe,
     )
 
 
-def finish(space: Namespace, name: str, training: Training) -> None:
+def finish(space: Namespace, name: str, training: Training, seconds: float = TRAINING_SECONDS) -> None:
     """Lets a job end and holds it to what it promised.
 
     It succeeds, with the weights of a run without any disturbance, and no step was done again that a
     checkpoint had.
     """
     space.cluster.run("-n", space.name, "exec", READER, "--", "touch", f"{MOUNT}/finish")
-    space.await_condition(name, "Succeeded")
+    space.await_condition(name, "Succeeded", seconds)
     checkpoint = json.loads(space.read("checkpoint.json"))
-    lines = sorted(space.lines("*.jsonl"), key=lambda line: float(str(line["time"])))
-    steps = [int(str(line["step"])) for line in lines if line["rank"] == 0]
+    steps = first_workers_steps(space)
 
     assert checkpoint["step"] == steps[-1]
     assert checkpoint["weight"] == toy.undisturbed(checkpoint["step"])
     assert all(before - after < training.every for before, after in itertools.pairwise(steps)), steps
+
+
+def first_workers_steps(space: Namespace) -> list[int]:
+    """The steps that rank 0 has finished, on whatever node it was, in the order of time."""
+    lines = sorted(space.lines("*.jsonl"), key=lambda line: float(str(line["time"])))
+    return [int(str(line["step"])) for line in lines if line["rank"] == 0]
 
 
 def with_arm(job: kube.Object, arm: Arm) -> kube.Object:

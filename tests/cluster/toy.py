@@ -4,7 +4,8 @@ A step draws the same samples for any number of workers, each worker sums its sh
 over workers is exact. It checkpoints to the folder TOY_FOLDER every TOY_EVERY steps, writes a line for every
 step, and resumes from the last checkpoint. It ends after TOY_STEPS steps, or after the step at which its first
 worker finds the file `finish` in the folder. Further variables: TOY_SECONDS (the length of a step), TOY_BUSY
-(1: burn CPU for that time rather than sleep).
+(1: burn CPU for that time rather than sleep), TOY_REPORTS (1: tell the package's launcher of every step, and save
+and leave at the step that it names).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -86,14 +88,23 @@ def exchange(step: int, rank: int, world: int, finish: Path) -> tuple[int, bool]
     return int(sums[0].item()), bool(sums[1].item())
 
 
+def reporter(environ: dict[str, str]) -> Callable[[int], bool]:
+    """Tells the launcher of a step and returns whether to save and leave; without TOY_REPORTS nobody is told."""
+    if environ.get("TOY_REPORTS") != "1":
+        return lambda _: False
+    from elastic_infra.training import Progress
+
+    return Progress().step
+
+
 def main(environ: dict[str, str]) -> None:
-    """Trains to the end."""
+    """Trains to the end, or to where it is told to leave."""
     folder = Path(environ["TOY_FOLDER"])
     steps, every = int(environ["TOY_STEPS"]), int(environ.get("TOY_EVERY", "5"))
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     step, weight = load(folder)
-    done = step >= steps
+    done, report = step >= steps, reporter(environ)
     with (folder / f"{socket.gethostname()}.jsonl").open("a") as log:
         while not done:
             spend(float(environ.get("TOY_SECONDS", "0.5")), busy=environ.get("TOY_BUSY") == "1")
@@ -102,7 +113,7 @@ def main(environ: dict[str, str]) -> None:
                 hog(folder)
             weight = update(weight, total)
             step += 1
-            done = told or step == steps
+            done = told or step == steps or report(step)
             record = {"step": step, "rank": rank, "world": world, "time": time.time(), "weight": weight}
             log.write(json.dumps({**record, "image": environ.get("TOY_IMAGE", "")}) + "\n")
             log.flush()
