@@ -218,9 +218,9 @@ def test_store_restarted_empty(job: Job) -> None:
 def test_strangers_at_the_store_change_nothing(job: Job) -> None:
     """Garbage, an endless line and silence on the store's port: training goes on, and a third node still joins."""
     job.environ = COLD
-    job.start_node(*QUICK)
-    job.wait_until(job.is_served)
-    job.start_node(*QUICK)
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
     before = job.wait_for_world(2)
     with contextlib.ExitStack() as strangers:
         for data in (os.urandom(4096) + b"\n", b'{"op": "hello"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * (4 << 20), b""):
