@@ -16,7 +16,7 @@ import torch
 from tests.launcher.launched import Launched
 from tests.launcher.loopback import Job, kill_tree
 
-pytestmark = [pytest.mark.launcher, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parent.parent
 
