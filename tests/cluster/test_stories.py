@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cluster import jobs
-from tests.cluster.bed import kubelet, lifecycle
-from tests.cluster.bed.layout import Bed
-from tests.cluster.cluster import MOUNT, READER, Namespace, is_ready, restarts
+from tests.cluster import faults, jobs
+from tests.cluster.cluster import MOUNT, READER, Namespace, restarts
 from tests.cluster.stack import JobStack, job_stack
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "story"
-SIGNAL_WORKER = f"""
-import os, pathlib, sys
-def words(folder):
-    return (folder / "cmdline").read_bytes().decode().split(chr(0))
-pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
-os.kill(max(pids), int(sys.argv[1]))
-"""
-"""The youngest process that has the script among its words is the worker, the oldest is its launcher."""
+PREEMPTED = 128 + signal.SIGTERM
 
 
 @pytest.fixture
@@ -130,13 +118,9 @@ def test_a_job_is_suspended_and_resumed(space: Namespace, stack: JobStack) -> No
     jobs.finish(space, JOB, training)
 
 
-@pytest.mark.parametrize(
-    ("victim", "grace"),
-    [("worker-1", 0), ("worker-0", 0), ("worker-0", None)],
-    ids=["worker-1-lost", "worker-0-lost", "worker-0-preempted"],
-)
-def test_a_node_that_goes_is_replaced(space: Namespace, stack: JobStack, victim: str, grace: int | None) -> None:
-    """A pod that is deleted, at once or in its own time, comes again under its name, and training goes on."""
+@pytest.mark.parametrize("victim", ["worker-1", "worker-0"])
+def test_a_node_that_is_lost_is_replaced(space: Namespace, stack: JobStack, victim: str) -> None:
+    """A pod that is deleted at once comes again under its name; no container is started twice."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
@@ -144,12 +128,35 @@ def test_a_node_that_goes_is_replaced(space: Namespace, stack: JobStack, victim:
     before = space.uids(JOB)
     name = f"{JOB}-{victim}"
 
-    space.api.delete(space.pod(name), grace=grace)
-    until("the new pod", lambda: _is_new(space, name, before[name]), describe=space.describe)
+    faults.lose_pod(space, name, grace=0)
+    after = space.uids(JOB)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
-    assert container_restarts(space) == 0
     jobs.finish(space, JOB, training)
+    assert space.starts(JOB) == dict.fromkeys([*before.values(), after[name]], 1)
+
+
+def test_a_preempted_node_saves_first_and_is_replaced(space: Namespace, stack: JobStack) -> None:
+    """A pod that is deleted in its own time ends with 143 after a checkpoint: no step is done twice."""
+    training = jobs.Training(reports=True)
+    stack.up(jobs.config(space, training))
+    space.await_running(JOB, 2)
+    jobs.await_step(space, 10)
+    before = space.uids(JOB)
+    name = f"{JOB}-worker-0"
+
+    with space.held(name):
+        space.api.delete(space.pod(name))
+        ended = until("its end", lambda: space.exit_codes(name), describe=space.describe)
+    until("another pod", lambda: space.uids(JOB).get(name) not in {None, before[name]}, describe=space.describe)
+    after = space.uids(JOB)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    assert ended == [PREEMPTED]
+    jobs.finish(space, JOB, training)
+    steps = jobs.first_workers_steps(space)
+    assert steps == list(range(1, len(steps) + 1))
+    assert space.starts(JOB) == dict.fromkeys([*before.values(), after[name]], 1)
 
 
 def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: JobStack) -> None:
@@ -159,10 +166,8 @@ def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: J
     space.await_running(JOB, 2)
     jobs.await_world(space, 2)
     before = space.uids(JOB)
-    store = store_pods(space)
 
-    space.api.delete(space.pod(store[0]), grace=0)
-    until("the new store", lambda: store_pods(space) not in ([], store), describe=space.describe)
+    faults.lose_store(space)
     jobs.await_step(space, jobs.last_step(space) + 20)
 
     assert space.uids(JOB) == before
@@ -181,8 +186,7 @@ def test_a_worker_that_dies_or_hangs_is_started_again_in_its_pod(
     jobs.await_step(space, 10)
     before = space.uids(JOB)
 
-    command = ("python3", "-c", SIGNAL_WORKER, str(number.value))
-    space.cluster.run("-n", space.name, "exec", f"{JOB}-worker-1", "--", *command)
+    faults.signal_worker(space, f"{JOB}-worker-1", number)
     jobs.await_world(space, 2, after=jobs.last_step(space))
 
     assert space.uids(JOB) == before
@@ -229,13 +233,8 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     jobs.await_step(space, 10)
     before = space.uids(JOB)
 
-    lifecycle.send(bed, "kubelet", signal.SIGSTOP)
-    try:
-        until("the silence to be noticed", lambda: not kubelet.is_ready(Bed.read(bed)))
-        noticed = last_written(bed, space)
-    finally:
-        lifecycle.send(bed, "kubelet", signal.SIGCONT)
-    until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
+    with faults.silent_node(bed):
+        noticed = faults.last_written(bed, space)
     jobs.await_step(space, noticed + 5)
 
     assert space.uids(JOB) == before
@@ -248,22 +247,3 @@ def logs(space: Namespace) -> str:
     return "".join(
         space.cluster.run("-n", space.name, "logs", pod["metadata"]["name"], "--tail=-1") for pod in space.pods(JOB)
     )
-
-
-def store_pods(space: Namespace) -> list[str]:
-    """Names of the store's pods that are ready and not on their way out."""
-    found = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=rendezvous")
-    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"] and is_ready(pod)]
-    return [pod["metadata"]["name"] for pod in alive]
-
-
-def last_written(bed: Path, space: Namespace) -> int:
-    """The latest step, read from the bed's disk: nothing can be run in a pod without the kubelet."""
-    logs = (bed / "volumes" / space.name).glob("*.jsonl")
-    whole = [log.read_text().rpartition("\n")[0].splitlines() for log in logs]
-    return max(int(json.loads(lines[-1])["step"]) for lines in whole if lines)
-
-
-def _is_new(space: Namespace, name: str, old: str) -> bool:
-    pods: dict[str, Any] = {pod["metadata"]["name"]: pod for pod in space.pods(JOB)}
-    return name in pods and pods[name]["metadata"]["uid"] != old and is_ready(pods[name])

@@ -1,0 +1,74 @@
+"""What can happen to a running job, for the tests that make it happen. It must not judge what comes of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import jobs
+from tests.cluster.bed import kubelet, lifecycle
+from tests.cluster.bed.layout import Bed
+from tests.cluster.cluster import Namespace, is_ready
+from tests.cluster.waiting import until
+
+SIGNAL_WORKER = f"""
+import os, pathlib, sys
+def words(folder):
+    return (folder / "cmdline").read_bytes().decode().split(chr(0))
+pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
+os.kill(max(pids), int(sys.argv[1]))
+"""
+"""The youngest process that has the script among its words is the worker, the oldest is its launcher."""
+
+
+def signal_worker(space: Namespace, pod: str, number: signal.Signals) -> None:
+    """Sends a signal to the training process of a pod."""
+    space.cluster.run("-n", space.name, "exec", pod, "--", "python3", "-c", SIGNAL_WORKER, str(number.value))
+
+
+def lose_pod(space: Namespace, name: str, grace: int | None) -> None:
+    """Deletes a pod, at once (0) or in its own time (None); returns once there is another of its name, and ready."""
+    old = space.api.get(space.pod(name))["metadata"]["uid"]
+    space.api.delete(space.pod(name), grace=grace)
+
+    def is_replaced() -> bool:
+        pod = space.api.find(space.pod(name))
+        return pod is not None and pod["metadata"]["uid"] != old and is_ready(pod)
+
+    until(f"another {name}", is_replaced, describe=space.describe)
+
+
+def lose_store(space: Namespace) -> None:
+    """Deletes the store's pod at once; returns once there is another."""
+    old = store_pods(space)
+    space.api.delete(space.pod(old[0]), grace=0)
+    until("another store", lambda: store_pods(space) not in ([], old), describe=space.describe)
+
+
+def store_pods(space: Namespace) -> list[str]:
+    """Names of the store's pods that are ready and not on their way out."""
+    found = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=rendezvous")
+    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"] and is_ready(pod)]
+    return [pod["metadata"]["name"] for pod in alive]
+
+
+@contextmanager
+def silent_node(bed: Path) -> Iterator[None]:
+    """The cluster's node says nothing, and the cluster has noticed; afterwards it is ready again."""
+    lifecycle.send(bed, "kubelet", signal.SIGSTOP)
+    try:
+        until("the silence to be noticed", lambda: not kubelet.is_ready(Bed.read(bed)))
+        yield
+    finally:
+        lifecycle.send(bed, "kubelet", signal.SIGCONT)
+    until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
+
+
+def last_written(bed: Path, space: Namespace) -> int:
+    """The latest step, read from the bed's disk: nothing can be run in a pod without the kubelet."""
+    logs = (bed / "volumes" / space.name).glob("*.jsonl")
+    whole = [log.read_text().rpartition("\n")[0].splitlines() for log in logs]
+    return max(int(json.loads(lines[-1])["step"]) for lines in whole if lines)
