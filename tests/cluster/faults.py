@@ -8,20 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import jobs
 from tests.cluster.bed import kubelet, lifecycle
 from tests.cluster.bed.layout import Bed
-from tests.cluster.cluster import Namespace, is_ready
+from tests.cluster.cluster import MOUNT, Namespace, is_ready
 from tests.cluster.waiting import until
 
 SIGNAL_WORKER = f"""
 import os, pathlib, sys
-def words(folder):
-    return (folder / "cmdline").read_bytes().decode().split(chr(0))
-pids = [int(f.name) for f in pathlib.Path("/proc").iterdir() if f.name.isdigit() and "{jobs.SCRIPT}" in words(f)]
-os.kill(max(pids), int(sys.argv[1]))
+log = pathlib.Path("{MOUNT}", os.uname().nodename + ".jsonl")
+def writes(process):
+    try:
+        return log in [descriptor.readlink() for descriptor in (process / "fd").iterdir()]
+    except OSError:
+        return False
+[worker] = [int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*") if writes(process)]
+os.kill(worker, int(sys.argv[1]))
 """
-"""The youngest process that has the script among its words is the worker, the oldest is its launcher."""
+"""The worker is what has the log of steps open: one that was forked has no words of its own to be known by."""
 
 
 def signal_worker(space: Namespace, pod: str, number: signal.Signals) -> None:
