@@ -10,6 +10,7 @@ Workers are forked twice, so that the supervisor adopts and reaps them, and wait
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -149,6 +150,7 @@ def become_warm(connection: socket.socket, supervisor: int, writer: int, names: 
     threads = usual_threads()
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
     with open("/proc/self/statm", encoding="ascii") as file:
         size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
     connection.sendall(json.dumps({"ready": len(names), "dropped": dropped, "megabytes": size}).encode())

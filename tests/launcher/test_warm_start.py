@@ -47,6 +47,7 @@ def test_the_job_succeeds(restarted: Launched) -> None:
     assert restarted.process.returncode == 0, restarted.output
     assert len(restarted.journal("trained")) == len(found(restarted, 1))
     assert "rank 0 is done" in restarted.output
+    assert "leaked" not in restarted.output
     assert restarted.alive() == []
 
 
