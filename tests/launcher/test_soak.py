@@ -95,9 +95,24 @@ def test_wrong_weight_is_seen() -> None:
     assert not verdict.exact([step], [1, 8])
 
 
+def generations(*restarts: int) -> list[dict[str, int]]:
+    """The first line of each generation, which tells the charges so far."""
+    return [{"generation": number, "restarts": count} for number, count in enumerate(restarts, 1)]
+
+
 def test_charges_add_up_over_lives_of_the_store() -> None:
     """A store that lost every node counts from nothing again."""
-    assert verdict.charged([{"restarts": count} for count in (0, 1, 1, 3, 0, 0, 2)]) == 5
+    assert verdict.charged(generations(0, 1, 1, 3, 0, 0, 2)) == 5
+
+
+def test_charge_given_back_is_none() -> None:
+    """A failure that was the first sign of a lost node costs nothing in the end."""
+    assert verdict.charged(generations(0, 1, 2, 1, 2, 3)) == 3
+
+
+def test_late_word_of_an_old_generation_counts_once() -> None:
+    """Workers of a node that was cut off write on after the next generation has begun."""
+    assert verdict.charged([*generations(4, 5), *generations(4, 5)]) == 5
 
 
 def test_outage_lasts_from_the_fault_to_the_next_step() -> None:

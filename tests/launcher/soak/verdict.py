@@ -63,11 +63,15 @@ def exact(journal: Iterable[Line], trajectory: Sequence[int]) -> list[str]:
 
 
 def charged(journal: Iterable[Line]) -> int:
-    """Restarts charged to the budget, over all lives of the store (a store that lost all its nodes counts anew)."""
+    """Restarts charged to the budget, over all lives of the store (a store that lost all its nodes counts anew).
+
+    Every generation counts once, when it is first heard of: workers of an old one may still write after a new one's.
+    One less than before is a charge given back, because the failure turned out to be the first sign of a lost node.
+    """
+    counts = dict.fromkeys((line["generation"], line["restarts"]) for line in journal)
     total = last = 0
-    for line in journal:
-        now = line["restarts"]
-        total += max(0, now - last) if now >= last else now
+    for _, now in counts:
+        total += now - last if now >= last - 1 else now
         last = now
     return total
 
