@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.launcher.loopback import TRAIN, Job, kill_tree, signal_tree
+from tests.launcher.loopback import TRAIN, Job, Line, kill_tree, signal_tree
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -36,6 +36,11 @@ def stop_at(job: Job, steps: int) -> None:
 
 def use(job: Job, backend: str) -> None:
     job.script = (*job.script[:4], backend)
+
+
+def since(moment: float, lines: list[Line]) -> list[Line]:
+    """What came after a moment: on a busy machine the first group may have formed in two steps before it."""
+    return [line for line in lines if float(str(line["time"])) > moment]
 
 
 def codes(job: Job, seconds: float = 120.0) -> list[int]:
@@ -62,8 +67,9 @@ def test_scale_up_stops_at_one_step(job: Job, backend: str) -> None:
     job.start_node(*QUICK)
     job.start_node(*QUICK)
     job.wait_for_world(2)
+    grown = time.monotonic()
     job.start_node(*QUICK)
-    lines = job.wait_for_world(3)
+    lines = since(grown, job.wait_for_world(3))
 
     stopped = {line["step"] for line in lines if line["event"] == "stopped"}
     assert len(stopped) == 1, lines
@@ -78,10 +84,11 @@ def test_scale_down_by_sigterm(job: Job) -> None:
     for _ in range(3):
         job.start_node(*QUICK)
     job.wait_for_world(3)
+    told = time.monotonic()
     job.nodes[1].send_signal(signal.SIGTERM)
 
     assert job.nodes[1].wait(60) == 143
-    lines = job.wait_for_world(2)
+    lines = since(told, job.wait_for_world(2, told))
     assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1
     assert {line["restarts"] for line in lines} == {0}
 
@@ -161,13 +168,14 @@ def test_frozen_store_changes_nothing(job: Job) -> None:
         job.start_node(*QUICK)
     job.wait_for_world(2)
     assert job.store is not None
+    frozen = time.monotonic()
     job.store.send_signal(signal.SIGSTOP)
     job.wait_for(lambda _: job.said("does not answer") + job.said("did not answer") > 3)
     job.store.send_signal(signal.SIGCONT)
     back = time.monotonic()
-    lines = job.wait_for_world(2, back + 5)
+    lines = since(frozen, job.wait_for_world(2, back + 5))
 
-    assert {line["generation"] for line in lines} == {1}
+    assert len({line["generation"] for line in lines}) == 1
 
 
 def test_nodes_may_come_before_the_store(job: Job) -> None:
@@ -209,7 +217,7 @@ def test_store_restarted_empty(job: Job) -> None:
     back = time.monotonic()
     job.wait_for_world(2, back + 3)
     job.start_node(*QUICK)
-    lines = job.wait_for_world(3)
+    lines = since(gone, job.wait_for_world(3))
 
     assert len({line["generation"] for line in lines}) == 2
     assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1

@@ -103,19 +103,19 @@ def test_the_engine_agrees_on_every_generated_pair(engine: Engine) -> None:  # n
     """
     pairs = [pair for pair in drawn(PAIRS) if not is_refused(diff_of(*pair, name="j"))]
     said = _engine_says(engine, pairs)
-    kinds = {_consequence(ops) for ops in said}
 
     assert len(pairs) >= 300
-    assert kinds == {Consequence.NONE, Consequence.IN_PLACE, Consequence.RESTART}
     assert list(_mismatches(pairs, said)) == []
 
 
 def test_the_engine_agrees_on_every_named_edit(engine: Engine) -> None:  # noqa: F811
     """The edits that are tried on a cluster are predicted as the engine has them."""
     pairs = [(config(EDITED), config(head)) for _, head, _ in predictions(EDITED)]
+    said = _engine_says(engine, pairs)
 
     assert len(pairs) >= 40
-    assert list(_mismatches(pairs, _engine_says(engine, pairs))) == []
+    assert {_consequence(ops) for ops in said} == {Consequence.NONE, Consequence.IN_PLACE, Consequence.RESTART}
+    assert list(_mismatches(pairs, said)) == []
 
 
 def test_the_engine_refuses_what_is_said_to_be_refused(engine: Engine) -> None:  # noqa: F811
