@@ -68,6 +68,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
+        self._warming.begin(self._clock())
         self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         if self._store.find():

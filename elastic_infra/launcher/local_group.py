@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from . import failures, hangs, logs, processes, progress, seam, workers
+from . import failures, hangs, imports, logs, processes, progress, seam, workers
 from .plan import LogPlan, Plan
 from .protocol.messages import StartWorkers
 from .runtime import Runtime
@@ -58,10 +58,17 @@ class LocalGroup:
         specs = workers.plan(start, plan, self._settings, self._environ, files)
         return seam.Spawn(start.generation, specs, warm=self._is_warm())
 
-    @property
-    def preload(self) -> dict[str, str] | None:
-        """The environment to load a warm parent in before any worker has run; None where workers start cold."""
-        return workers.environ_of_any(self._plan, self._settings, self._environ) if self._is_warm() else None
+    def warm_up(self) -> seam.WarmUp | None:
+        """What loads a warm parent before any worker has run; None where workers start cold.
+
+        It comes first where the program is seen to import torch: its workers would take as long by themselves, and
+        those that are forked share one import.
+        """
+        if not self._is_warm():
+            return None
+        environ = workers.environ_of_any(self._plan, self._settings, self._environ)
+        modules = imports.declared(self._plan.entrypoint, os.getcwd())
+        return seam.WarmUp(environ, modules, comes_first=any(name.partition(".")[0] == "torch" for name in modules))
 
     def read(self) -> tuple[progress.Slot, ...]:
         """What the workers of the current generation reported; empty without one."""

@@ -28,7 +28,7 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "shutdown_timeout": "Bounds every stop of a worker, not only those caused by a signal.",
     "signals_to_handle": "Every one of them stops the job; workers are told by SIGTERM whichever it was.",
     "file_timer": "TORCHELASTIC_ENABLE_FILE_TIMER is not served; training.Progress reports hangs instead.",
-    "warm_start": "On by default: a restart forks from a process that has imported torch.",
+    "warm_start": "On by default: workers are forked from a process that has imported what they import.",
     "warnings": "Options without effect here (event_log_handler, start_method) are named in one line.",
 }
 """Where we differ from torchrun on purpose, each with its reason."""

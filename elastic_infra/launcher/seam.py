@@ -43,7 +43,7 @@ class Spawn:
     generation: int
     workers: tuple[WorkerSpec, ...]
     warm: bool
-    """Fork from the warm parent where it is ready, else exec."""
+    """Fork from the warm parent where it is ready or comes first, else exec."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class WarmUp:
     """Start the warm parent now, in this environment; answered by ``WarmParent``."""
 
     env: dict[str, str]
+    modules: tuple[str, ...]
+    """What it is to import beside torch, as far as that is known before a worker has run."""
+    comes_first: bool
+    """The workers import the same anyway: those asked for while it loads wait for it."""
 
 
 @dataclass(frozen=True)

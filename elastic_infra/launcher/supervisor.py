@@ -8,19 +8,18 @@ last answer by more than ``orphan_timeout``), the watchdog over the agent, and t
 
 from __future__ import annotations
 
-import math
 import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from . import exit_codes, groups, processes, seam, watchdog
 from .children import Children
 from .groups import Group
 from .signals import Signals
-from .warm_parent import Pending, WarmParent
+from .warm_parent import Held, Pending, WarmParent
 
 SIGNAL_MARGIN_SECONDS: Final = 1.5
 """What the agent gets beyond the grace to leave by itself after a signal."""
@@ -170,7 +169,7 @@ class Supervisor:
     # ----------------------------------------------------------------- warm
 
     def _on_warm_up(self, message: seam.WarmUp) -> None:
-        self._warm.want(message.env, -math.inf)
+        self._warm.want_now(message, time.monotonic())
 
     def _keep_warm(self, now: float, selector: selectors.BaseSelector) -> None:
         if self._warm.is_due(now, time.time()):
@@ -178,6 +177,7 @@ class Supervisor:
                 self._warm.start()
             except OSError as error:
                 self._children.send(seam.WarmParent(ready=False, message=f"cold starts only: {error}"))
+                self._start_all_cold(self._warm.take_held())
                 return
             selector.register(self._warm.channel, selectors.EVENT_READ, lambda: self._on_warm(selector))
         if self._warm.is_late(now):
@@ -189,6 +189,8 @@ class Supervisor:
             self._give_up_warm(selector)
         elif isinstance(answer, str):
             self._children.send(seam.WarmParent(self._warm.ready, answer))
+            held = self._warm.take_held()
+            self._start_all_cold([each for each in held if not self._warm.request(each.generation, each.spec)])
         else:
             self._on_forked(*answer)
 
@@ -206,9 +208,13 @@ class Supervisor:
     def _give_up_warm(self, selector: selectors.BaseSelector) -> None:
         selector.unregister(self._warm.channel)
         self._children.send(seam.WarmParent(ready=False, message="cold starts only: the warm parent is gone"))
-        for pending in self._warm.kill():
-            self._groups[pending.generation].pending -= 1
-            self._start_cold(pending.generation, pending.spec)
+        self._start_all_cold(self._warm.kill())
+
+    def _start_all_cold(self, left: Iterable[Held]) -> None:
+        """The workers that the warm parent does not fork."""
+        for each in left:
+            self._groups[each.generation].pending -= 1
+            self._start_cold(each.generation, each.spec)
 
     # ------------------------------------------------------------ processes
 
@@ -282,7 +288,7 @@ class Supervisor:
             beats=self._beats,
             phase=self._phase,
             generation=self._generation,
-            running=len(group.alive) if group else 0,
+            running=len(group.alive) + group.pending if group else 0,
             started=self._started,
             stopping=group is None or group.deadline is not None,
         )

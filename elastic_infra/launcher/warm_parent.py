@@ -1,13 +1,14 @@
 """The supervisor's view of the warm parent: when to start it, and how to have it fork a worker.
 
-Never waited for: until it is ready, and whenever it does not answer at once, workers are started cold. What runs in
-the process itself is ``warm``.
+Waited for only where it comes first, that is, where workers would import the same: until it is ready otherwise, and
+whenever it does not answer at once, workers are started cold. What runs in the process itself is ``warm``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import signal
 import socket
@@ -23,15 +24,23 @@ LATEST_SECONDS: Final = 30.0
 """Start anyway after this long; the script may import nothing."""
 ANSWER_SECONDS: Final = 5.0
 """A fork takes milliseconds; a parent that needs longer is given up."""
+LOAD_SECONDS: Final = 120.0
+"""What comes first and takes longer is given up: an import that hangs in it may not hang in a worker."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
-class Pending:
-    """A worker that was asked for and has no pid yet."""
+class Held:
+    """A worker that waits until the warm parent is ready."""
 
     generation: int
     spec: seam.WorkerSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending(Held):
+    """A worker that was asked for and has no pid yet."""
+
     go: int
     """Pipe on which the worker waits for our word; closing it ends the worker."""
     deadline: float
@@ -44,11 +53,16 @@ class WarmParent:
         self._runtime = runtime
         self._environ: dict[str, str] | None = None
         self._wanted_at = 0.0
+        self._modules: tuple[str, ...] = ()
+        self._load_by: float | None = None
+        """CLOCK_MONOTONIC until which workers wait for it; None where they do not."""
         self._was_started = False
         self.pid = 0
         self._channel: socket.socket | None = None
         self.ready = False
         self.pending: dict[int, Pending] = {}
+        """By local rank."""
+        self.held: dict[int, Held] = {}
         """By local rank."""
 
     @property
@@ -63,6 +77,12 @@ class WarmParent:
         """Remember the first workers' environment; the process starts later, at once where it was wanted long ago."""
         if self._environ is None:
             self._environ, self._wanted_at = environ, now
+
+    def want_now(self, request: seam.WarmUp, now: float) -> None:
+        """Start it as soon as may be; where it comes first, workers wait for it from now on."""
+        self._environ, self._wanted_at, self._modules = request.env, -math.inf, request.modules
+        if request.comes_first:
+            self._load_by = now + LOAD_SECONDS
 
     def is_due(self, now: float, wall: float) -> bool:
         """Whether the first generation has imported what it needs."""
@@ -81,6 +101,8 @@ class WarmParent:
             OSError: it cannot be started.
         """
         self._was_started = True
+        with open(self._runtime.modules, "a", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in self._modules)
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
         self._channel.settimeout(1.0)
@@ -97,9 +119,20 @@ class WarmParent:
             self.pid = processes.start(argv, dict(self._environ or {}), None, None)
 
     def request(self, generation: int, spec: seam.WorkerSpec) -> bool:
-        """Ask for a worker; False when it must be started cold."""
-        if not self.ready:
-            return False
+        """Ask for a worker, at once or when it is ready; False when it must be started cold."""
+        if self._load_by is not None:
+            self.held[spec.local_rank] = Held(generation, spec)
+            return True
+        return self.ready and self._ask(generation, spec)
+
+    def take_held(self) -> tuple[Held, ...]:
+        """The workers that waited; no other will."""
+        held = tuple(self.held.values())
+        self.held.clear()
+        self._load_by = None
+        return held
+
+    def _ask(self, generation: int, spec: seam.WorkerSpec) -> bool:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         job = json.dumps(dataclasses.asdict(spec)).encode()
         try:
@@ -133,7 +166,8 @@ class WarmParent:
 
     def is_late(self, now: float) -> bool:
         """Whether a request has waited too long."""
-        return any(now >= pending.deadline for pending in self.pending.values())
+        is_loading_long = bool(self.held) and self._load_by is not None and now >= self._load_by
+        return is_loading_long or any(now >= pending.deadline for pending in self.pending.values())
 
     def release(self, pending: Pending) -> None:
         """Let a worker run."""
@@ -146,6 +180,9 @@ class WarmParent:
             if pending.generation == generation:
                 os.close(pending.go)
                 del self.pending[rank]
+        for rank, held in list(self.held.items()):
+            if held.generation == generation:
+                del self.held[rank]
 
     def close(self) -> None:
         """End it for good."""
@@ -153,10 +190,10 @@ class WarmParent:
         if self._channel is not None:
             self._channel.close()
 
-    def kill(self) -> tuple[Pending, ...]:
+    def kill(self) -> tuple[Held, ...]:
         """End it; returns the workers that must now be started cold."""
-        left = tuple(self.pending.values())
-        for pending in left:
+        left = (*self.take_held(), *self.pending.values())
+        for pending in self.pending.values():
             os.close(pending.go)
         self.pending.clear()
         self.ready = False

@@ -1,4 +1,4 @@
-"""Whatever happens to the warm parent, a restart is at worst a cold one. A small stand-in plays torch here."""
+"""Whatever happens to the warm parent, a start is at worst a cold one. A small stand-in plays torch here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import os
 import pathlib
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from elastic_infra.launcher import seam, warm_parent
+from elastic_infra.launcher.runtime import Runtime
 from tests.launcher.launched import ROOT, Launched
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
@@ -35,22 +38,40 @@ while os.environ["ELASTIC_INFRA_GENERATION"] == "1":
 """
 
 
-@pytest.fixture
-def launch(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Launched]:
-    """A launch of one worker whose stand-in for torch has the parameter's code in ``torch._dynamo``."""
+ENDLESS = "import time\ntime.sleep(600)\n"
+"""Nobody but the warm parent imports ``torch._dynamo`` here."""
+
+
+def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
+    """A launch of one worker whose stand-in for torch has this code in ``torch._dynamo``."""
     package = tmp_path / "path" / "torch"
     (package / "distributed").mkdir(parents=True)
     (package / "__init__.py").write_text(TORCH)
     (package / "distributed" / "__init__.py").touch()
-    (package / "_dynamo.py").write_text(getattr(request, "param", ""))
+    (package / "_dynamo.py").write_text(dynamo)
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(script_text)
     environ = {
         "ELASTIC_INFRA_EVENTS": str(tmp_path / "events"),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path / 'path'}",
         "OMP_NUM_THREADS": "1",
     }
-    launch = Launched(tmp_path, "--max-restarts", "1", str(script), environ=environ)
+    return Launched(tmp_path, "--max-restarts", "1", str(script), environ=environ)
+
+
+@pytest.fixture
+def loading(tmp_path: pathlib.Path) -> Iterator[Launched]:
+    """A launch of a program that imports torch, whose warm parent never comes to an end of its imports."""
+    launch = started(tmp_path, ENDLESS, f"import torch\n{SCRIPT}")
+    launch.wait_for(lambda: events(launch, "workers_started") and warm_parents(launch), "the warm parent")
+    yield launch
+    launch.end()
+
+
+@pytest.fixture
+def launch(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Launched]:
+    """A launch of a program that imports no torch, with the parameter's code in ``torch._dynamo``."""
+    launch = started(tmp_path, getattr(request, "param", ""), SCRIPT)
     launch.wait_for(lambda: events(launch, "warm_parent"), "the warm parent")
     yield launch
     launch.end()
@@ -106,3 +127,42 @@ def test_a_frozen_one_is_given_up(launch: Launched) -> None:
         os.kill(pid, signal.SIGSTOP)
 
     assert restart(launch) is False
+
+
+def test_a_program_that_imports_torch_waits_for_it(loading: Launched) -> None:
+    """No worker is started cold while the warm parent imports what the worker would import as well."""
+    time.sleep(2.0)
+
+    assert events(loading, "worker_started") == []
+
+
+def test_one_that_dies_while_it_loads_is_not_waited_for(loading: Launched) -> None:
+    """The workers that waited are started cold, once each."""
+    for pid in warm_parents(loading):
+        os.kill(pid, signal.SIGKILL)
+    loading.wait_for(lambda: events(loading, "worker_started"), "a cold start")
+
+    assert restart(loading) is False
+
+
+def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
+    """Nobody waits for an import any more."""
+    loading.process.send_signal(signal.SIGTERM)
+
+    assert loading.wait() == 143
+    assert events(loading, "worker_started") == []
+    assert loading.alive() == []
+
+
+def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
+    """What comes first is waited for so long and no longer, and only while somebody waits."""
+    parent = warm_parent.WarmParent(Runtime(str(tmp_path), "", "", 0))
+    parent.want_now(seam.WarmUp({}, ("torch",), comes_first=True), now=100.0)
+    late = 100.0 + warm_parent.LOAD_SECONDS
+
+    assert not parent.is_late(late)
+    assert parent.request(1, seam.WorkerSpec(0, (), {}, None, None))
+    assert not parent.is_late(late - 0.1)
+    assert parent.is_late(late)
+    assert [each.generation for each in parent.take_held()] == [1]
+    assert not parent.request(2, seam.WorkerSpec(0, (), {}, None, None))

@@ -1,4 +1,4 @@
-"""A restart forks from a warm parent, and the forked worker cannot tell."""
+"""Workers are forked from a warm parent, and cannot tell."""
 
 from __future__ import annotations
 
@@ -10,28 +10,42 @@ from typing import Any
 
 import pytest
 
-from tests.launcher.launched import Launched
+from tests.launcher.launched import MARK, Launched
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(600)]
 
 SCRIPT = pathlib.Path(__file__).parent / "scripts" / "warm.py"
 CHANGES = {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE", "ELASTIC_INFRA_GENERATION",
-           "ELASTIC_INFRA_ATTEMPT", "ELASTIC_INFRA_PROGRESS", "ELASTIC_INFRA_MODULES"}  # fmt: skip
-"""What a new generation changes in any case."""
+           "ELASTIC_INFRA_ATTEMPT", "ELASTIC_INFRA_PROGRESS", "ELASTIC_INFRA_MODULES", "ELASTIC_INFRA_WARM_START",
+           "TORCHELASTIC_RUN_ID", "PYTEST_CURRENT_TEST", "JOURNAL", MARK}  # fmt: skip
+"""What another launch or generation changes in any case."""
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
-def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
-    """A launch in which the last rank was killed once and replaced from the warm parent."""
+def workers(request: pytest.FixtureRequest) -> int:
+    """Workers of the launch."""
     for module in ("torch", "numpy"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"needs {module}")
-    folder = tmp_path_factory.mktemp("warm")
-    workers = str(request.param)
-    environ = {"ELASTIC_INFRA_EVENTS": str(folder / "events"), "ELASTIC_INFRA_NCCL_COLLECTIVE_TIMEOUT_SECONDS": "77"}
-    launch = Launched(
-        folder, "--nproc-per-node", workers, "--max-restarts", "1", str(SCRIPT), "--flag", "a b", environ=environ
-    )
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def restarted(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+    """A launch in which the last rank was killed once, and all were replaced."""
+    yield from launched(tmp_path_factory.mktemp("warm"), workers)
+
+
+@pytest.fixture(scope="module")
+def cold(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+    """The same program without a warm parent."""
+    yield from launched(tmp_path_factory.mktemp("cold"), workers, ELASTIC_INFRA_WARM_START="0")
+
+
+def launched(folder: pathlib.Path, workers: int, **environ: str) -> Iterator[Launched]:
+    environ |= {"ELASTIC_INFRA_EVENTS": "events", "ELASTIC_INFRA_NCCL_COLLECTIVE_TIMEOUT_SECONDS": "77"}
+    options = ("--nproc-per-node", str(workers), "--max-restarts", "1")
+    launch = Launched(folder, *options, str(SCRIPT), "--flag", "a b", environ=environ)
     launch.process.wait(500)
     yield launch
     launch.end()
@@ -52,24 +66,26 @@ def test_the_job_succeeds(restarted: Launched) -> None:
 
 
 def test_it_was_a_fork(restarted: Launched) -> None:
-    """Generation 1 is started cold and generation 2 warm, each by name in the events."""
+    """A program that imports torch itself is forked from its first generation on."""
     lines = (restarted.output_path.parent / "events").read_text().splitlines()
     starts = [event for event in map(json.loads, lines) if event["event"] == "worker_started"]
 
-    assert {(event["generation"], event["warm"]) for event in starts} == {(1, False), (2, True)}
+    assert {(event["generation"], event["warm"]) for event in starts} == {(1, True), (2, True)}
 
 
-def test_a_forked_worker_finds_what_a_cold_one_finds(restarted: Launched) -> None:
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_forked_worker_finds_what_a_cold_one_finds(restarted: Launched, cold: Launched, generation: int) -> None:
     """Environment, arguments, main module, title, threads, timeouts, handlers, session: all as in a cold start."""
-    for cold, warm in zip(found(restarted, 1), found(restarted, 2), strict=True):
+    same = ["environ", "argv", "path", "file", "main", "threads", "timeout", "title", "leads", "handlers"]
+    for usual, forked in zip(found(cold, 1), found(restarted, generation), strict=True):
         for name in CHANGES:
-            cold["environ"].pop(name, None)
-            warm["environ"].pop(name, None)
-        warm["environ"].pop("TORCHINDUCTOR_CACHE_DIR", None)
-        same = ["environ", "argv", "path", "file", "main", "threads", "timeout", "title", "parent", "leads", "handlers"]
+            usual["environ"].pop(name, None)
+            forked["environ"].pop(name, None)
+        forked["environ"].pop("TORCHINDUCTOR_CACHE_DIR", None)
 
-        assert {name: cold[name] for name in same} == {name: warm[name] for name in same}
-        assert warm["timeout"] == 77.0
+        assert {name: usual[name] for name in same} == {name: forked[name] for name in same}
+        assert forked["timeout"] == 77.0
+        assert forked["parent"] == restarted.process.pid
 
 
 def test_forked_ranks_draw_different_numbers(restarted: Launched) -> None:

@@ -82,7 +82,7 @@ def _unseen(state: State, generation: Generation, member: Member, now: float) ->
         return Standing(member, gone=True, dead=True)
     dead = now - state.store.since >= state.rules.dead_after or _succeeded_by_namesake(state, member)
     stopping = generation.phase in {"draining", "broken"}
-    waited = now - max(state.store.since, state.phase_since) >= state.rules.roll_call
+    waited = now - max(state.store.since, state.phase_since) >= state.rules.rebirth
     return Standing(member, gone=dead or (generation.trusted and stopping and waited), dead=dead)
 
 

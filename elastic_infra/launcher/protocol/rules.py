@@ -25,7 +25,10 @@ class Rules:
     """At least this long between two planned changes, so that a burst of newcomers costs one stop; and what workers
     that report no steps get before a newcomer may end them."""
     roll_call: float = 2.0
-    """How long the end of the job, or the drop of a member unseen since a rebirth, waits for news of a loss."""
+    """How long the end of the job waits for news of a loss."""
+    rebirth: float = 1.0
+    """How long a member unseen since the store was reborn is waited for once its generation has to stop: longer than
+    a node pauses between two tries to connect (``RETRY_SECONDS``)."""
     orphan_timeout: float = 120.0
     """A supervisor ends its workers this long after its last acknowledged beat."""
     orphan_margin: float = 10.0

@@ -18,7 +18,7 @@ from ..protocol import messages
 
 Order = messages.Swap | messages.Publish | messages.PublishMaster
 
-RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Waits between attempts to connect; the last one repeats."""
 TELL_SECONDS: Final = 10.0
 

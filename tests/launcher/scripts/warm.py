@@ -1,4 +1,4 @@
-"""Trains with DDP; once the warm parent is ready the last rank kills itself, and generation 2 is forked."""
+"""Trains with DDP; once the warm parent is ready the last rank kills itself. Without one it ends at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ while True:
     optimizer.zero_grad()
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    if GENERATION == 2:
+    if GENERATION == 2 or os.environ.get("ELASTIC_INFRA_WARM_START") == "0":
         break
     if RANK == int(os.environ["WORLD_SIZE"]) - 1 and warm_parent_is_ready():
         journal("dying")

@@ -1,0 +1,89 @@
+"""What a program imports is read from its source, and nothing of it runs."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_infra.launcher import imports
+from elastic_infra.launcher.plan import Entrypoint
+
+
+def declared(folder: pathlib.Path, source: str | bytes, **others: str) -> tuple[str, ...]:
+    """Of a script with files beside it."""
+    for name, text in others.items():
+        (folder / f"{name}.py").write_text(text)
+    script = folder / "train.py"
+    script.write_bytes(source if isinstance(source, bytes) else source.encode())
+    return imports.declared(Entrypoint("script", str(script)), "/nowhere")
+
+
+def test_what_stands_at_the_top_counts(tmp_path: pathlib.Path) -> None:
+    """Both forms, aliases and dotted names, in their order and once; the standard library needs no warm parent."""
+    source = (
+        "import os, torch.distributed as dist\nfrom sklearn.datasets import load_digits\nimport numpy\nimport numpy\n"
+    )
+
+    assert declared(tmp_path, source) == ("torch.distributed", "sklearn.datasets", "numpy")
+
+
+def test_what_may_not_run_does_not_count(tmp_path: pathlib.Path) -> None:
+    """Neither functions, nor conditions, nor what is tried, nor a package's own relative names."""
+    source = (
+        "def f():\n    import torch\nif f:\n    import numpy\ntry:\n    import apex\nexcept ImportError:\n    pass\n"
+    )
+
+    assert declared(tmp_path, f"{source}from . import near\nfrom .near import thing\n") == ()
+
+
+def test_own_files_are_followed_and_not_named(tmp_path: pathlib.Path) -> None:
+    """A module beside the script is read in its place, once, even where two import each other."""
+    found = declared(
+        tmp_path, "import model\nimport numpy\n", model="import data\nimport torch\n", data="import model\n"
+    )
+
+    assert found == ("numpy", "torch")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "target"),
+    [
+        ("train.py", "module", "train"),
+        ("package/train.py", "module", "package.train"),
+        ("package/__main__.py", "module", "package"),
+    ],
+)
+def test_a_module_is_found_as_python_finds_it(
+    tmp_path: pathlib.Path, path: str, kind: Literal["module"], target: str
+) -> None:
+    """``-m`` looks in the working folder first; of a package it runs ``__main__``."""
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "__init__.py").touch()
+    file.write_text("import torch\n")
+
+    assert imports.declared(Entrypoint(kind, target), str(tmp_path)) == ("torch",)
+
+
+@pytest.mark.parametrize("source", ["def (", b"\x00", b"\xff\xfe\xfa"], ids=["syntax", "null", "encoding"])
+def test_what_cannot_be_parsed_declares_nothing(tmp_path: pathlib.Path, source: str | bytes) -> None:
+    """The worker itself says what is wrong."""
+    assert declared(tmp_path, source) == ()
+
+
+@pytest.mark.parametrize("kind", ["script", "module", "run_path", "command"])
+def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Literal["script", "module"]) -> None:
+    """A missing file is the launcher's to report, elsewhere."""
+    assert imports.declared(Entrypoint(kind, "missing"), str(tmp_path)) == ()
+
+
+@given(source=st.binary(max_size=200))
+def test_any_bytes_are_answered(tmp_path_factory: pytest.TempPathFactory, source: bytes) -> None:
+    """No source makes it raise."""
+    found = declared(tmp_path_factory.mktemp("any"), source)
+
+    assert all(found)
