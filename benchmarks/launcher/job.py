@@ -128,13 +128,19 @@ class Job:
             return
         await_(lambda: all(self._is_settled(index) for index in range(len(self.nodes))), WARM_SECONDS)
 
+    def events(self, name: str, index: int = 0) -> list[Line]:
+        """What a launcher of ours told so far, of one kind; torchrun writes none."""
+        path = self._events(index)
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        whole = (json.loads(line) for line in lines if line.endswith("\n"))
+        return [line for line in whole if line["event"] == name]
+
     def _living(self) -> list[Launched]:
         return [node for node in self.nodes if node.process.poll() is None]
 
     def _is_settled(self, index: int) -> bool:
-        path = self._events(index)
         ended = self.nodes[index].process.poll() is not None
-        return ended or (path.exists() and '"warm_parent"' in path.read_text())
+        return ended or bool(self.events("warm_parent", index))
 
     def _events(self, index: int) -> Path:
         return self.folder / f"events-{index}"

@@ -47,7 +47,8 @@ ROWS: Final = (
     _figure("R4 sibling told to new workers", 2.0, p95=True),
     _figure("R6 frozen agent with dead workers to the end", 15.0, p95=True),
     _figure("R7 lost node to a step without it", 5.0, p95=True),
-    _figure("launcher's start to the script's first line", 0.3),
+    _figure("launcher's start to READY", 0.3),
+    _figure("launcher's start to the script's first line"),
     _figure("CPU of the launcher's processes while training", 0.5, "%"),
     _figure("memory of the launcher's processes, shared pages by share", 80.0, "MB"),
     _figure("memory of the launcher's processes, resident", None, "MB"),
@@ -57,9 +58,10 @@ ROWS: Final = (
 NOTE: Final = """\
 An outage is the longest time without a training step of any worker, from the event on, in the workers' own journal;
 it ends when a survivor trains again, whether or not a replacement comes. A start counts from the first launcher's
-start to the first step. Every node is a launcher with a process tree of its own on loopback; a lost node is that whole
-tree, killed at once; a node that leaves gets SIGTERM. Events strike a job that has trained for 3 s, and in which, for
-`ours`, every warm parent is ready (10 to 20 s after the first step). `plain` is torchrun as it comes; `tuned` is
+start to the first step, torch's import included; READY is when a node tells the others that it can be in a group.
+Every node is a launcher with a process tree of its own on loopback; a lost node is that whole tree, killed at once; a
+node that leaves gets SIGTERM. Events strike a job that has trained for 3 s, and in which, for
+`ours`, every warm parent is ready. `plain` is torchrun as it comes; `tuned` is
 torchrun with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` has default settings and writes
 its events to a file. `lost`: no launcher was left, or no step came for 100 s. On loopback every node owns the
 endpoint's address, so a survivor of ours serves the store again; where only one node can, the store has a process of

@@ -52,12 +52,15 @@ def handler(arm: arms.Arm, runs: int) -> Iterator[Sample]:
 
 
 def ready(arm: arms.Arm, runs: int) -> Iterator[Sample]:
-    """From exec until the first line of a script without torch runs."""
+    """From exec until the node can be in a group, and until the first line of a script without torch runs."""
     for _ in range(runs):
         with _job(arm, arms.Launch(), "wait") as job:
             begin = time.monotonic()
             job.start_node()
             yield _sample("launcher's start to the script's first line", arm, _until(job, "started", begin), "never")
+            if arm is arms.OURS:
+                at = job.events("rendezvous_started")[0]["monotonic"]
+                yield _sample("launcher's start to READY", arm, at - begin, "never")
 
 
 def termination(arm: arms.Arm, runs: int) -> Iterator[Sample]:

@@ -14,7 +14,6 @@ from .plan import Plan
 from .settings import LauncherSettings
 from .store import link as links
 from .store.client import Target, TcpLink
-from .store.etcd import EtcdLink
 
 TELL_SECONDS: Final = 10.0
 """One line about a store that cannot be reached in this time."""
@@ -65,10 +64,9 @@ class Rendezvous:
     def connect(self, port: int) -> links.Link:
         """Begin to connect; readable when there is news."""
         target = Target(self._plan.host, port, self._plan.run_id, self._node, self._token)
-        kind = EtcdLink if self._plan.backend == "etcd-v2" else TcpLink
-        self._link = kind(target, self._clock)
-        self._link.start()
-        return self._link
+        self._link = link = self._new_link(target)
+        link.start()
+        return link
 
     def take(self) -> list[links.News]:
         """What the store said."""
@@ -93,6 +91,13 @@ class Rendezvous:
         """Send what is still to be sent, and end the link."""
         if self._link:
             self._link.close()
+
+    def _new_link(self, target: Target) -> links.Link:
+        if self._plan.backend != "etcd-v2":
+            return TcpLink(target, self._clock)
+        from .store.etcd import EtcdLink  # HTTP and TLS: a tenth of the time until this node is ready
+
+        return EtcdLink(target, self._clock)
 
     def _serve(self) -> None:
         now = self._clock()
