@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from elastic_infra.launcher import options
@@ -121,6 +121,14 @@ def outcome(parse: object, words: list[str]) -> dict[str, object] | str:
     return vars(namespace)
 
 
+def comparable(outcome: dict[str, object] | str, missing: set[str]) -> dict[str, object] | str:
+    """Without the options that this torch lacks, and with one value for a default that torch changed."""
+    if isinstance(outcome, str):
+        return outcome
+    kept = {name: value for name, value in outcome.items() if name not in missing}
+    return {name: "default" if value in CHANGED.get(name, []) else value for name, value in kept.items()}
+
+
 @settings(max_examples=300, deadline=None)
 @given(words=command_lines(), environ=VARIABLES)
 @example(words=["--standalone", "train.py", "--standalone"], environ={})
@@ -128,11 +136,15 @@ def outcome(parse: object, words: list[str]) -> dict[str, object] | str:
 def test_r0_random_command_lines(words: list[str], environ: dict[str, str]) -> None:
     """R0: any command line with any PET_ variables parses to torchrun's namespace, or is refused by both."""
     run = pytest.importorskip("torch.distributed.run")
+    missing = NEWER - {action.dest for action in run.get_args_parser()._actions}
+    spellings = {spelling for action in options.parser({})._actions for spelling in action.option_strings
+                 if action.dest in missing}  # fmt: skip
+    assume(not spellings & {word.partition("=")[0] for word in words})
     with mock.patch.dict(os.environ, environ):
         expected = outcome(lambda words: run.get_args_parser().parse_args(words), words)
     actual = outcome(lambda words: options.parse(words, environ), words)
 
-    assert expected == actual
+    assert comparable(expected, missing) == comparable(actual, missing)
 
 
 def test_empty_standalone_variable_is_true() -> None:
