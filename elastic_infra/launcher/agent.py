@@ -71,7 +71,7 @@ class Agent:
         self._warming.begin(self._clock())
         self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
-        if self._store.find():
+        if self._store.knows_port:
             self._connect(self._plan.port)
         while True:
             self._take_steps()

@@ -5,6 +5,7 @@ The only module that knows all parts. Heavy modules are imported once the comman
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import socket
@@ -85,7 +86,9 @@ def _supervise(
     files: runtime.Runtime,
     agent_main: AgentMain | None,
 ) -> int:
-    from . import children, failures, processes, supervisor, warm_parent
+    from . import children, failures, hosting, processes, seam, supervisor, warm_parent
+
+    resolved = dataclasses.replace(resolved, hosts_store=hosting.is_for(resolved))
 
     def agent_process(channel: seam.Channel) -> None:
         main = agent_main or importlib.import_module(".agent", __package__).run
@@ -97,6 +100,8 @@ def _supervise(
         server.serve(host, port, settings.store_token, listening)
 
     family = children.Children(agent_process, store_process)
+    if resolved.hosts_store:  # while the agent loads
+        family.host_store(seam.HostStore(resolved.host, resolved.port))
     _announce(resolved, settings, processes.resident_megabytes(family.agent))
     warm = warm_parent.WarmParent(files)
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)

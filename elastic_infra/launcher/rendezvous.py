@@ -1,15 +1,14 @@
-"""Where the agent meets the others: finds the store, serves it where this node owns the endpoint, keeps the link.
+"""Where the agent meets the others: keeps the link to the store, and has it served again where this node owns it.
 
 It carries; what is carried is decided by the protocol's machine.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import Final
 
-from . import hosting, seam
+from . import seam
 from .plan import Plan
 from .settings import LauncherSettings
 from .store import link as links
@@ -37,8 +36,8 @@ class Rendezvous:
         self._node = node
         self._clock = clock
         self._link: links.Link | None = None
-        self._hosts = False
-        self._hosted_at = -HOST_AGAIN_SECONDS
+        self._hosts = bool(plan.hosts_store)
+        self._hosted_at = clock()
         self._told_at = -TELL_SECONDS
 
     @property
@@ -51,15 +50,10 @@ class Rendezvous:
         """Whether there is no link yet: the port of the store served here is still to come."""
         return self._link is None
 
-    def find(self) -> bool:
-        """Serve the store if that is this node's part; True where its port is known already."""
-        plan = self._plan
-        self._hosts = plan.backend == "c10d" and hosting.serves_store(
-            plan.host, told=plan.hosts_store, hostname=socket.gethostname(), addresses=hosting.own_addresses()
-        )
-        if self._hosts:
-            self._serve()
-        return plan.port != 0 or not self._hosts
+    @property
+    def knows_port(self) -> bool:
+        """Whether it can connect at once; else the store that this node serves tells its port first."""
+        return self._plan.port != 0 or not self._hosts
 
     def connect(self, port: int) -> links.Link:
         """Begin to connect; readable when there is news."""
@@ -79,9 +73,10 @@ class Rendezvous:
 
     def trouble(self, news: links.Unreachable) -> str:
         """Serve the store again where nobody does any more; a line for people now and then, else empty."""
-        if news.refused and self._hosts:
-            self._serve()
         now = self._clock()
+        if news.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
+            self._hosted_at = now
+            self._channel.send(seam.HostStore(self._plan.host, self._plan.port))
         if now - self._told_at < TELL_SECONDS:
             return ""
         self._told_at = now
@@ -98,9 +93,3 @@ class Rendezvous:
         from .store.etcd import EtcdLink  # HTTP and TLS: a tenth of the time until this node is ready
 
         return EtcdLink(target, self._clock)
-
-    def _serve(self) -> None:
-        now = self._clock()
-        if now - self._hosted_at >= HOST_AGAIN_SECONDS:
-            self._hosted_at = now
-            self._channel.send(seam.HostStore(self._plan.host, self._plan.port))
