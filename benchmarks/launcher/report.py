@@ -52,7 +52,7 @@ ROWS: Final = (
     _figure("CPU of the launcher's processes while training", 0.5, "%"),
     _figure("memory of the launcher's processes, shared pages by share", 80.0, "MB"),
     _figure("memory of the launcher's processes, resident", None, "MB"),
-    _figure("memory of the warm parent, shared pages by share", None, "MB"),
+    _figure("memory of the warm parent and its 2 workers, by share", None, "MB"),
 )
 
 NOTE: Final = """\

@@ -32,8 +32,8 @@ def run(arm: arms.Arm) -> Iterator[Sample]:
         yield Sample("memory of the launcher's processes, shared pages by share", arm.name, megabytes(own, "Pss"))
         yield Sample("memory of the launcher's processes, resident", arm.name, megabytes(own, "Rss"))
         if arm is arms.OURS:
-            warm = warm_parents(node.process.pid)
-            yield Sample("memory of the warm parent, shared pages by share", arm.name, megabytes(warm, "Pss"))
+            warm = forked(node.process.pid)
+            yield Sample("memory of the warm parent and its 2 workers, by share", arm.name, megabytes(warm, "Pss"))
 
 
 def control_plane(launcher: int) -> list[int]:
@@ -42,8 +42,8 @@ def control_plane(launcher: int) -> list[int]:
     return [pid for pid in tree(launcher) if _command(pid) == own]
 
 
-def warm_parents(launcher: int) -> list[int]:
-    """The process that forks workers."""
+def forked(launcher: int) -> list[int]:
+    """The warm parent, and the workers that came from it."""
     return [pid for pid in tree(launcher) if any(word.endswith(b"_warm.py") for word in _command(pid))]
 
 
