@@ -24,6 +24,16 @@ COLD = {"ELASTIC_INFRA_WARM_START": "0"}
 SLACK_SECONDS = 4.0
 """What a busy machine may add to a deadline."""
 
+FILL = """
+import os
+try:
+    while True:
+        os.write(1, b"line after line\\n" * 100)
+except {caught}:
+    pass
+"""
+"""Writes until the disk is full."""
+
 
 @pytest.fixture
 def start(tmp_path: pathlib.Path) -> Iterator[Start]:
@@ -332,6 +342,24 @@ def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
     assert launch.wait() == 200
     assert "No space left on device" in launch.output
     assert "Traceback" not in launch.output
+    assert launch.alive() == []
+
+
+@pytest.mark.parametrize(("caught", "code"), [("OSError", 0), ("KeyError", 1)], ids=["borne", "fatal"])
+def test_a_disk_that_fills_while_training(start: Start, tmp_path: pathlib.Path, caught: str, code: int) -> None:
+    """What a worker cannot write is the worker's own affair: the launcher ends as the worker does, and whole."""
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    small, script = tmp_path / "small", tmp_path / "fill.py"
+    small.mkdir()
+    script.write_text(FILL.format(caught=caught))
+    mount = f'mount -t tmpfs -o size=64k tmpfs {small} && exec "$@"'
+    prefix = ("unshare", "-m", "sh", "-c", mount, "sh")
+    launch = start("--log-dir", str(small), "--tee", "3", str(script), prefix=prefix)
+
+    assert launch.wait() == code
+    assert "line after line" in launch.output
+    assert "elastic_infra/launcher" not in launch.output
     assert launch.alive() == []
 
 
