@@ -157,7 +157,7 @@ def saved_at(folder: Path) -> float:
 
 def worker(job: Launched) -> int:
     """The process of one worker."""
-    return next(pid for pid in job.alive() if "RANK=1" in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    return next(pid for pid in job.alive() if Path(f"/proc/{pid}/comm").read_text() == "train:1\n")
 
 
 def starts(output: str) -> list[int]:
