@@ -228,7 +228,11 @@ class Server:
         if self._nodes.get(place) is not connection:
             return
         del self._nodes[place]
-        if died:
+        # A client closes its former connection once a new one has been greeted, so the former's end may be read first.
+        heirs = [each for each in self._connections.values() if (each.job, each.node) == place]
+        if heirs:
+            self._nodes[place] = heirs[-1]
+        elif died:
             self._notify(place[0], self._spaces[place[0]].closed(connection.node, self._clock()))
 
 

@@ -250,6 +250,42 @@ def test_busy_port_is_an_error() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
+    """The end of its former connection means nothing once it has been greeted on a new one; the last one's end does."""
+    first, second = (greeted(served, "a") for _ in range(2))
+    ask(first, {"op": "beat", "id": 1})
+    first.close()
+
+    assert presence(served, "a") == "live"
+    second.close()
+    assert presence(served, "a") == "closed"
+
+
+def greeted(served: Served, node: str) -> socket.socket:
+    """A connection of this node that has said hello."""
+    end = socket.create_connection(("127.0.0.1", served.port))
+    ask(end, {"op": "hello", "id": 0, "job": "job", "node": node, "token": "secret"})
+    return end
+
+
+def ask(end: socket.socket, request: dict[str, object]) -> dict[str, object]:
+    """The answer."""
+    end.settimeout(10)
+    end.sendall(wire.encode(request))
+    answer: dict[str, object] = json.loads(end.recv(1 << 16).splitlines()[-1])
+    return answer
+
+
+def presence(served: Served, node: str) -> str:
+    """What the store says of a node once it has seen all that was done before."""
+    time.sleep(0.3)
+    with socket.create_connection(("127.0.0.1", served.port)) as end:
+        hello = {"op": "hello", "id": 0, "job": "job", "node": "", "token": "secret"}
+        presences = ask(end, hello)["presences"]
+    assert isinstance(presences, dict)
+    return str(presences[node][0])
+
+
 def test_silence_is_no_end() -> None:
     """A node that only stopped beating is silent, speaks again and is live; a closed one is forgotten at last."""
     space = Space()
