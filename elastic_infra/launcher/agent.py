@@ -68,11 +68,11 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
-        self._warming.begin(self._clock())
         self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         if self._store.knows_port:
             self._connect(self._plan.port)
+        self._warming.begin(self._clock())  # reads the program's source while the link connects
         while True:
             self._take_steps()
             if self._left:

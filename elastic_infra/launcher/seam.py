@@ -46,6 +46,10 @@ class Spawn:
     """Fork from the warm parent where it is ready or comes first, else exec."""
 
 
+LOAD_SECONDS: Final = 120.0
+"""How long anybody waits for the warm parent to load: an import that hangs keeps neither node nor worker out."""
+
+
 @dataclass(frozen=True)
 class WarmUp:
     """Start the warm parent now, in this environment; answered by ``WarmParent``."""

@@ -24,8 +24,6 @@ LATEST_SECONDS: Final = 30.0
 """Start anyway after this long; the script may import nothing."""
 ANSWER_SECONDS: Final = 5.0
 """A fork takes milliseconds; a parent that needs longer is given up."""
-LOAD_SECONDS: Final = 120.0
-"""What comes first and takes longer is given up: an import that hangs in it may not hang in a worker."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
@@ -82,7 +80,7 @@ class WarmParent:
         """Start it as soon as may be; where it comes first, workers wait for it from now on."""
         self._environ, self._wanted_at, self._modules = request.env, -math.inf, request.modules
         if request.comes_first:
-            self._load_by = now + LOAD_SECONDS
+            self._load_by = now + seam.LOAD_SECONDS
 
     def is_due(self, now: float, wall: float) -> bool:
         """Whether the first generation has imported what it needs."""

@@ -8,15 +8,12 @@ worker does. Whoever is needed says so at once. The decision is pure; it takes n
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from . import seam
 from .local_group import LocalGroup
 from .protocol.messages import Ready
 from .protocol.state import State
-
-LONGEST_SECONDS: Final = 120.0
-"""A newcomer that takes longer to load comes cold: a rare import may hang, and capacity that waits is lost."""
 
 
 class Warming:
@@ -59,7 +56,7 @@ def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) 
         return "ready"
     if asked_at is None:
         return "ask"
-    return "ready" if now - asked_at >= LONGEST_SECONDS else "wait"
+    return "ready" if now - asked_at >= seam.LOAD_SECONDS else "wait"
 
 
 def others_train(state: State) -> bool:

@@ -158,7 +158,7 @@ def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
     """What comes first is waited for so long and no longer, and only while somebody waits."""
     parent = warm_parent.WarmParent(Runtime(str(tmp_path), "", "", 0))
     parent.want_now(seam.WarmUp({}, ("torch",), comes_first=True), now=100.0)
-    late = 100.0 + warm_parent.LOAD_SECONDS
+    late = 100.0 + seam.LOAD_SECONDS
 
     assert not parent.is_late(late)
     assert parent.request(1, seam.WorkerSpec(0, (), {}, None, None))

@@ -44,7 +44,7 @@ def node(
     ],
 )
 def test_only_who_is_not_needed_loads_first(state: State, verdict: str) -> None:
-    """The first nodes, a member, and one that the others cannot train without start cold."""
+    """The first nodes, a member, and one that the others cannot train without say at once that they are ready."""
     assert verdict == warming.decide(state, can_warm=True, asked_at=None, now=100.0)
 
 
