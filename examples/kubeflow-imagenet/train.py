@@ -84,6 +84,7 @@ def main() -> None:
     training.load()
     say(f"starting at step {training.step} with {dist.get_world_size()} workers")
     train(training, images, kept, device, options)
+    dist.barrier()  # a worker that ends at the very moment of its last all-reduce may abort: gloo still wants Python
     dist.destroy_process_group()
 
 
