@@ -7,6 +7,7 @@ standard library and never torch: the collective timeout is set by a hook after 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import importlib.util
@@ -15,6 +16,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import time
 import traceback
 import types
@@ -35,6 +37,9 @@ TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed
 """Both places where torch keeps the default timeout of process groups."""
 TIMEOUT_NAMES = ("default_pg_timeout", "default_pg_nccl_timeout")
 
+
+LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
+"""Variables by which profilers and allocators get into a process; they may write their report as C exits."""
 
 RUN_MODULE_AS_MAIN = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001  what `python -m` calls
 
@@ -155,12 +160,38 @@ def run_script(main: types.ModuleType, target: str) -> None:
     exec(code, main.__dict__)  # noqa: S102  the user's program is what runs here
 
 
+def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
+    """Run the program; where it succeeded with torch loaded, end the process without taking Python apart.
+
+    What a program may count on still happens: its threads are waited for, functions registered with atexit run, output
+    is flushed. Taking torch's modules apart would cost about a second of every planned change, and may abort a worker
+    that has done all its work: a thread of gloo that then wants the interpreter is ended in the middle of a C++ frame
+    (https://github.com/pytorch/pytorch/issues/38228). Children of multiprocessing end in this way too.
+    """
+    try:
+        run(kind, target, arguments)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    if "torch" not in sys.modules or any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE):
+        return
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first
+    atexit._run_exitfuncs()  # noqa: SLF001  and then
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # output that cannot be flushed: the interpreter says so and exits 120
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(0)
+
+
 def main() -> None:
     """Entry of a worker that was started cold."""
     kind, target, *arguments = sys.argv[1:]
     prepare(os.environ)
     set_title(target, os.environ)
-    run(kind, target, arguments)
+    run_to_the_end(kind, target, arguments)
 
 
 if __name__ == "__main__":

@@ -303,4 +303,4 @@ if JOB is not None:
     KIND, TARGET, *ARGUMENTS = JOB["argv"][3:]
     shim.prepare(os.environ)
     shim.set_title(TARGET, os.environ)
-    shim.run(KIND, TARGET, ARGUMENTS)
+    shim.run_to_the_end(KIND, TARGET, ARGUMENTS)

@@ -70,6 +70,65 @@ def test_globals_live_until_the_end(script: pathlib.Path) -> None:
     assert run("script", script).stdout == "kept\n"
 
 
+ENDS = """
+import atexit, sys, threading, time
+{imports}
+class Owned:
+    def __del__(self):
+        print("taken apart")
+owned = Owned()
+atexit.register(lambda: print("exit function"))
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+print("script")
+{end}
+"""
+
+
+@pytest.mark.launcher
+@pytest.mark.parametrize("end", ["", "sys.exit()", "sys.exit(0)"])
+def test_what_torch_trained_ends_without_taking_python_apart(script: pathlib.Path, end: str) -> None:
+    """Threads and exit functions of a success had their turn; torch's modules, and what else is global, stay whole."""
+    pytest.importorskip("torch")
+    script.write_text(ENDS.format(imports="import torch", end=end))
+    done = run("script", script)
+
+    assert (done.returncode, done.stdout.split("\n")) == (0, ["script", "thread", "exit function", ""])
+
+
+@pytest.mark.launcher
+@pytest.mark.parametrize(
+    ("imports", "end", "environ", "code"),
+    [
+        ("import json", "", {}, 0),
+        ("import torch", "sys.exit(3)", {}, 3),
+        ("import torch", "raise ValueError", {}, 1),
+        ("import torch", "", {"CUDA_INJECTION64_PATH": "/profiler.so"}, 0),
+    ],
+    ids=["no torch", "another exit code", "failure", "a profiler"],
+)
+def test_other_ends_are_the_interpreters(
+    script: pathlib.Path, imports: str, end: str, environ: dict[str, str], code: int
+) -> None:
+    """What failed, has no torch, or holds a tool that reports at the C library's exit, ends as under python itself."""
+    pytest.importorskip("torch")
+    script.write_text(ENDS.format(imports=imports, end=end))
+    done = run("script", script, **environ)
+
+    assert (done.returncode, done.stdout.split("\n")) == (
+        code,
+        ["script", "thread", "exit function", "taken apart", ""],
+    )
+
+
+@pytest.mark.launcher
+def test_output_that_cannot_be_flushed_ends_as_under_python(script: pathlib.Path) -> None:
+    """Lost output is never a success."""
+    pytest.importorskip("torch")
+    script.write_text("import sys, torch\nsys.stdout = open('/dev/full', 'w')\nprint('lost')\n")
+
+    assert run("script", script).returncode == 120
+
+
 def test_folders_and_archives(tmp_path: pathlib.Path) -> None:
     """A folder or an archive runs its __main__ with itself first on the path."""
     source = "import sys, beside\nprint(beside.X, __name__, sys.argv[1:])\n"
