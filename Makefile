@@ -90,7 +90,7 @@ cluster-up cluster-down cluster-status: cluster-%: ## start, stop, show the test
 test-cluster: ## the tests on a real Kubernetes
 	$(READY)
 	-@$(MAKE) --no-print-directory tools
-	@$(RUN) pytest $(CLUSTER_TESTS) -m cluster $(PYTEST_ARGS)
+	@$(RUN) pytest $(CLUSTER_TESTS) -m "cluster and not slow" $(PYTEST_ARGS)
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
