@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -67,6 +68,8 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(1)  # the order of sums depends on the number of threads too
     device = join()
+    if dist.get_world_size() > SHARDS:
+        sys.exit(f"At most {SHARDS} workers can train: a batch is computed in {SHARDS} shards. Use fewer nodes.")
     (images, labels), test_set = digits(device)
     training = new_training(device, options.learning_rate)
     training.load()
