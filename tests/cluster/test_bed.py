@@ -24,7 +24,7 @@ def test_containers_have_torch(space: Namespace) -> None:
 
 
 def test_pods_resolve_names_of_services(space: Namespace) -> None:
-    """A headless Service's name leads to its pod."""
+    """A headless Service's name leads to its pod, and an address to the name of its Service."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -34,10 +34,11 @@ def test_pods_resolve_names_of_services(space: Namespace) -> None:
     space.apply(service)
     space.api.patch(space.pod(READER), {"metadata": {"labels": {"app": "place"}}})
     address = space.api.get(space.pod(READER))["status"]["podIP"]
-    code = "import socket; print(socket.gethostbyname('place'))"
+    code = "from socket import *; print(gethostbyname('place'), gethostbyaddr(gethostbyname('kubernetes.default'))[0])"
+    expected = f"{address} kubernetes.default.svc.cluster.local"
     command = ("-n", space.name, "exec", READER, "--", "sh", "-c", f'python3 -c "{code}" || true')
 
-    until("the name", lambda: space.cluster.run(*command).strip() == address, describe=space.describe)
+    until("the name", lambda: space.cluster.run(*command).strip() == expected, describe=space.describe)
 
 
 def test_the_webhook_refuses_what_the_definition_accepts(space: Namespace) -> None:

@@ -19,12 +19,15 @@ def component(bed: Bed) -> Component:
 
 
 def config(bed: Bed) -> str:
-    """One zone, answers good for a second: pods come and go quickly here."""
+    """Names and, as in every cluster's own CoreDNS, addresses: torch asks for the name of each peer's address.
+
+    Answers are good for a second: pods come and go quickly here.
+    """
     return f"""\
 .:53 {{
     bind {NODE_ADDRESS}
     ready 127.0.0.1:8181
-    kubernetes cluster.local {{
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
         kubeconfig {bed.kubeconfig} bed
         ttl 1
     }}
