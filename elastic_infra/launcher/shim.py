@@ -37,7 +37,6 @@ TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed
 """Both places where torch keeps the default timeout of process groups."""
 TIMEOUT_NAMES = ("default_pg_timeout", "default_pg_nccl_timeout")
 
-
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""
 
@@ -177,9 +176,8 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
         return
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first
     atexit._run_exitfuncs()  # noqa: SLF001  and then
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # output that cannot be flushed: the interpreter says so and exits 120
+    # Output that cannot be flushed is left to the interpreter, which says so and exits 120.
+    with contextlib.suppress(OSError, ValueError):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

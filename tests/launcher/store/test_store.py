@@ -277,8 +277,7 @@ def ask(end: socket.socket, request: dict[str, object]) -> dict[str, object]:
 
 
 def presence(served: Served, node: str) -> str:
-    """What the store says of a node once it has seen all that was done before."""
-    time.sleep(0.3)
+    """What the store says of a node. It accepts who asks no earlier than it reads what came before, then hears him."""
     with socket.create_connection(("127.0.0.1", served.port)) as end:
         hello = {"op": "hello", "id": 0, "job": "job", "node": "", "token": "secret"}
         presences = ask(end, hello)["presences"]
