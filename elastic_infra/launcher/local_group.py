@@ -67,8 +67,8 @@ class LocalGroup:
         if not self._is_warm():
             return None
         environ = workers.environ_of_any(self._plan, self._settings, self._environ)
-        modules = imports.declared(self._plan.entrypoint, os.getcwd())
-        return seam.WarmUp(environ, modules, comes_first=any(name.partition(".")[0] == "torch" for name in modules))
+        program = imports.declared(self._plan.entrypoint, os.getcwd())
+        return seam.WarmUp(environ, program.modules, comes_first=program.imports_torch)
 
     def read(self) -> tuple[progress.Slot, ...]:
         """What the workers of the current generation reported; empty without one."""

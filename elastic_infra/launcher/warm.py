@@ -5,6 +5,8 @@ Runs from a copy beside the shim's, started by the supervisor with the workers' 
 imports happen in a child, which is thrown away when a module leaves a thread, a socket, an accelerator device, a
 signal handler or a changed environment behind; the next child leaves that module out. The first clean child serves.
 Variables that an import adds are no fault: every worker gets them, as it would from its own import.
+Garbage is not collected before the workers run, so that imports are quicker and pages stay shared, as the ``gc``
+module's documentation advises for processes that fork.
 Workers are forked twice, so that the supervisor adopts and reaps them, and wait for its word before they run.
 """
 
@@ -25,7 +27,6 @@ import select
 import signal
 import site
 import socket
-import subprocess
 import sys
 import sysconfig
 import time
@@ -39,9 +40,9 @@ else:
 Job = dict[str, Any]
 """One worker, as the supervisor asks for it (``seam.WorkerSpec`` as JSON)."""
 
-BASE = ("torch", "torch.distributed", "torch._dynamo")
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""With these at 1, importing NumPy and torch leaves one thread."""
+BASE = ("torch", "torch.distributed")
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""With this at 1, importing NumPy leaves one thread; OpenMP and MKL start theirs when they first compute."""
 IMPORT_SECONDS = 300.0
 MOST_TRIALS = 20
 DEVICES = re.compile(r"/dev/(nvidia|kfd|dri|dxg|accel|davinci|habanalabs|vfio)")
@@ -51,13 +52,18 @@ OPENBLAS_SETTERS = [
 
 
 def candidates(path: str) -> list[str]:
-    """The modules that the program is known to import and that lie under site-packages, in its order."""
+    """The modules that the program is known to import, torch's own and those under site-packages, in its order."""
     try:
         with open(path, encoding="utf-8") as file:
             names = list(dict.fromkeys(file.read().split()))
     except OSError:
         names = []
-    return [*BASE, *(name for name in names if name not in BASE and is_installed(name))]
+    return [*BASE, *(name for name in names if name not in BASE and (is_torchs(name) or is_installed(name)))]
+
+
+def is_torchs(name: str) -> bool:
+    """Whether it is a part of torch, which may lie anywhere."""
+    return name.startswith("torch.")
 
 
 def is_installed(name: str) -> bool:
@@ -146,58 +152,31 @@ def become_warm(connection: socket.socket, supervisor: int, writer: int, names: 
         os._exit(0)
     os.close(writer)
     added = {name: value for name, value in os.environ.items() if name not in before}
-    threads = usual_threads()
-    gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
     with open("/proc/self/statm", encoding="ascii") as file:
         size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
     connection.sendall(json.dumps({"ready": len(names), "dropped": dropped, "megabytes": size}).encode())
-    return serve(connection, supervisor, threads, added)
+    return serve(connection, supervisor, added)
 
 
-ASK_THREADS = """
-import ctypes, importlib.util, os
-try:
-    folder = os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib")
-    print(ctypes.CDLL(os.path.join(folder, "libtorch_cpu.so"))._ZN2at15get_num_threadsEv())
-except (OSError, AttributeError):
-    import torch
-    print(torch.get_num_threads())
-"""
-"""The library alone loads in a tenth of the time; torch itself is asked where its function has another name."""
+def restore_threads() -> None:
+    """Give OpenBLAS the threads that it would have chosen when it was loaded.
 
-
-def usual_threads() -> int | None:
-    """How many threads torch would choose with the workers' own environment; None where they fix it."""
-    if FORCED:
-        unforced = {name: value for name, value in os.environ.items() if name not in FORCED}
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", ASK_THREADS],
-                check=True,
-                env=unforced,
-                capture_output=True,
-                timeout=IMPORT_SECONDS,
-            )
-            return int(done.stdout)
-        except (OSError, ValueError, subprocess.SubprocessError):
-            return len(os.sched_getaffinity(0))
-    return None
-
-
-def restore_threads(number: int | None) -> None:
-    """Give a worker the threads that a cold start would have."""
-    if number is None:
+    Source: https://github.com/OpenMathLib/OpenBLAS#setting-the-number-of-threads-using-environment-variables
+    """
+    if not IS_FORCED:
         return
-    sys.modules["torch"].set_num_threads(number)
+    cpus = len(os.sched_getaffinity(0))
+    wanted = next((os.environ[name] for name in ("GOTO_NUM_THREADS", "OMP_NUM_THREADS") if name in os.environ), "")
+    number = min(int(wanted), cpus) if wanted.isdecimal() and int(wanted) else cpus
     with open("/proc/self/maps", encoding="utf-8") as file:
         libraries = {line.split()[-1] for line in file if "openblas" in line and "/" in line}
     for path in libraries:
         library = ctypes.CDLL(path)
         for setter in OPENBLAS_SETTERS:
             if hasattr(library, setter):
-                getattr(library, setter)(len(os.sched_getaffinity(0)))
+                getattr(library, setter)(number)
 
 
 def reseed() -> None:
@@ -208,7 +187,7 @@ def reseed() -> None:
     sys.modules["torch"].default_generator.seed()
 
 
-def serve(connection: socket.socket, supervisor: int, threads: int | None, added: dict[str, str]) -> Job:
+def serve(connection: socket.socket, supervisor: int, added: dict[str, str]) -> Job:
     """Fork a worker for every request; returns in the worker, with what it is to run."""
     while True:
         data, descriptors = receive(connection)
@@ -223,7 +202,8 @@ def serve(connection: socket.socket, supervisor: int, threads: int | None, added
                 os._exit(0)
             become_worker(job, descriptors[0], supervisor)
             complete_environment(job["env"], added)
-            restore_threads(threads)
+            restore_threads()
+            gc.enable()
             reseed()
             connection.close()
             return job
@@ -294,8 +274,9 @@ def main() -> Job:
 
 
 LONGEST = 1 << 22
-FORCED = [name for name in THREADS if name not in os.environ]
-os.environ.update(dict.fromkeys(FORCED, "1"))
+IS_FORCED = BLAS_THREADS not in os.environ
+os.environ.setdefault(BLAS_THREADS, "1")
+gc.disable()
 ENVIRONMENT = frozenset(os.environ)
 JOB = main()
 if JOB is not None:

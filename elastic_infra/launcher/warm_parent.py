@@ -15,7 +15,7 @@ import socket
 import time
 from typing import Final
 
-from . import processes, seam
+from . import imports, processes, seam
 from .runtime import Runtime
 
 QUIET_SECONDS: Final = 2.0
@@ -51,7 +51,7 @@ class WarmParent:
         self._runtime = runtime
         self._environ: dict[str, str] | None = None
         self._wanted_at = 0.0
-        self._modules: tuple[str, ...] = ()
+        self._modules: tuple[str, ...] = imports.Declared().modules
         self._load_by: float | None = None
         """CLOCK_MONOTONIC until which workers wait for it; None where they do not."""
         self._was_started = False

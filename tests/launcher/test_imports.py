@@ -14,7 +14,12 @@ from elastic_infra.launcher.plan import Entrypoint
 
 
 def declared(folder: pathlib.Path, source: str | bytes, **others: str) -> tuple[str, ...]:
-    """Of a script with files beside it."""
+    """The names that a script with files beside it imports."""
+    return program(folder, source, **others).names
+
+
+def program(folder: pathlib.Path, source: str | bytes, **others: str) -> imports.Declared:
+    """What is known of a script with files beside it."""
     for name, text in others.items():
         (folder / f"{name}.py").write_text(text)
     script = folder / "train.py"
@@ -66,7 +71,7 @@ def test_a_module_is_found_as_python_finds_it(
     (file.parent / "__init__.py").touch()
     file.write_text("import torch\n")
 
-    assert imports.declared(Entrypoint(kind, target), str(tmp_path)) == ("torch",)
+    assert imports.declared(Entrypoint(kind, target), str(tmp_path)).names == ("torch",)
 
 
 @pytest.mark.parametrize("source", ["def (", b"\x00", b"\xff\xfe\xfa"], ids=["syntax", "null", "encoding"])
@@ -78,7 +83,28 @@ def test_what_cannot_be_parsed_declares_nothing(tmp_path: pathlib.Path, source: 
 @pytest.mark.parametrize("kind", ["script", "module", "run_path", "command"])
 def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Literal["script", "module"]) -> None:
     """A missing file is the launcher's to report, elsewhere."""
-    assert imports.declared(Entrypoint(kind, "missing"), str(tmp_path)) == ()
+    assert imports.declared(Entrypoint(kind, "missing"), str(tmp_path)) == imports.Declared()
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        ("import torch, numpy\nimport torch.distributed as dist\ntorch.ones(1)\n", False),
+        ("import torch\ndef f():\n    return torch.optim.SGD\n", True),
+        ("import torch\nfrom torch import nn\n", True),
+        ("import torch\nrun = torch.compile(print)\n", True),
+        ("import torch\nimport lightning\n", True),
+        ("def main():\n    import torch\n", True),
+        ("import torch, model\n", True),
+    ],
+    ids=["tensors only", "optimizer", "network", "compiled", "another package", "not seen", "own file"],
+)
+def test_dynamo_is_left_out_only_where_nothing_needs_it(tmp_path: pathlib.Path, source: str, needed: bool) -> None:
+    """Torch loads it with the first optimizer, nearly as long as itself; in doubt it is loaded before the workers."""
+    found = program(tmp_path, source, model="from torch import nn\n")
+
+    assert found.needs_dynamo == needed
+    assert (imports.DYNAMO in found.modules) == needed
 
 
 @given(source=st.binary(max_size=200))

@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 TORCH = """
 class default_generator:
     seed = staticmethod(lambda: None)
-def set_num_threads(number): pass
-def get_num_threads(): return 1
 """
 THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
 SOCKET = "import socket\nKEPT = socket.socket()\n"
@@ -62,7 +60,7 @@ def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
 @pytest.fixture
 def loading(tmp_path: pathlib.Path) -> Iterator[Launched]:
     """A launch of a program that imports torch, whose warm parent never comes to an end of its imports."""
-    launch = started(tmp_path, ENDLESS, f"import torch\n{SCRIPT}")
+    launch = started(tmp_path, ENDLESS, f"import torch\n{SCRIPT}\ndef unused():\n    torch.optim\n")
     launch.wait_for(lambda: events(launch, "workers_started") and warm_parents(launch), "the warm parent")
     yield launch
     launch.end()

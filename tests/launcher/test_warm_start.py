@@ -76,7 +76,8 @@ def test_it_was_a_fork(restarted: Launched) -> None:
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_forked_worker_finds_what_a_cold_one_finds(restarted: Launched, cold: Launched, generation: int) -> None:
     """Environment, arguments, main module, title, threads, timeouts, handlers, session: all as in a cold start."""
-    same = ["environ", "argv", "path", "file", "main", "threads", "timeout", "title", "leads", "handlers"]
+    same = ["environ", "argv", "path", "file", "main", "threads", "blas_threads", "collects_garbage", "timeout",
+            "title", "leads", "handlers"]  # fmt: skip
     for usual, forked in zip(found(cold, 1), found(restarted, generation), strict=True):
         for name in CHANGES:
             usual["environ"].pop(name, None)
@@ -85,6 +86,7 @@ def test_a_forked_worker_finds_what_a_cold_one_finds(restarted: Launched, cold: 
 
         assert {name: usual[name] for name in same} == {name: forked[name] for name in same}
         assert forked["timeout"] == 77.0
+        assert forked["blas_threads"]
         assert forked["parent"] == restarted.process.pid
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import random
@@ -29,6 +31,14 @@ def warm_parent_is_ready() -> bool:
         return False
 
 
+def blas_threads() -> list[int]:
+    """Of every OpenBLAS that is loaded."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    libraries = [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if "openblas" in line})]
+    names = [f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]
+    return [getattr(library, name)() for library in libraries for name in names if hasattr(library, name)]
+
+
 journal(
     "found",
     environ=dict(os.environ),
@@ -38,6 +48,8 @@ journal(
     main=sys.modules["__main__"].__dict__ is globals(),
     draws=[random.random(), float(np.random.rand()), float(torch.rand(1))],
     threads=torch.get_num_threads(),
+    blas_threads=blas_threads(),
+    collects_garbage=gc.isenabled(),
     timeout=dist.constants.default_pg_timeout.total_seconds(),
     torch_in_parent=bool(neighbour.LOADED_AT) and time.monotonic(),
     title=Path("/proc/self/comm").read_text().strip(),
