@@ -15,12 +15,13 @@ import json
 import os
 import runpy
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 import types
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -37,18 +38,24 @@ TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed
 """Both places where torch keeps the default timeout of process groups."""
 TIMEOUT_NAMES = ("default_pg_timeout", "default_pg_nccl_timeout")
 
+STORE_MODULE = "torch.distributed.rendezvous"
+MAKE_STORE = "_create_c10d_store"
+"""Torch's function behind ``init_process_group``, called with host, port and rank: rank 0 listens, others connect."""
+LISTENER_SECONDS = 30.0
+POLL_SECONDS = 0.01
+
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""
 
 RUN_MODULE_AS_MAIN = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001  what `python -m` calls
 
 
-class TimeoutLoader(Loader):
-    """Runs a module as its own loader would, then sets the default timeouts in it."""
+class ChangingLoader(Loader):
+    """Runs a module as its own loader would, then changes it."""
 
-    def __init__(self, loader: Loader, seconds: float) -> None:
+    def __init__(self, loader: Loader, change: Callable[[types.ModuleType], None]) -> None:
         self._loader = loader
-        self._seconds = seconds
+        self._change = change
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the loader has
         return getattr(self._loader, name)
@@ -58,25 +65,25 @@ class TimeoutLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """As the module's own loader, then the timeouts."""
+        """As the module's own loader, then the change."""
         self._loader.exec_module(module)
-        set_timeouts(module, self._seconds)
+        self._change(module)
 
 
 class ImportHook(MetaPathFinder):
-    """First on ``sys.meta_path``: names every import in a file, and wraps the two modules that hold timeouts."""
+    """First on ``sys.meta_path``: names every import in a file, and has a few modules changed once they are there."""
 
-    def __init__(self, seconds: float | None, names: int | None) -> None:
-        self._seconds = seconds
+    def __init__(self, changes: Mapping[str, Callable[[types.ModuleType], None]], names: int | None) -> None:
+        self._changes = changes
         self._names = names
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find nothing, but see every import; the two modules are found by the others and wrapped."""
+        """Find nothing, but see every import; the modules to change are found by the others and wrapped."""
         if self._names is not None and sys._getframe(2).f_code.co_name == IMPORT_FRAME:  # noqa: SLF001  no public form
             os.write(self._names, name.encode() + b"\n")
-        if self._seconds is None or name not in TIMEOUT_MODULES:
+        if name not in self._changes:
             return None
         sys.meta_path.remove(self)
         try:
@@ -84,7 +91,7 @@ class ImportHook(MetaPathFinder):
         finally:
             sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
-            spec.loader = TimeoutLoader(spec.loader, self._seconds)
+            spec.loader = ChangingLoader(spec.loader, self._changes[name])
         return spec
 
 
@@ -95,17 +102,60 @@ def set_timeouts(module: types.ModuleType, seconds: float) -> None:
             setattr(module, name, timedelta(seconds=seconds))
 
 
+def make_store_patient(module: types.ModuleType) -> None:
+    """Have every rank but the first connect as soon as the first one listens.
+
+    Torch tries again half a second after it found nobody, which is what most changes of members would then wait for:
+    https://github.com/pytorch/pytorch/blob/v2.6.0/torch/csrc/distributed/c10d/socket.cpp
+    """
+    make = getattr(module, MAKE_STORE, None)
+    if make is None:
+        return
+
+    def make_when_there(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  whatever torch's has
+        host, port, rank = (*arguments, None, None, None)[:3]
+        if rank:
+            await_listener(host, port)
+        return make(*arguments, **named)
+
+    setattr(module, MAKE_STORE, make_when_there)
+
+
+def await_listener(host: str, port: int) -> None:
+    """Return once somebody listens, or for any other reason that torch can say better."""
+    deadline = time.monotonic() + LISTENER_SECONDS
+    try:
+        addresses = [found[4][:2] for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        while not any(listens(address) for address in addresses) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+    except (OSError, ValueError, TypeError, OverflowError):
+        return
+
+
+def listens(address: Any) -> bool:  # noqa: ANN401  of whatever family
+    """Whether a connection is taken there.
+
+    Raises:
+        OSError: it cannot be known.
+    """
+    try:
+        socket.create_connection(address, LISTENER_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def prepare(environ: MutableMapping[str, str]) -> None:
     """Apply this process's defaults: timeouts, stacks on demand, a title, the record of a failure."""
     text = environ.get(PREFIX + "NCCL_COLLECTIVE_TIMEOUT_SECONDS")
-    seconds = float(text) if text else None
     names = environ.pop(PREFIX + "MODULES", None)
     descriptor = os.open(names, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600) if names else None
-    if seconds is not None or descriptor is not None:
-        sys.meta_path.insert(0, ImportHook(seconds, descriptor))
-    for name in TIMEOUT_MODULES:
-        if seconds is not None and name in sys.modules:
-            set_timeouts(sys.modules[name], seconds)
+    changes: dict[str, Callable[[types.ModuleType], None]] = {STORE_MODULE: make_store_patient}
+    if text:
+        changes |= dict.fromkeys(TIMEOUT_MODULES, lambda module: set_timeouts(module, float(text)))
+    sys.meta_path.insert(0, ImportHook(changes, descriptor))
+    for name in changes.keys() & sys.modules.keys():
+        changes[name](sys.modules[name])
     faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True, chain=False)
     sys.excepthook = report_failure
 

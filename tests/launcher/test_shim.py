@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import importlib.util
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
+import types
 import zipfile
 
 import pytest
+
+from elastic_infra.launcher import shim
 
 SHIM = pathlib.Path(__file__).parents[2] / "elastic_infra" / "launcher" / "shim.py"
 
@@ -190,3 +196,73 @@ def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: 
 
     assert "colorsys" in names.read_text().split()
     assert "turtle" not in names.read_text().split()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_rank_connects_once_the_first_one_listens() -> None:
+    """Torch, which looks again only half a second after it found nobody, is not asked before there is somebody."""
+    port = free_port()
+    module = types.ModuleType("rendezvous")
+
+    def connects(host: str, port: int, _rank: int) -> bool:
+        with socket.socket() as client:
+            return client.connect_ex((host, port)) == 0
+
+    setattr(module, shim.MAKE_STORE, connects)
+    shim.make_store_patient(module)
+    make = getattr(module, shim.MAKE_STORE)
+    assert not make("127.0.0.1", port, 0)
+    with socket.socket() as listener, concurrent.futures.ThreadPoolExecutor() as pool:
+        listener.bind(("127.0.0.1", port))
+        answer = pool.submit(make, "127.0.0.1", port, 1)
+        assert not concurrent.futures.wait([answer], timeout=0.2).done
+        listener.listen()
+
+        assert answer.result(timeout=60)
+
+
+@pytest.mark.parametrize(("host", "port"), [("no.such.host.invalid", 1), ("127.0.0.1", -1), (None, None)])
+def test_what_cannot_be_reached_is_left_to_torch(host: str | None, port: int | None) -> None:
+    """Whatever is wrong, torch's own call says it."""
+    module = types.ModuleType("rendezvous")
+    setattr(module, shim.MAKE_STORE, lambda *arguments: arguments)
+    shim.make_store_patient(module)
+
+    assert getattr(module, shim.MAKE_STORE)(host, port, 1) == (host, port, 1)
+
+
+def test_a_group_forms_though_its_first_rank_is_late(script: pathlib.Path) -> None:
+    """With real torch: both ranks join, and nobody prints a word about the connection that only looked."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    script.write_text(
+        "import sys\nimport torch\nimport torch.distributed as dist\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\n"
+        "dist.init_process_group('gloo')\ntotal = torch.ones(1)\ndist.all_reduce(total)\nprint(int(total))\n"
+        "dist.barrier()\ndist.destroy_process_group()\n"
+    )
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-u", str(SHIM), "script", str(script)],
+            env={**common, "RANK": str(rank)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in (0, 1)
+    )
+    for rank in (first, second):
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "ready\n"
+    assert second.stdin is not None
+    second.stdin.write("go\n")
+    second.stdin.flush()
+
+    assert [first.communicate("go\n")[0], second.communicate()[0]] == ["2\n", "2\n"]
