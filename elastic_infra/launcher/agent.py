@@ -72,7 +72,6 @@ class Agent:
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
         if self._store.knows_port:
             self._connect(self._plan.port)
-        self._warming.begin(self._clock())  # reads the program's source while the link connects
         while True:
             self._take_steps()
             if self._left:

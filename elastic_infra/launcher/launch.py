@@ -10,6 +10,7 @@ import importlib
 import os
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -103,7 +104,7 @@ def _supervise(
     if resolved.hosts_store:  # while the agent loads
         family.host_store(seam.HostStore(resolved.host, resolved.port))
     _announce(resolved, settings, processes.resident_megabytes(family.agent))
-    warm = warm_parent.WarmParent(files)
+    warm = warm_parent.WarmParent(files, warm_parent.load_of(resolved, settings, environ), time.monotonic())
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     warm.close()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from . import failures, hangs, imports, logs, processes, progress, seam, workers
+from . import failures, hangs, logs, processes, progress, seam, warm_parent, workers
 from .plan import LogPlan, Plan
 from .protocol.messages import StartWorkers
 from .runtime import Runtime
@@ -53,22 +53,10 @@ class LocalGroup:
         path = runtime.progress(start.generation)
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._tail = _tail(plan.logs, plan.role, self._targets, start)
-        modules = runtime.modules if self._is_warm() else ""
+        modules = runtime.modules if self.is_warm else ""
         files = workers.Files(self._targets, path, runtime.interpreter, runtime.shim, modules)
         specs = workers.plan(start, plan, self._settings, self._environ, files)
-        return seam.Spawn(start.generation, specs, warm=self._is_warm())
-
-    def warm_up(self) -> seam.WarmUp | None:
-        """What loads a warm parent before any worker has run; None where workers start cold.
-
-        It comes first where the program is seen to import torch: its workers would take as long by themselves, and
-        those that are forked share one import.
-        """
-        if not self._is_warm():
-            return None
-        environ = workers.environ_of_any(self._plan, self._settings, self._environ)
-        program = imports.declared(self._plan.entrypoint, os.getcwd())
-        return seam.WarmUp(environ, program.modules, comes_first=program.imports_torch)
+        return seam.Spawn(start.generation, specs, warm=self.is_warm)
 
     def read(self) -> tuple[progress.Slot, ...]:
         """What the workers of the current generation reported; empty without one."""
@@ -140,8 +128,10 @@ class LocalGroup:
             self._memory.close()
         self._tail = self._memory = None
 
-    def _is_warm(self) -> bool:
-        return self._settings.warm_start and self._plan.entrypoint.is_python
+    @property
+    def is_warm(self) -> bool:
+        """Whether workers may be forked from a warm parent."""
+        return warm_parent.is_for(self._plan, self._settings)
 
 
 def _tail(plan: LogPlan, role: str, targets: tuple[logs.Destination, ...], start: StartWorkers) -> logs.Tail | None:

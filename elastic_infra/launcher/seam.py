@@ -52,13 +52,7 @@ LOAD_SECONDS: Final = 120.0
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Start the warm parent now, in this environment; answered by ``WarmParent``."""
-
-    env: dict[str, str]
-    modules: tuple[str, ...]
-    """What it is to import beside torch, as far as that is known before a worker has run."""
-    comes_first: bool
-    """The workers import the same anyway: those asked for while it loads wait for it."""
+    """Start the warm parent now, if it was not; answered by ``WarmParent``."""
 
 
 @dataclass(frozen=True)

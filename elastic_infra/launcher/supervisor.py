@@ -65,6 +65,7 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals.fd, selectors.EVENT_READ, self._signals.drain)
             selector.register(self._children.channel, selectors.EVENT_READ, self._receive)
+            self._once(time.monotonic(), selector)  # what the warm parent loads, it loads while the agent does
             while self.outcome is None:
                 for key, _ in selector.select(self._patience()):
                     key.data()
@@ -121,7 +122,7 @@ class Supervisor:
         self._generation, self._started = message.generation, len(message.workers)
         for spec in message.workers:
             if message.warm:
-                self._warm.want(spec.env, time.monotonic())
+                self._warm.want(time.monotonic())
             if message.warm and self._warm.request(message.generation, spec):
                 self._groups[message.generation].pending += 1
             else:
@@ -168,8 +169,8 @@ class Supervisor:
 
     # ----------------------------------------------------------------- warm
 
-    def _on_warm_up(self, message: seam.WarmUp) -> None:
-        self._warm.want_now(message, time.monotonic())
+    def _on_warm_up(self, _message: seam.WarmUp) -> None:
+        self._warm.want_now()
 
     def _keep_warm(self, now: float, selector: selectors.BaseSelector) -> None:
         if self._warm.is_due(now, time.time()):

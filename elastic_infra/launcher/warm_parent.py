@@ -13,10 +13,13 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from typing import Final
 
-from . import imports, processes, seam
+from . import imports, processes, seam, workers
+from .plan import Plan
 from .runtime import Runtime
+from .settings import LauncherSettings
 
 QUIET_SECONDS: Final = 2.0
 """The first generation has stopped importing for this long: only then the warm parent may take its CPU."""
@@ -25,6 +28,34 @@ LATEST_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 5.0
 """A fork takes milliseconds; a parent that needs longer is given up."""
 LONGEST_REQUEST: Final = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What the warm parent imports beside torch."""
+
+    environ: Mapping[str, str]
+    """Of every worker, whichever its place."""
+    modules: tuple[str, ...]
+    """As far as that is known before a worker has run."""
+    comes_first: bool
+    """The workers import the same anyway: it starts before them, and they wait for it while it loads."""
+
+
+def is_for(plan: Plan, settings: LauncherSettings) -> bool:
+    """Whether this launch's workers may be forked."""
+    return settings.warm_start and plan.entrypoint.is_python
+
+
+def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> Load:
+    """What this launch's warm parent imports.
+
+    It comes first where the program is seen to import torch: its workers would take as long by themselves, and those
+    that are forked share one import.
+    """
+    program = imports.declared(plan.entrypoint, os.getcwd())
+    comes_first = is_for(plan, settings) and program.imports_torch
+    return Load(workers.environ_of_any(plan, settings, environ), program.modules, comes_first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +78,11 @@ class Pending(Held):
 class WarmParent:
     """One warm parent for the whole launch; it is not replaced when it ends."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, load: Load, now: float) -> None:
         self._runtime = runtime
-        self._environ: dict[str, str] | None = None
-        self._wanted_at = 0.0
-        self._modules: tuple[str, ...] = imports.Declared().modules
-        self._load_by: float | None = None
+        self._load = load
+        self._wanted_at: float | None = -math.inf if load.comes_first else None
+        self._load_by: float | None = now + seam.LOAD_SECONDS if load.comes_first else None
         """CLOCK_MONOTONIC until which workers wait for it; None where they do not."""
         self._was_started = False
         self.pid = 0
@@ -71,26 +101,25 @@ class WarmParent:
             raise RuntimeError(message)
         return self._channel
 
-    def want(self, environ: dict[str, str], now: float) -> None:
-        """Remember the first workers' environment; the process starts later, at once where it was wanted long ago."""
-        if self._environ is None:
-            self._environ, self._wanted_at = environ, now
+    def want(self, now: float) -> None:
+        """Have it started once the first workers have imported what they need."""
+        if self._wanted_at is None:
+            self._wanted_at = now
 
-    def want_now(self, request: seam.WarmUp, now: float) -> None:
-        """Start it as soon as may be; where it comes first, workers wait for it from now on."""
-        self._environ, self._wanted_at, self._modules = request.env, -math.inf, request.modules
-        if request.comes_first:
-            self._load_by = now + seam.LOAD_SECONDS
+    def want_now(self) -> None:
+        """Have it started as soon as may be."""
+        self._wanted_at = -math.inf
 
     def is_due(self, now: float, wall: float) -> bool:
-        """Whether the first generation has imported what it needs."""
-        if self._environ is None or self._was_started:
+        """Whether it is to start."""
+        if self._wanted_at is None or self._was_started:
             return False
+        if now - self._wanted_at >= LATEST_SECONDS:
+            return True
         try:
-            quiet = wall - os.stat(self._runtime.modules).st_mtime
+            return wall - os.stat(self._runtime.modules).st_mtime >= QUIET_SECONDS
         except OSError:
-            quiet = 0.0
-        return quiet >= QUIET_SECONDS or now - self._wanted_at >= LATEST_SECONDS
+            return False
 
     def start(self) -> None:
         """Start the process.
@@ -100,7 +129,7 @@ class WarmParent:
         """
         self._was_started = True
         with open(self._runtime.modules, "a", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name in self._modules)
+            file.writelines(f"{name}\n" for name in self._load.modules)
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
         self._channel.settimeout(1.0)
@@ -114,7 +143,7 @@ class WarmParent:
             self._runtime.modules,
         )
         with theirs:
-            self.pid = processes.start(argv, dict(self._environ or {}), None, None)
+            self.pid = processes.start(argv, dict(self._load.environ), None, None)
 
     def request(self, generation: int, spec: seam.WorkerSpec) -> bool:
         """Ask for a worker, at once or when it is ready; False when it must be started cold."""

@@ -1,9 +1,9 @@
 """When this node loads its warm parent, and when it is able to start workers.
 
-A program that imports torch anyway is loaded at once, while the nodes find each other: its workers are forked from
-the start. Any other is loaded once its first workers have shown what they import, and before that only by a newcomer
-that is not needed yet: a node that says ``ready`` ends the others' generation, and a group steps only once its slowest
-worker does. Whoever is needed says so at once. The decision is pure; it takes no part in who is a member.
+A program that imports torch anyway the supervisor loads by itself, while the nodes find each other: its workers are
+forked from the start. Any other is loaded once its first workers have shown what they import, and before that only by
+a newcomer that is not needed yet: a node that says ``ready`` ends the others' generation, and a group steps only once
+its slowest worker does. Whoever is needed says so at once. The decision is pure; it takes no part in who is a member.
 """
 
 from __future__ import annotations
@@ -22,30 +22,20 @@ class Warming:
     def __init__(self, channel: seam.Channel, group: LocalGroup) -> None:
         self._channel = channel
         self._group = group
-        self._request: seam.WarmUp | None = None
         self._asked_at: float | None = None
         self.is_over = False
         """The warm parent is ready, or will never be."""
-
-    def begin(self, now: float) -> None:
-        """Load at once what comes first."""
-        self._request = self._group.warm_up()
-        if self._request is not None and self._request.comes_first:
-            self._ask(self._request, now)
 
     def look(self, state: State, now: float) -> tuple[Ready, ...]:
         """The event that this node is able, once it is; the warm parent is asked for where it comes first."""
         if state.ready:
             return ()
-        can_warm = self._request is not None and not self.is_over
+        can_warm = self._group.is_warm and not self.is_over
         verdict = decide(state, can_warm=can_warm, asked_at=self._asked_at, now=now)
-        if verdict == "ask" and self._request is not None:
-            self._ask(self._request, now)
+        if verdict == "ask":
+            self._asked_at = now
+            self._channel.send(seam.WarmUp())
         return (Ready(),) if verdict == "ready" else ()
-
-    def _ask(self, request: seam.WarmUp, now: float) -> None:
-        self._asked_at = now
-        self._channel.send(request)
 
 
 def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) -> Literal["wait", "ask", "ready"]:

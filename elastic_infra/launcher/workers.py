@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from . import defaults, progress, seam
-from .logs import Destination
 from .options import OptionsError
 from .plan import Entrypoint, Plan
-from .protocol.messages import StartWorkers
 from .settings import PREFIX, LauncherSettings, env_name
+
+if TYPE_CHECKING:
+    from .logs import Destination
+    from .protocol.messages import StartWorkers
 
 GENERATION: Final = PREFIX + "GENERATION"
 """Number of the worker group; checkpoints carry it and refuse an older writer."""

@@ -154,8 +154,8 @@ def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
 
 def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
     """What comes first is waited for so long and no longer, and only while somebody waits."""
-    parent = warm_parent.WarmParent(Runtime(str(tmp_path), "", "", 0))
-    parent.want_now(seam.WarmUp({}, ("torch",), comes_first=True), now=100.0)
+    load = warm_parent.Load({}, ("torch",), comes_first=True)
+    parent = warm_parent.WarmParent(Runtime(str(tmp_path), "", "", 0), load, now=100.0)
     late = 100.0 + seam.LOAD_SECONDS
 
     assert not parent.is_late(late)
