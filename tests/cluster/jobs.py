@@ -21,8 +21,9 @@ from tests.cluster.waiting import until
 
 TRAINING_SECONDS = 300
 """How long a test waits for training to come somewhere."""
-Arm = Literal["ours", "tuned", "plain", "idle"]
-"""The package's launcher; torchrun with an expert's settings; torchrun as it comes; nothing, which costs nothing."""
+Arm = Literal["ours", "tuned", "plain", "import", "idle"]
+"""The package's launcher; torchrun with an expert's settings; torchrun as it comes; the import of torch and nothing
+else; nothing at all."""
 TOY = "toy"
 SCRIPT = "/toy/toy.py"
 CONTROL = {"rendezvous": {"host": "worker0"}}
@@ -31,6 +32,12 @@ IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
 """For tests that want pods and no training."""
 IDLE_COMMAND = "trap 'exit 143' TERM; case $HOSTNAME in $TOY_QUITS) sleep 3;; *) sleep infinity & wait;; esac"
 """A node whose name matches the pattern TOY_QUITS ends well, all others stay until they are told to go."""
+IMPORT_COMMAND = """
+import json, os, socket, time
+import torch.distributed
+with open(os.path.join(os.environ["TOY_FOLDER"], socket.gethostname() + ".jsonl"), "w") as file:
+    file.write(json.dumps({"step": 1, "time": time.time()}) + os.linesep)
+"""
 TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
 
@@ -157,6 +164,9 @@ def with_arm(job: kube.Object, arm: Arm) -> kube.Object:
     container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     if arm == "idle":
         container.update(command=["sh", "-c", IDLE_COMMAND], args=[])
+        return changed
+    if arm == "import":
+        container.update(command=["python3", "-c", IMPORT_COMMAND], args=[])
         return changed
     container["command"] = ["torchrun"]
     container["env"] = [entry for entry in container["env"] if entry["name"] != "PET_MONITOR_INTERVAL"]
