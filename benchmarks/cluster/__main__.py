@@ -182,8 +182,8 @@ def report(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> str:
         "arms and knows nothing of the launcher. `plain` is torchrun as it comes; `tuned` sets "
         "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` is this package's launcher. "
         "One run a cell. No pod has a bound on its CPU. "
-        f"For the start: two pods that only import torch had done so {floor:.1f} s after their job was created, and the "
-        "first step takes 0.2 s more."
+        f"For the start: two pods that only import torch had done so {floor:.1f} s after their job was created, and "
+        "the first step takes 0.2 s more."
     )
     command = "`python -m benchmarks.cluster --write`"
     head = f"# What membership changes cost\n\nMeasured {date.today()} on {machine} by {command}."  # noqa: DTZ011  # a date for readers
