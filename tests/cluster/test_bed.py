@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cluster import jobs, kube
+from tests.cluster.bed.layout import NODE_ADDRESS
+from tests.cluster.bed.network import BRIDGE_MAC
 from tests.cluster.cluster import READER, Namespace
 from tests.cluster.waiting import until
 
@@ -39,6 +41,18 @@ def test_pods_resolve_names_of_services(space: Namespace) -> None:
     command = ("-n", space.name, "exec", READER, "--", "sh", "-c", f'python3 -c "{code}" || true')
 
     until("the name", lambda: space.cluster.run(*command).strip() == expected, describe=space.describe)
+
+
+def test_pods_reach_the_dns_whatever_pods_come_and_go(space: Namespace) -> None:
+    """The bridge keeps its own link address, so no pod's way to it becomes stale when another one leaves."""
+    if space.cluster.bed is None:
+        pytest.skip("needs the bed's own network")
+    code = "from socket import *; gethostbyname('kubernetes.default'); print(open('/proc/net/arp').read())"
+
+    said = space.cluster.run("-n", space.name, "exec", READER, "--", "python3", "-c", code)
+
+    [gateway] = [line.split() for line in said.splitlines() if line.startswith(f"{NODE_ADDRESS} ")]
+    assert BRIDGE_MAC in gateway
 
 
 def test_the_webhook_refuses_what_the_definition_accepts(space: Namespace) -> None:
