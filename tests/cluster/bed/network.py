@@ -15,8 +15,8 @@ from tests.cluster.bed.layout import NODE_ADDRESS, POD_NETWORK, Bed
 
 CHUNK = 1 << 16
 BRIDGE_MAC = "0a:58:0a:58:00:01"
-"""Its own: a bridge takes the lowest address of its ports otherwise, so that it changes when a pod comes or goes, and all
-other pods lose their way to the DNS until they ask for it anew."""
+"""Its own: otherwise a bridge takes the lowest address of its ports, which changes when a pod comes or goes, and then
+all other pods lose their way to the DNS until they ask for it anew."""
 COMMANDS = (
     "ip link set lo up",
     f"ip link add cni0 address {BRIDGE_MAC} type bridge",
