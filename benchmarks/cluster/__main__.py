@@ -162,7 +162,7 @@ def measure_import(cluster: Cluster, api: kube.Kube) -> float:
         begin = time.time()
         jobs.submit(space, JOB, settings, "import")
         until("two imports", lambda: len(space.lines("*.jsonl")) == 2, LIMIT_SECONDS)  # noqa: PLR2004  two nodes
-        return max(float(line["time"]) for line in space.lines("*.jsonl")) - begin
+        return max(float(str(line["time"])) for line in space.lines("*.jsonl")) - begin
 
 
 def _went_wrong(space: Namespace, error: AssertionError) -> str:
