@@ -53,7 +53,7 @@ def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) 
     It comes first where the program is seen to import torch: its workers would take as long by themselves, and those
     that are forked share one import.
     """
-    program = imports.declared(plan.entrypoint, os.getcwd())
+    program = imports.declared(plan.entrypoint, os.curdir)
     comes_first = is_for(plan, settings) and program.imports_torch
     return Load(workers.environ_of_any(plan, settings, environ), program.modules, comes_first)
 

@@ -10,12 +10,13 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.launcher.launched import BEHAVE, Launched
+from tests.launcher.launched import BEHAVE, ROOT, Launched
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -428,3 +429,19 @@ def test_r2_a_long_grace_when_a_peer_failed(start: Start, module: str, saved: in
 
     assert launch.wait() == 1
     assert len(launch.journal("saved")) == saved
+
+
+def test_a_working_folder_that_is_gone_keeps_nobody_from_running(tmp_path: pathlib.Path) -> None:
+    """The script's own path is all that a launch needs."""
+    script = tmp_path / "train.py"
+    script.write_text("print('ran')\n")
+    leave = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone"
+    done = subprocess.run(
+        ["sh", "-c", f'{leave} && exec "$@"', "sh", sys.executable, "-m", "elastic_infra.launcher", str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
