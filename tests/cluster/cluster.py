@@ -188,9 +188,15 @@ def namespace(
     volume = checkpoint_volume(cluster, name, small=small)
     api.apply(place)
     try:
-        for manifest in (*volume, checkpoint_claim(cluster, name), reader(cluster, name)):
-            api.apply(manifest)
         space = Namespace(name, cluster, api)
+        claim = checkpoint_claim(cluster, name)
+        for manifest in (*volume, claim):
+            api.apply(manifest)
+        if volume:
+            # The scheduler may pass over a pod that comes while its claim is being bound, for five minutes:
+            # https://github.com/kubernetes/kubernetes/issues/87145
+            until("the claim", lambda: api.get(claim)["status"].get("phase") == "Bound", describe=space.describe)
+        api.apply(reader(cluster, name))
         until("the reader", lambda: is_ready(api.get(space.pod(READER))), describe=space.describe)
         yield space
     finally:
