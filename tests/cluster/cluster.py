@@ -152,7 +152,19 @@ class Namespace:
         self.api.patch(self.job(job), {"spec": {"replicas": replicas}}, "scale")
 
     def read(self, pattern: str) -> str:
-        """The content of the checkpoint volume's files that match `pattern`, one after the other."""
+        """The content of the checkpoint volume's files that match `pattern`, one after the other.
+
+        Where the volume lies on this machine no pod is asked: ten looks through `kubectl exec` take a second of CPU,
+        which training pods would miss on a small machine.
+        """
+        if self.cluster.bed is None:
+            return self.read_through_pod(pattern)
+        root = Path(f"/proc/{lifecycle.first_process(self.cluster.bed)}/root")
+        folder = root / volume_folder(self.cluster.bed, self.name).relative_to("/")
+        return "".join(path.read_text() for path in sorted(folder.glob(pattern)))
+
+    def read_through_pod(self, pattern: str) -> str:
+        """`read` on any cluster."""
         command = f"cat {MOUNT}/{pattern} 2>/dev/null || true"
         return self.cluster.run("-n", self.name, "exec", READER, "--", "sh", "-c", command)
 
@@ -210,7 +222,7 @@ def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube
     """The volume, where the cluster makes none by itself: a folder that every pod may write."""
     if cluster.bed is None:
         return ()
-    folder = cluster.bed / "volumes" / name
+    folder = volume_folder(cluster.bed, name)
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     if small:
@@ -228,6 +240,11 @@ def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube
         },
     }
     return (volume,)
+
+
+def volume_folder(bed: Path, name: str) -> Path:
+    """Where the bed keeps a namespace's volume."""
+    return bed / "volumes" / name
 
 
 def checkpoint_claim(cluster: Cluster, name: str) -> kube.Object:

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster import jobs, kube
 from tests.cluster.bed.layout import NODE_ADDRESS
 from tests.cluster.bed.network import BRIDGE_MAC
-from tests.cluster.cluster import READER, Namespace
+from tests.cluster.cluster import MOUNT, READER, Namespace
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -23,6 +23,15 @@ def test_containers_have_torch(space: Namespace) -> None:
     said = space.cluster.run("-n", space.name, "exec", READER, "--", "python3", "-c", code)
 
     assert said.split()[1] == "1000"
+
+
+def test_a_volume_reads_the_same_from_here_and_through_a_pod(space: Namespace) -> None:
+    """The files that match, in the order of their names; nothing where none does."""
+    write = f"cd {MOUNT} && echo second > b.txt && echo first > a.txt && echo other > c.json"
+    space.cluster.run("-n", space.name, "exec", READER, "--", "sh", "-c", write)
+
+    assert space.read("*.txt") == space.read_through_pod("*.txt") == "first\nsecond\n"
+    assert space.read("*.yaml") == space.read_through_pod("*.yaml") == ""
 
 
 def test_pods_resolve_names_of_services(space: Namespace) -> None:
