@@ -155,18 +155,15 @@ class Namespace:
         """The content of the checkpoint volume's files that match `pattern`, one after the other.
 
         Where the volume lies on this machine no pod is asked: ten looks through `kubectl exec` take a second of CPU,
-        which training pods would miss on a small machine.
+        which training pods would miss on a small machine, and need a kubelet that answers.
         """
         if self.cluster.bed is None:
             return self.read_through_pod(pattern)
-        root = Path(f"/proc/{lifecycle.first_process(self.cluster.bed)}/root")
-        folder = root / volume_folder(self.cluster.bed, self.name).relative_to("/")
-        return "".join(path.read_text() for path in sorted(folder.glob(pattern)))
+        return lifecycle.inside(self.cluster.bed, *_cat(volume_folder(self.cluster.bed, self.name), pattern))
 
     def read_through_pod(self, pattern: str) -> str:
         """`read` on any cluster."""
-        command = f"cat {MOUNT}/{pattern} 2>/dev/null || true"
-        return self.cluster.run("-n", self.name, "exec", READER, "--", "sh", "-c", command)
+        return self.cluster.run("-n", self.name, "exec", READER, "--", *_cat(MOUNT, pattern))
 
     def lines(self, pattern: str) -> list[dict[str, object]]:
         """The JSON lines of the checkpoint volume's files that match `pattern`."""
@@ -178,6 +175,10 @@ class Namespace:
         pods = self.cluster.run("-n", self.name, "get", "pytorchjobs,pods,hpa", "-o", "wide")
         events = self.cluster.run("-n", self.name, "get", "events", "--sort-by=.lastTimestamp")
         return "\n".join([f"In namespace {self.name}:", pods, *events.splitlines()[-15:]])
+
+
+def _cat(folder: str | Path, pattern: str) -> tuple[str, ...]:
+    return "sh", "-c", f"cat {folder}/{pattern} 2>/dev/null || true"
 
 
 def is_ready(pod: kube.Object) -> bool:

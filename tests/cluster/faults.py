@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,10 +67,3 @@ def silent_node(bed: Path) -> Iterator[None]:
     finally:
         lifecycle.send(bed, "kubelet", signal.SIGCONT)
     until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
-
-
-def last_written(bed: Path, space: Namespace) -> int:
-    """The latest step, read from the bed's disk: nothing can be run in a pod without the kubelet."""
-    logs = (bed / "volumes" / space.name).glob("*.jsonl")
-    whole = [log.read_text().rpartition("\n")[0].splitlines() for log in logs]
-    return max(int(json.loads(lines[-1])["step"]) for lines in whole if lines)

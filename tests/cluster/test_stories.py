@@ -234,7 +234,7 @@ def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespac
     before = space.uids(JOB)
 
     with faults.silent_node(bed):
-        noticed = faults.last_written(bed, space)
+        noticed = jobs.last_step(space)
     jobs.await_step(space, noticed + 5)
 
     assert space.uids(JOB) == before
