@@ -7,7 +7,7 @@ import dataclasses
 import io
 from pathlib import Path
 
-from elastic_infra.cli import program
+from elastic_infra.cli import app
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ def elastic_infra(*arguments: str | Path) -> Result:
     code: object = None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            program.run([str(argument) for argument in arguments])
+            app.run([str(argument) for argument in arguments])
         except SystemExit as end:
             code = end.code
     return Result(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())

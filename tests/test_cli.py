@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from elastic_infra import JobConfig, __version__, render
 from elastic_infra.cli import documents
+from elastic_infra.cli.app import COMMANDS, INTERRUPTED
 from elastic_infra.cli.documents import text
-from elastic_infra.cli.program import COMMANDS, INTERRUPTED
 from tests.cli import elastic_infra
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from elastic_infra import JobConfig, render
-from elastic_infra.cli.program import COMMANDS
+from elastic_infra.cli.app import COMMANDS
 from elastic_infra.config.load import parse
 from elastic_infra.preview import programs
 from tests.golden import assert_golden

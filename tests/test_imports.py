@@ -40,7 +40,11 @@ def test_the_launcher_imports_where_nothing_is_installed() -> None:
 
 def test_the_launcher_imports_only_the_standard_library_and_torch() -> None:
     """It travels as a zip: anything absolute must be there in every Python, or be torch."""
-    allowed = {*sys.stdlib_module_names, "torch", "elastic_infra_shim"}  # the shim, copied beside the warm parent
+    allowed = {
+        *sys.stdlib_module_names,
+        "torch",
+        "elastic_infra_bootstrap",
+    }  # copied beside the fork server
     found = {
         (str(file.relative_to(PACKAGE)), name)
         for file in (PACKAGE / "launcher").rglob("*.py")

@@ -23,7 +23,7 @@ TRAIN: Final = HERE / "train.py"
 BEHAVE: Final = HERE / "behave.py"
 POLL_SECONDS: Final = 0.05
 WARM_SECONDS: Final = 90.0
-"""A warm parent that is not ready by then is not waited for."""
+"""A fork server that is not ready by then is not waited for."""
 
 Line = dict[str, Any]
 
@@ -123,7 +123,7 @@ class Job:
         return not self._living()
 
     def warm_up(self) -> None:
-        """Wait until every node that lives has its warm parent, or knows that it will have none."""
+        """Wait until every node that lives has its fork server, or knows that it will have none."""
         if self.arm is not arms.OURS:
             return
         await_(lambda: all(self._is_settled(index) for index in range(len(self.nodes))), WARM_SECONDS)
@@ -140,7 +140,7 @@ class Job:
 
     def _is_settled(self, index: int) -> bool:
         ended = self.nodes[index].process.poll() is not None
-        return ended or bool(self.events("warm_parent", index))
+        return ended or bool(self.events("fork_server", index))
 
     def _events(self, index: int) -> Path:
         return self.folder / f"events-{index}"

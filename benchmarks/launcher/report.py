@@ -52,7 +52,7 @@ ROWS: Final = (
     _figure("CPU of the launcher's processes while training", 0.5, "%"),
     _figure("memory of the launcher's processes, shared pages by share", 80.0, "MB"),
     _figure("memory of the launcher's processes, resident", None, "MB"),
-    _figure("memory of the warm parent and its 2 workers, by share", None, "MB"),
+    _figure("memory of the fork server and its 2 workers, by share", None, "MB"),
 )
 
 NOTE: Final = """\
@@ -61,7 +61,7 @@ it ends when a survivor trains again, whether or not a replacement comes. A star
 start to the first step, torch's import included; READY is when a node tells the others that it can be in a group.
 Every node is a launcher with a process tree of its own on loopback; a lost node is that whole tree, killed at once; a
 node that leaves gets SIGTERM. Events strike a job that has trained for 3 s, and in which, for
-`ours`, every warm parent is ready. `plain` is torchrun as it comes; `tuned` is
+`ours`, every fork server is ready. `plain` is torchrun as it comes; `tuned` is
 torchrun with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` has default settings and writes
 its events to a file. `lost`: no launcher was left, or no step came for 100 s. On loopback every node owns the
 endpoint's address, so a survivor of ours serves the store again; where only one node can, the store has a process of

@@ -33,7 +33,7 @@ def run(arm: arms.Arm) -> Iterator[Sample]:
         yield Sample("memory of the launcher's processes, resident", arm.name, megabytes(own, "Rss"))
         if arm is arms.OURS:
             warm = forked(node.process.pid)
-            yield Sample("memory of the warm parent and its 2 workers, by share", arm.name, megabytes(warm, "Pss"))
+            yield Sample("memory of the fork server and its 2 workers, by share", arm.name, megabytes(warm, "Pss"))
 
 
 def control_plane(launcher: int) -> list[int]:
@@ -43,8 +43,8 @@ def control_plane(launcher: int) -> list[int]:
 
 
 def forked(launcher: int) -> list[int]:
-    """The warm parent, and the workers that came from it."""
-    return [pid for pid in tree(launcher) if any(word.endswith(b"_warm.py") for word in _command(pid))]
+    """The fork server, and the workers that came from it."""
+    return [pid for pid in tree(launcher) if any(word.endswith(b"_fork_server.py") for word in _command(pid))]
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -1,5 +1,5 @@
 """`python -m elastic_infra.cli` is `elastic-infra`."""
 
-from elastic_infra.cli.program import main
+from elastic_infra.cli.app import main
 
 main()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from elastic_infra.cli import files
-from elastic_infra.cli.meaning import Meaning, meaning
+from elastic_infra.cli.explanation import Meaning, meaning
 from elastic_infra.config import ConfigError, warnings
 from elastic_infra.manifests import render
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
+from elastic_infra.config.mount_paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from . import options
+from .command_line import options
 from .settings import PREFIX
 
 RESULTS: Final = PREFIX + "RESULTS"
@@ -102,7 +102,7 @@ def command_line(
         return (*words, "--no-python", entrypoint, *(str(argument) for argument in args))
     call = folder / "call.pickle"
     call.write_bytes(pickle.dumps((entrypoint, args)))
-    return (*words, "-m", f"{__package__}.call", str(call))
+    return (*words, "-m", f"{__package__}.workers.call_function", str(call))
 
 
 def results(folder: Path) -> dict[int, Any]:

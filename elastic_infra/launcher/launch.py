@@ -15,17 +15,18 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from . import defaults, devices, exit_codes, options, plan, words
+from . import defaults, exit_codes
+from .command_line import devices, option_values, options, plan
 from .settings import LauncherSettings, SettingsError
 from .signals import Signals
 
 if TYPE_CHECKING:
-    from . import events, runtime, seam
+    from . import event_log, ipc, run_dir
 
 
 LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
-AgentMain = Callable[["seam.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "runtime.Runtime"], None]
+AgentMain = Callable[["ipc.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "run_dir.RunDir"], None]
 """The agent's entry, run in the process that the supervisor forks for it."""
 
 
@@ -44,7 +45,7 @@ def main(
         if isinstance(resolved, plan.Delegated):
             _run_torchrun(resolved, arguments, settings, environ, workers)
         plan.check_entrypoint(resolved.entrypoint)
-        signals.handle(words.signal_numbers(resolved.signals)[0].values())
+        signals.handle(option_values.signal_numbers(resolved.signals)[0].values())
     except (options.OptionsError, SettingsError) as error:
         return exit_codes.of_signal(signals.caught[0]) if signals.caught else _refuse(str(error))
     except OSError as error:
@@ -64,11 +65,12 @@ def run(
     agent_main: AgentMain | None = None,
 ) -> int:
     """Supervise one launch, from the first process to the last."""
-    from . import logs, processes, runtime
+    from . import processes, run_dir
+    from .workers import logs
 
     try:
         folder = logs.make_run_folder(resolved.logs.directory, resolved.run_id)
-        files = runtime.make(folder, environ, sys.executable)
+        files = run_dir.make(folder, environ, sys.executable)
     except OSError as error:
         _say(f"Log files cannot be made: {error.strerror}: {error.filename!r}. Check --log-dir and the disk.")
         return exit_codes.of_log_folder(error)
@@ -84,15 +86,18 @@ def _supervise(
     settings: LauncherSettings,
     environ: Mapping[str, str],
     signals: Signals,
-    files: runtime.Runtime,
+    files: run_dir.RunDir,
     agent_main: AgentMain | None,
 ) -> int:
-    from . import children, failures, hosting, processes, seam, supervisor, warm_parent
+    from . import ipc, processes
+    from .agent import store_host
+    from .supervisor import children, fork_server_client, supervisor
+    from .workers import failures
 
-    resolved = dataclasses.replace(resolved, hosts_store=hosting.is_for(resolved))
+    resolved = dataclasses.replace(resolved, hosts_store=store_host.is_for(resolved))
 
-    def agent_process(channel: seam.Channel) -> None:
-        main = agent_main or importlib.import_module(".agent", __package__).run
+    def agent_process(channel: ipc.Channel) -> None:
+        main = agent_main or importlib.import_module(".agent.agent", __package__).run
         main(channel, resolved, settings, environ, files)
 
     def store_process(host: str, port: int, listening: Callable[[int], None]) -> None:
@@ -102,9 +107,11 @@ def _supervise(
 
     family = children.Children(agent_process, store_process)
     if resolved.hosts_store:  # while the agent loads
-        family.host_store(seam.HostStore(resolved.host, resolved.port))
+        family.host_store(ipc.HostStore(resolved.host, resolved.port))
     _announce(resolved, settings, processes.resident_megabytes(family.agent))
-    warm = warm_parent.WarmParent(files, warm_parent.load_of(resolved, settings, environ), time.monotonic())
+    warm = fork_server_client.ForkServer(
+        files, fork_server_client.load_of(resolved, settings, environ), time.monotonic()
+    )
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     warm.close()
@@ -136,12 +143,12 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
     _event(settings, "launcher_started", shown)
 
 
-def _event(settings: LauncherSettings, event: events.Name, fields: Mapping[str, object]) -> None:
+def _event(settings: LauncherSettings, event: event_log.Name, fields: Mapping[str, object]) -> None:
     """An event of the supervisor's own; most come from the agent."""
-    from . import events
+    from . import event_log
 
     node = settings.node_name or socket.gethostname()
-    events.EventLog(settings.events, node).write(event, generation=0, attempt=0, fields=fields)
+    event_log.EventLog(settings.events, node).write(event, generation=0, attempt=0, fields=fields)
 
 
 def _workers_per_node(text: str, environ: Mapping[str, str], signals: Signals) -> int:

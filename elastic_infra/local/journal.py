@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, cast
 
-from elastic_infra.launcher import events
+from elastic_infra.launcher import event_log
 
 FILE: Final = "runner.jsonl"
 
@@ -18,5 +18,5 @@ class Journal:
 
     def write(self, event: str, node: str = "", **fields: str | float | bool | None) -> None:
         """One line; ``node`` is empty for what is about the whole job."""
-        log = events.EventLog(self._path, node)
-        log.write(cast(events.Name, event), generation=0, attempt=0, fields=fields)
+        log = event_log.EventLog(self._path, node)
+        log.write(cast(event_log.Name, event), generation=0, attempt=0, fields=fields)

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from elastic_infra.config.paths import SHARED_MEMORY
+from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.launcher.processes import become_subreaper
-from elastic_infra.local import limits, sweep
+from elastic_infra.local import cgroups, cleanup
 from elastic_infra.local.container import Place, Program, program
 from elastic_infra.local.job import LocalJob, container, fields, memory_bytes
+from elastic_infra.local.pod_environment import Surroundings, overrides, store_argv
 from elastic_infra.local.ports import LOOPBACK
 from elastic_infra.local.state import STORE
-from elastic_infra.local.surroundings import Surroundings, overrides, store_argv
 from elastic_infra.local.volumes import Folders, Volume, mounts, volumes
 from elastic_infra.local.workspace import Workspace
 
@@ -70,10 +70,10 @@ class Kubelet:
 
     def close(self) -> None:
         """Kill whatever is left and remove what it wrote for itself."""
-        sweep.kill(f"{self._around.run}:")
+        cleanup.kill(f"{self._around.run}:")
         self.reap()
         if self._around.limits.parent is not None:
-            sweep.remove([f"{self._around.limits.parent}/{self._group('*')}"])
+            cleanup.remove([f"{self._around.limits.parent}/{self._group('*')}"])
         self._workspace.remove_scratch()
         if self._guard is not None:
             os.close(self._guard)
@@ -105,11 +105,11 @@ class Kubelet:
 
     def kill(self, name: str) -> None:
         """SIGKILL to every process of a pod."""
-        sweep.kill(self._mark(name))
+        cleanup.kill(self._mark(name))
 
     def signal_worker(self, name: str, pid: int | None, number: signal.Signals) -> bool:
         """A signal to a worker, if that process still is one of the pod's."""
-        if pid is None or pid not in sweep.marked(self._mark(name)):
+        if pid is None or pid not in cleanup.marked(self._mark(name)):
             return False
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -150,7 +150,7 @@ class Kubelet:
         tmp = self._workspace.scratch / name
         tmp.mkdir(exist_ok=True)
         own = {
-            sweep.MARK: self._mark(name),
+            cleanup.MARK: self._mark(name),
             "TMPDIR": str(tmp),
             "ELASTIC_INFRA_EVENTS": str(self._workspace.events / f"{name}.jsonl"),
             "ELASTIC_INFRA_TERMINATION_LOG": str(self._termination_log(name)),
@@ -172,7 +172,7 @@ class Kubelet:
 
     def _order(self, name: str, template: Mapping[str, Any], shm: str) -> dict[str, Any]:
         memory = memory_bytes(template)
-        group = limits.make(self._around.limits, self._group(name), memory) if memory else None
+        group = cgroups.make(self._around.limits, self._group(name), memory) if memory else None
         return {
             "parent": os.getpid(),
             "join": [] if group is None else [str(group / "cgroup.procs")],

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, Literal, Protocol
 
-from elastic_infra.local import machine, watch
+from elastic_infra.local import controller, watch
 from elastic_infra.local.faults import FaultError, check, parse_fault
 from elastic_infra.local.job import LocalJob
 from elastic_infra.local.journal import Journal
@@ -81,7 +81,7 @@ class Runner:
         self._reader = reader
         self._journal = journal
         self._view = view
-        self._state = machine.begin(job.rules, job.shape.nodes, has_store=job.store is not None)
+        self._state = controller.begin(job.rules, job.shape.nodes, has_store=job.store is not None)
         self._training = watch.Training()
         self.records: list[Record] = []
         """Everything that happened, in the order in which it was read."""
@@ -113,7 +113,7 @@ class Runner:
     def _serve(self, options: Options, selector: selectors.BaseSelector) -> Outcome:
         schedule = Schedule(options.plan)
         ends_at = None if options.timeout_seconds is None else time.monotonic() + options.timeout_seconds
-        while not machine.is_over(self._state):
+        while not controller.is_over(self._state):
             now = time.monotonic()
             self._handle(Tick(), now)
             if ends_at is not None and now >= ends_at and options.timeout_seconds is not None:
@@ -127,7 +127,7 @@ class Runner:
         return self._state.outcome
 
     def _patience(self, now: float) -> float:
-        due = machine.deadline(self._state)
+        due = controller.deadline(self._state)
         return LOOK_SECONDS if due is None else min(LOOK_SECONDS, max(0.0, due - now))
 
     def _strike(self, schedule: Schedule, origin: str) -> Schedule:
@@ -178,7 +178,7 @@ class Runner:
 
     def _handle(self, event: Event, now: float, ended: Ended | None = None) -> None:
         before = self._state
-        self._state, actions = machine.step(before, event, now)
+        self._state, actions = controller.step(before, event, now)
         for action in actions:
             self._do(action, ended)
         if before.outcome is None and self._state.outcome is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
+from elastic_infra.local.controller import is_settled
 from elastic_infra.local.faults import LoseRendezvous
-from elastic_infra.local.machine import is_settled
 from elastic_infra.local.plan import Entry, Plan
 from elastic_infra.local.state import State
 from elastic_infra.local.watch import Training, is_training, trains_since

@@ -14,7 +14,7 @@ from typing import Final
 
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.config.errors import Fault
-from elastic_infra.local import limits, ports, workspace
+from elastic_infra.local import cgroups, ports, workspace
 from elastic_infra.local.chaos import chaos
 from elastic_infra.local.container import unresolved
 from elastic_infra.local.faults import FaultError, Scale
@@ -22,9 +22,9 @@ from elastic_infra.local.job import DEVICE_FILES, LocalJob, container, local_job
 from elastic_infra.local.journal import Journal
 from elastic_infra.local.kubelet import Kubelet
 from elastic_infra.local.plan import Plan, check_plan, read_plan
+from elastic_infra.local.pod_environment import Surroundings
 from elastic_infra.local.runner import Options, Runner, View
 from elastic_infra.local.state import Outcome
-from elastic_infra.local.surroundings import Surroundings
 from elastic_infra.local.volumes import Folders, unknown_volumes
 from elastic_infra.timeline.files import Reader
 
@@ -178,6 +178,6 @@ def _surroundings(job: LocalJob, home: Path, request: Request, environ: Mapping[
         store_port=store,
         status_ports=tuple(status),
         cpus=len(os.sched_getaffinity(0)),
-        limits=limits.find(),
-        owns_shared_memory=limits.can_mount(),
+        limits=cgroups.find(),
+        owns_shared_memory=cgroups.can_mount(),
     )

@@ -15,13 +15,13 @@ from rich.console import Console, ConsoleDimensions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elastic_infra.timeline import scale, words
+from elastic_infra.timeline import formatting, scale
 from elastic_infra.timeline.figures import restarts
 from elastic_infra.timeline.history import natural
 from elastic_infra.timeline.job import Job, advance
+from elastic_infra.timeline.log_lines import about, tell
 from elastic_infra.timeline.nodes import Node
 from elastic_infra.timeline.records import Record
-from elastic_infra.timeline.telling import about, tell
 
 REDRAW_SECONDS: Final = 0.25
 """A terminal is drawn anew at most this often: nobody reads faster."""
@@ -178,7 +178,7 @@ def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> Rendera
     lines.append(_nodes(nodes[:room], now, width))
     used = len(head) + 1 + min(room, len(nodes))
     if len(nodes) > room:
-        lines.append(_row(f"and {words.count(len(nodes) - room, 'node')} more", width, "dim"))
+        lines.append(_row(f"and {formatting.count(len(nodes) - room, 'node')} more", width, "dim"))
         used += 1
     last = shown.news[-max(0, rows - used) :] if rows > used else ()
     return Group(*lines, *(_row(_line(shown, news), width, "") for news in last))
@@ -192,7 +192,7 @@ def _nodes(nodes: Sequence[Node], now: float, width: int) -> Table:
     for node in nodes:
         gone = node.phase in {"gone", "rendezvous"}
         cells: dict[str, str | Text] = {
-            "node": words.short(node.name),
+            "node": formatting.short(node.name),
             "state": Text(node.phase, LOOKS.get(node.phase, "")),
             "for": scale.clock(max(0.0, now - node.since)),
             "gen.": str(node.generation or ""),
@@ -214,7 +214,7 @@ def _world(job: Job) -> str:
     if not job.generations:
         return "no generation yet"
     entry = job.generations[-1]
-    size = f"{words.count(entry.world_size, 'worker')} on {words.count(entry.size, 'node')}"
+    size = f"{formatting.count(entry.world_size, 'worker')} on {formatting.count(entry.size, 'node')}"
     return f"generation {entry.number}: {size}"
 
 
@@ -233,7 +233,7 @@ def _kinds(job: Job, width: int) -> str:
 
 
 def _line(shown: Shown, news: News) -> str:
-    node = f"{words.short(news.node)}: " if news.node else ""
+    node = f"{formatting.short(news.node)}: " if news.node else ""
     return f"{scale.clock(news.at - (news.at if shown.begin is None else shown.begin)):>7}  {node}{news.text}"
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from elastic_infra.config import EnvVar, JobConfig, paths
+from elastic_infra.config import EnvVar, JobConfig, mount_paths
 from elastic_infra.launcher.defaults import runtime_defaults
 from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
 from elastic_infra.manifests.metadata import OPERATOR_REPLICA_INDEX
@@ -20,12 +20,12 @@ CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """Tells the script where `storage.checkpoint` is mounted."""
 
 _HOMES: Final = {
-    "HOME": paths.HOME,
+    "HOME": mount_paths.HOME,
     "LOGNAME": "elastic",
-    "TORCHINDUCTOR_CACHE_DIR": f"{paths.HOME}/.cache/torchinductor",
-    "TRITON_CACHE_DIR": f"{paths.HOME}/.cache/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{mount_paths.HOME}/.cache/torchinductor",
+    "TRITON_CACHE_DIR": f"{mount_paths.HOME}/.cache/triton",
     "USER": "elastic",
-    "XDG_CACHE_HOME": f"{paths.HOME}/.cache",
+    "XDG_CACHE_HOME": f"{mount_paths.HOME}/.cache",
 }
 """A user without an entry in the image's passwd file has no home, and torch asks getpass for a name:
 https://github.com/pytorch/pytorch/issues/140765"""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from elastic_infra.config.paths import SHARED_MEMORY
+from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.values import quantity
 from elastic_infra.manifests.model import Value

@@ -14,7 +14,7 @@ import zipfile
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from elastic_infra.config import JobConfig, paths
+from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.metadata import metadata
 from elastic_infra.manifests.model import Manifest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 ARCHIVE: Final = "launcher.zip"
-COMMAND: Final = ("python3", f"{paths.LAUNCHER}/{ARCHIVE}")
+COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
 """Runs the zip. It puts itself in front of the PYTHONPATH that the image and the user have, and keeps theirs."""
 
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
-from elastic_infra.config.budgets import NODE_LOST_SECONDS
+from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from elastic_infra.config import Checkpoint, JobConfig, Volume, paths
+from elastic_infra.config import Checkpoint, JobConfig, Volume, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
@@ -35,9 +35,9 @@ def mounted(name: str, config: JobConfig, launcher: str | None) -> Mounted:
 def _parts(name: str, config: JobConfig, launcher: str | None) -> Iterator[Mounted]:
     if config.shared_memory.enabled:
         yield shared_memory(config)
-    yield _one("home", {"emptyDir": {}}, {"mountPath": paths.HOME})
+    yield _one("home", {"emptyDir": {}}, {"mountPath": mount_paths.HOME})
     if config.security.read_only_root:
-        yield _one("tmp", {"emptyDir": {}}, {"mountPath": paths.TMP})
+        yield _one("tmp", {"emptyDir": {}}, {"mountPath": mount_paths.TMP})
     if launcher is not None:
         yield launcher_volume(launcher)
     if config.storage.checkpoint is not None:
@@ -52,12 +52,12 @@ def _one(name: str, source: dict[str, Value], mount: dict[str, Value]) -> Mounte
 def shared_memory(config: JobConfig) -> Mounted:
     """Shared memory; without a limit the kubelet bounds it by the containers' memory limits."""
     empty_dir = without_none(medium="Memory", sizeLimit=config.shared_memory.size)
-    return _one("shm", {"emptyDir": empty_dir}, {"mountPath": paths.SHARED_MEMORY})
+    return _one("shm", {"emptyDir": empty_dir}, {"mountPath": mount_paths.SHARED_MEMORY})
 
 
 def launcher_volume(config_map: str) -> Mounted:
     """The launcher's zip, read-only."""
-    return _one("launcher", {"configMap": {"name": config_map}}, {"mountPath": paths.LAUNCHER, "readOnly": True})
+    return _one("launcher", {"configMap": {"name": config_map}}, {"mountPath": mount_paths.LAUNCHER, "readOnly": True})
 
 
 def _checkpoint(name: str, checkpoint: Checkpoint) -> Mounted:

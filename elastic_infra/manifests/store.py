@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from elastic_infra.config import JobConfig, paths
+from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
@@ -56,7 +56,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> Value:
 def _container(config: JobConfig, mounts: list[Value] | None) -> Value:
     rendezvous = config.rendezvous
     amounts: dict[str, Value] = {"cpu": rendezvous.resources.cpu, "memory": rendezvous.resources.memory}
-    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
+    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
     return without_none(
         name="store",
         image=rendezvous.image if rendezvous.image is not None else config.image,

@@ -25,7 +25,7 @@ from elastic_infra.preview.model import (
     worst,
 )
 from elastic_infra.preview.pairing import Pair, pairs
-from elastic_infra.preview.shown import shown
+from elastic_infra.preview.redaction import shown
 from elastic_infra.preview.tree import differences, written
 from elastic_infra.preview.warnings import warnings
 

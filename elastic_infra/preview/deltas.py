@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from elastic_infra.config import JobConfig
-from elastic_infra.config.budgets import budgets
+from elastic_infra.config.time_budgets import budgets
 from elastic_infra.config.values import quantity
 from elastic_infra.preview.model import Delta
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from elastic_infra.preview.formatting import figures, headline, on_one_line, places, shortened, tally
 from elastic_infra.preview.model import Change, Comparison, Consequence, JobDiff
-from elastic_infra.preview.words import figures, headline, on_one_line, places, shortened, tally
 
 MAX_LENGTH: Final = 65_536
 """GitHub's limit in characters. Counted in UTF-8 bytes here, which are never fewer, however characters are counted."""

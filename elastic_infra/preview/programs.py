@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from elastic_infra.config import ConfigError, JobConfig
-from elastic_infra.preview.documents import may_declare
+from elastic_infra.preview.job_files import may_declare
 from elastic_infra.preview.model import Job, SideFault, SideName
 from elastic_infra.preview.sources import Source
 

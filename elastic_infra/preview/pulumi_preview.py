@@ -15,7 +15,7 @@ from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
 from elastic_infra.preview.deltas import gibibytes
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
-from elastic_infra.preview.shown import shown
+from elastic_infra.preview.redaction import shown
 from elastic_infra.preview.tree import differences, written
 
 JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"

@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from elastic_infra.preview.formatting import figures, from_to, places, shortened, tally
 from elastic_infra.preview.model import Comparison, Consequence, JobDiff
-from elastic_infra.preview.words import figures, from_to, places, shortened, tally
 
 MAX_PLACES: Final = 2
 

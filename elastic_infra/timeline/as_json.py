@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elastic_infra.launcher.events import utc
+from elastic_infra.launcher.event_log import utc
 from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.history import History
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from elastic_infra.timeline import words
+from elastic_infra.timeline import formatting
 from elastic_infra.timeline.generations import Generation
 from elastic_infra.timeline.job import STORE, Job, Outcome, advance
 from elastic_infra.timeline.nodes import Change, Phase
@@ -130,11 +130,11 @@ def _lane(name: str, changes: Iterable[Change], marks: Iterable[tuple[str, Mark]
 
 def _marks(job: Job, record: Record) -> list[tuple[str, Mark]]:
     """The mark that an event leaves, with the lane it belongs to."""
-    kind, text = _MARKS.get(record.event), words.tell(record)
+    kind, text = _MARKS.get(record.event), formatting.tell(record)
     if kind is None or not text or _is_expected(job, record):
         return []
     if record.event == "node_lost":
-        return _once(job, record, Mark(record.at, kind, f"{text}, says {words.short(record.node)}"))
+        return _once(job, record, Mark(record.at, kind, f"{text}, says {formatting.short(record.node)}"))
     return [(_struck(record), Mark(record.at, kind, text))]
 
 

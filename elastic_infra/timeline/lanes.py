@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from elastic_infra.timeline import looks, scale, svg, words
+from elastic_infra.timeline import formatting, scale, svg, theme
 from elastic_infra.timeline.figures import Outage
 from elastic_infra.timeline.history import Lane, Mark
-from elastic_infra.timeline.scene import LEFT, LETTER, Part, Scene, fit, fits
+from elastic_infra.timeline.layout import LEFT, LETTER, Part, Scene, fit, fits
 
 MARK_WIDTH: Final = 11.0
 HIGH: Final = 12.0
@@ -30,8 +30,8 @@ def groups(scene: Scene, top: float) -> Part:
     for entry, end in zip(entries, ends, strict=True):
         left, right = scene.scale.at(entry.begin), scene.scale.at(end)
         text = next((text for text in _sizes(entry.number, entry.world_size) if fits(text, right - left)), "")
-        hover = f"generation {entry.number}: {entry.world_size} workers on {words.count(entry.size, 'node')}; "
-        hover += f"from {scene.since(entry.begin)}: {words.cause(entry.cause) if entry.kind else 'the first'}"
+        hover = f"generation {entry.number}: {entry.world_size} workers on {formatting.count(entry.size, 'node')}; "
+        hover += f"from {scene.since(entry.begin)}: {formatting.cause(entry.cause) if entry.kind else 'the first'}"
         edge = svg.line((left, top + 2), (left, bottom), "edge" if right - left >= NARROW else "grid")
         label = (svg.words((left + 4, top + 12), "small", text),) if text else ()
         hit = svg.box((left, top), (max(1.0, right - left), 16), {"fill": "transparent"})
@@ -66,8 +66,9 @@ def _span(scene: Scene, name: str, between: tuple[float, float], rows: tuple[flo
     left, right = scene.scale.at(between[0]), scene.scale.at(between[1])
     if right <= left:
         return []
-    hover = f"{hover}; {scene.since(between[0])} to {scene.since(between[1])}, {words.seconds(between[1] - between[0])}"
-    surface = svg.box((left, rows[0]), (max(right - left, 0.6), rows[1]), looks.fill(name), hover)
+    length = formatting.seconds(between[1] - between[0])
+    hover = f"{hover}; {scene.since(between[0])} to {scene.since(between[1])}, {length}"
+    surface = svg.box((left, rows[0]), (max(right - left, 0.6), rows[1]), theme.fill(name), hover)
     if rows[1] < HIGH or not fits(name, right - left):
         return [surface]
     return [surface, svg.words((left + 5, rows[0] + rows[1] / 2 + 4), f"in t-{name}", name)]
@@ -75,8 +76,8 @@ def _span(scene: Scene, name: str, between: tuple[float, float], rows: tuple[flo
 
 def _gap(scene: Scene, outage: Outage, number: int, middle: float) -> list[str]:
     left, right = scene.scale.at(outage.begin), scene.scale.at(outage.begin + outage.seconds)
-    hover = f"outage {number}: {words.seconds(outage.seconds)}; {words.cause(outage.cause)}"
-    texts = (f"{number}: {words.seconds(outage.seconds)}", str(number))
+    hover = f"outage {number}: {formatting.seconds(outage.seconds)}; {formatting.cause(outage.cause)}"
+    texts = (f"{number}: {formatting.seconds(outage.seconds)}", str(number))
     text = next((text for text in texts if fits(text, right - left - 6)), "")
     ends = [svg.line((place, middle - 5), (place, middle + 5), "edge") for place in (left, right)]
     half = len(text) * LETTER / 2 + 4 if text else 0
@@ -108,7 +109,7 @@ def lanes(scene: Scene, top: float) -> Part:
 
 def _lane(scene: Scene, lane: Lane, top: float, height: float) -> str:
     middle = top + height / 2
-    name = fit(words.short(lane.node), LEFT - 20)
+    name = fit(formatting.short(lane.node), LEFT - 20)
     markup = [
         svg.element("desc", {}, f"{svg.escaped(lane.node)}: {_told(lane)}"),
         svg.words((LEFT - 8, middle + 4), "right" if height >= HIGH else "right small", name),
@@ -124,7 +125,7 @@ def _told(lane: Lane) -> str:
     totals: dict[str, float] = {}
     for interval in lane.intervals:
         totals[interval.phase] = totals.get(interval.phase, 0.0) + interval.seconds
-    return ", ".join(f"{phase} {words.seconds(total)}" for phase, total in totals.items()) or "nothing"
+    return ", ".join(f"{phase} {formatting.seconds(total)}" for phase, total in totals.items()) or "nothing"
 
 
 def _marks(scene: Scene, marks: Sequence[Mark], height: float) -> list[str]:
@@ -132,7 +133,7 @@ def _marks(scene: Scene, marks: Sequence[Mark], height: float) -> list[str]:
     for at, group in scale.together(marks, scene.scale, MARK_WIDTH):
         shown = [f"{scene.since(mark.at)} {mark.text}" for mark in group[:MOST_HOVER]]
         more = [f"and {len(group) - MOST_HOVER} more"] if len(group) > MOST_HOVER else []
-        drawn.append(looks.mark(group[0].kind, (at, height), "; ".join((*shown, *more))))
+        drawn.append(theme.mark(group[0].kind, (at, height), "; ".join((*shown, *more))))
         if len(group) > 1:
             drawn.append(svg.words((at + 6, height + 2), "in t-rendezvous", str(len(group))))
     return drawn

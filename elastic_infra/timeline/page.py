@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from elastic_infra.timeline import picture, scale, words
+from elastic_infra.timeline import formatting, picture, scale
 from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.generations import Generation
 from elastic_infra.timeline.history import History
-from elastic_infra.timeline.lines import lines
+from elastic_infra.timeline.summary import lines
 from elastic_infra.timeline.svg import element, escaped
 
 _STYLE: Final = (
@@ -72,7 +72,7 @@ def _outages(history: History, figures: Figures) -> str:
             f"{outage.seconds:.1f}",
             str(outage.steps_lost),
             outage.kind,
-            words.cause(outage.cause),
+            formatting.cause(outage.cause),
         )
         for number, outage in enumerate(figures.outages, 1)
     )
@@ -88,7 +88,7 @@ def _generations(history: History) -> str:
             str(entry.size),
             str(entry.world_size),
             _steps(entry),
-            words.cause(entry.cause) if entry.kind else "the job began",
+            formatting.cause(entry.cause) if entry.kind else "the job began",
         )
         for entry in history.generations
     )
@@ -103,11 +103,11 @@ def _events(history: History) -> str:
     told = [(mark.at, lane.node, mark) for lane in history.lanes for mark in lane.marks]
     told += [(mark.at, "", mark) for mark in history.marks]
     rows = (
-        (scale.clock(at - history.begin), words.short(node), mark.kind, mark.text)
+        (scale.clock(at - history.begin), formatting.short(node), mark.kind, mark.text)
         for at, node, mark in sorted(told, key=lambda each: each[0])
     )
     return _table("Marks", ("at", "node", "kind", "what happened"), rows, numbers=(0,))
 
 
 def _phases() -> str:
-    return _table("Phases", ("", ""), words.PHASES.items(), numbers=())
+    return _table("Phases", ("", ""), formatting.PHASES.items(), numbers=())

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from elastic_infra.timeline import lanes, looks, scale, svg, words
+from elastic_infra.timeline import formatting, lanes, scale, svg, theme
 from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.history import History, Mark
-from elastic_infra.timeline.scene import LEFT, LETTER, RIGHT, WIDTH, Part, Scene, fit
+from elastic_infra.timeline.layout import LEFT, LETTER, RIGHT, WIDTH, Part, Scene, fit
 
 MOST_OUTAGES: Final = 10
 """Listed in the picture; the longest, where there are more. The tables and JSON have all."""
@@ -37,9 +37,9 @@ def draw(history: History, figures: Figures) -> str:
 def summary(history: History, figures: Figures) -> str:
     """The picture in one sentence, for those who do not see it."""
     return (
-        f"{words.count(len(history.lanes), 'node')}, {words.count(figures.generations, 'generation')} in "
-        f"{words.seconds(figures.wall_seconds)}; goodput {words.percent(figures.goodput)}; "
-        f"{words.count(len(figures.outages), 'outage')}, {words.seconds(figures.outage_seconds)} in all; "
+        f"{formatting.count(len(history.lanes), 'node')}, {formatting.count(figures.generations, 'generation')} in "
+        f"{formatting.seconds(figures.wall_seconds)}; goodput {formatting.percent(figures.goodput)}; "
+        f"{formatting.count(len(figures.outages), 'outage')}, {formatting.seconds(figures.outage_seconds)} in all; "
         f"{OUTCOMES[history.outcome]}."
     )
 
@@ -59,7 +59,7 @@ def _document(scene: Scene, height: float, markup: Sequence[str]) -> str:
         svg.element("desc", {"id": "timeline-desc"}, said),
     )
     ground = svg.box((0, 0), (WIDTH, height), {"class": "bg", "rx": 6})
-    return svg.element("svg", attributes, *names, looks.style(), looks.patterns(), ground, *markup) + "\n"
+    return svg.element("svg", attributes, *names, theme.style(), theme.patterns(), ground, *markup) + "\n"
 
 
 def _name(history: History) -> str:
@@ -67,7 +67,7 @@ def _name(history: History) -> str:
 
 
 def _head(scene: Scene, top: float) -> Part:
-    when = f"{words.moment(scene.history.begin)}, {words.seconds(scene.history.seconds)}"
+    when = f"{formatting.moment(scene.history.begin)}, {formatting.seconds(scene.history.seconds)}"
     return (
         svg.words((RIGHT, top + 14), "head", fit(f"Timeline of {_name(scene.history)}", 560)),
         svg.words((WIDTH - RIGHT, top + 14), "soft right", f"{when}; {OUTCOMES[scene.history.outcome]}"),
@@ -76,19 +76,21 @@ def _head(scene: Scene, top: float) -> Part:
 
 def _numbers(scene: Scene, top: float) -> Part:
     known = scene.figures
-    lost = f"; {words.count(known.steps_lost, 'step')} made again" if known.steps_lost else ""
+    lost = f"; {formatting.count(known.steps_lost, 'step')} made again" if known.steps_lost else ""
     training = "no steps were reported"
     if known.training_seconds is not None:
-        training = f"training {words.seconds(known.training_seconds)} of {words.seconds(known.wall_seconds)}"
-    outages = f"{'outage' if len(known.outages) == 1 else 'outages'}, {words.seconds(known.outage_seconds)} in all"
-    longest = f"longest {words.seconds(known.longest_outage_seconds)}{lost}" if known.outages else "no step made again"
+        training = f"training {formatting.seconds(known.training_seconds)} of {formatting.seconds(known.wall_seconds)}"
+    outages = f"{'outage' if len(known.outages) == 1 else 'outages'}, {formatting.seconds(known.outage_seconds)} in all"
+    longest = (
+        f"longest {formatting.seconds(known.longest_outage_seconds)}{lost}" if known.outages else "no step made again"
+    )
     kinds = ", ".join(f"{kind} {number}" for kind, number in known.restarts.items())
     workers = sorted({known.smallest_world, known.largest_world})
     tiles = (
-        (RIGHT, f"{words.percent(known.goodput)}", "goodput", training),
+        (RIGHT, f"{formatting.percent(known.goodput)}", "goodput", training),
         (222.0, str(len(known.outages)), outages, longest),
         (490.0, str(known.generations), "generations, each change by kind", kinds),
-        (830.0, " to ".join(map(str, workers)), "workers", f"on {words.count(len(scene.history.lanes), 'node')}"),
+        (830.0, " to ".join(map(str, workers)), "workers", f"on {formatting.count(len(scene.history.lanes), 'node')}"),
     )
     markup = []
     for left, number, first, second in tiles:
@@ -109,20 +111,20 @@ def _axis(scene: Scene, top: float) -> Part:
 
 
 def _legend(scene: Scene, top: float) -> Part:
-    names = [name for name in looks.SURFACES if name in _used(scene)]
-    kinds = [kind for kind in looks.MARKS if kind in {mark.kind for mark in _all_marks(scene.history)}]
+    names = [name for name in theme.SURFACES if name in _used(scene)]
+    kinds = [kind for kind in theme.MARKS if kind in {mark.kind for mark in _all_marks(scene.history)}]
     left, markup = RIGHT, list[str]()
     for name in names:
-        markup.append(svg.box((left, top + 2), (22, 12), {**looks.fill(name), "class": "grid"}))
+        markup.append(svg.box((left, top + 2), (22, 12), {**theme.fill(name), "class": "grid"}))
         text = {"again": "train again", "rendezvous": "rendezvous, wait"}.get(name, name)
         markup.append(svg.words((left + 28, top + 12), "small", text))
         left += 46 + len(text) * LETTER * 0.92
     bottom = top + 22
     left = RIGHT
     for kind in kinds:
-        markup.append(looks.mark(kind, (left + 8, bottom + 9)))
-        markup.append(svg.words((left + 20, bottom + 13), "small", looks.MARK_WORDS[kind]))
-        left += 38 + len(looks.MARK_WORDS[kind]) * LETTER * 0.92
+        markup.append(theme.mark(kind, (left + 8, bottom + 9)))
+        markup.append(svg.words((left + 20, bottom + 13), "small", theme.MARK_WORDS[kind]))
+        left += 38 + len(theme.MARK_WORDS[kind]) * LETTER * 0.92
     return tuple(markup), bottom + (24 if kinds else 2)
 
 
@@ -144,12 +146,12 @@ def _table(scene: Scene, top: float) -> Part:
     markup = [svg.words((RIGHT, top + 18), "head", head)]
     for row, index in enumerate(sorted(longest), 1):
         outage, base = known[index], top + 20 + row * 17
-        made = f"; {words.count(outage.steps_lost, 'step')} made again" if outage.steps_lost else ""
+        made = f"; {formatting.count(outage.steps_lost, 'step')} made again" if outage.steps_lost else ""
         texts = (
             (RIGHT + 22, "right", str(index + 1)),
             (RIGHT + 84, "right", scene.since(outage.begin)),
-            (RIGHT + 160, "right", words.seconds(outage.seconds)),
-            (RIGHT + 176, "", fit(f"{outage.kind}: {words.cause(outage.cause)}", 640 if made else 800) + made),
+            (RIGHT + 160, "right", formatting.seconds(outage.seconds)),
+            (RIGHT + 176, "", fit(f"{outage.kind}: {formatting.cause(outage.cause)}", 640 if made else 800) + made),
         )
         markup += [svg.words((left, base), look, text) for left, look, text in texts]
     return tuple(markup), top + 26 + len(longest) * 17

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from elastic_infra.timeline.formatting import HOUR, MINUTE
 from elastic_infra.timeline.history import Interval, Mark
-from elastic_infra.timeline.words import HOUR, MINUTE
 
 _STEPS: Final = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elastic_infra.timeline import scale, words
+from elastic_infra.timeline import formatting, scale
 from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.history import History, Interval, Mark
-from elastic_infra.timeline.lines import lines
+from elastic_infra.timeline.summary import lines
 
 SIGNS: Final = {
     "rendezvous": (".", "dim"),
@@ -41,11 +41,13 @@ def print_text(history: History, figures: Figures, console: Console) -> None:
 
 def _head(history: History) -> Text:
     name = history.run_id or history.script or "a job"
-    return Text(f"{name}: {words.moment(history.begin)}, {words.seconds(history.seconds)}, {history.outcome}", "bold")
+    return Text(
+        f"{name}: {formatting.moment(history.begin)}, {formatting.seconds(history.seconds)}, {history.outcome}", "bold"
+    )
 
 
 def _lanes(history: History, width: int) -> Table:
-    names = [words.short(lane.node) for lane in history.lanes]
+    names = [formatting.short(lane.node) for lane in history.lanes]
     room = max(NARROWEST, width - max(map(len, names), default=0) - 3)
     places = scale.Scale(history.begin, history.end, 0, room)
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
@@ -106,7 +108,7 @@ def _outages(history: History, known: Figures) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("cause", overflow="fold")
     for number, outage in enumerate(known.outages, 1):
-        made = f"; {words.count(outage.steps_lost, 'step')} made again" if outage.steps_lost else ""
-        at, length = scale.clock(outage.begin - history.begin), words.seconds(outage.seconds)
-        table.add_row(str(number), at, length, f"{outage.kind}: {words.cause(outage.cause)}{made}")
+        made = f"; {formatting.count(outage.steps_lost, 'step')} made again" if outage.steps_lost else ""
+        at, length = scale.clock(outage.begin - history.begin), formatting.seconds(outage.seconds)
+        table.add_row(str(number), at, length, f"{outage.kind}: {formatting.cause(outage.cause)}{made}")
     return table

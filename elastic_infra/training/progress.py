@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..launcher import progress as memory
+from ..launcher.workers import progress as memory
 
 _WAIT_SECONDS: Final = 0.001
 """How often a worker that waits for the other nodes' consent looks again."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from elastic_infra.config import JobConfig
-from elastic_infra.config.budgets import Budget, budgets
 from elastic_infra.config.docs import field_docs
+from elastic_infra.config.time_budgets import Budget, budgets
 from tests.jobs import elastic, job
 
 

@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-from elastic_infra.launcher import launch, seam
-from elastic_infra.launcher.local_group import LocalGroup
-from elastic_infra.launcher.plan import Plan
+from elastic_infra.launcher import ipc, launch
+from elastic_infra.launcher.agent.worker_group import LocalGroup
+from elastic_infra.launcher.command_line.plan import Plan
 from elastic_infra.launcher.protocol.messages import StartWorkers
-from elastic_infra.launcher.runtime import Runtime
+from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.settings import LauncherSettings
 from elastic_infra.launcher.signals import Signals
 
@@ -25,21 +25,21 @@ BEAT_SECONDS = 0.5
 class SoloAgent:
     """Starts a generation, restarts it after a failure, leaves after success, a spent budget or a signal."""
 
-    def __init__(self, channel: seam.Channel, plan: Plan, group: LocalGroup) -> None:
+    def __init__(self, channel: ipc.Channel, plan: Plan, group: LocalGroup) -> None:
         self.channel = channel
         self.plan = plan
         self.group = group
         self.generation = 0
         self.running: set[int] = set()
         self.failures = 0
-        self.leave: seam.Leave | None = None
-        self.phase: seam.AgentPhase = "starting"
+        self.leave: ipc.Leave | None = None
+        self.phase: ipc.AgentPhase = "starting"
 
     def run(self) -> None:
         """The agent's loop."""
         self.start()
         while True:
-            self.channel.send(seam.AgentBeat(self.phase, self.generation))
+            self.channel.send(ipc.AgentBeat(self.phase, self.generation))
             if select.select([self.channel], [], [], BEAT_SECONDS)[0]:
                 for message in self.channel.receive():
                     self.handle(message)
@@ -65,23 +65,23 @@ class SoloAgent:
         self.channel.send(spawn)
         self.phase = "monitoring"
 
-    def handle(self, message: seam.Message) -> None:
+    def handle(self, message: ipc.Message) -> None:
         """React to the supervisor."""
-        if isinstance(message, seam.WorkerEnded):
+        if isinstance(message, ipc.WorkerEnded):
             self.on_ended(message)
-        elif isinstance(message, seam.GroupGone):
+        elif isinstance(message, ipc.GroupGone):
             self.group.close()
             if self.leave:
                 self.channel.send(self.leave)
                 sys.exit(0)
             self.start()
-        elif isinstance(message, seam.WarmParent):
-            print(f"warm parent: {message.ready} {message.message}", file=sys.stderr, flush=True)
-        elif isinstance(message, seam.SignalCaught):
-            self.leave = seam.Leave(128 + message.signal, "stopped by a signal")
+        elif isinstance(message, ipc.ForkServerState):
+            print(f"fork server: {message.ready} {message.message}", file=sys.stderr, flush=True)
+        elif isinstance(message, ipc.SignalCaught):
+            self.leave = ipc.Leave(128 + message.signal, "stopped by a signal")
             self.stop("SIGTERM")
 
-    def on_ended(self, ended: seam.WorkerEnded) -> None:
+    def on_ended(self, ended: ipc.WorkerEnded) -> None:
         """A worker ended: success of all, or a failure."""
         self.running.discard(ended.local_rank)
         if self.phase == "stopping":
@@ -89,27 +89,27 @@ class SoloAgent:
         if ended.exit_code:
             self.failures += 1
             failure = self.group.failure(ended)
-            self.channel.send(seam.Note(self.group.root_cause()))
+            self.channel.send(ipc.Note(self.group.root_cause()))
             if self.failures > self.plan.max_restarts:
-                self.leave = seam.Leave(1, failure.message)
+                self.leave = ipc.Leave(1, failure.message)
             self.stop("SIGTERM")
         elif not self.running:
-            self.leave = seam.Leave(0, "succeeded")
+            self.leave = ipc.Leave(0, "succeeded")
             self.stop("SIGTERM")
 
     def stop(self, first: str) -> None:
         """End the generation."""
         self.phase = "stopping"
         grace = self.plan.shutdown_grace_seconds
-        self.channel.send(seam.Stop(self.generation, grace, first, "test"))  # type: ignore[arg-type]  # a literal
+        self.channel.send(ipc.Stop(self.generation, grace, first, "test"))  # type: ignore[arg-type]  # a literal
 
 
 def run(
-    channel: seam.Channel,
+    channel: ipc.Channel,
     plan: Plan,
     settings: LauncherSettings,
     environ: Mapping[str, str],
-    runtime: Runtime,
+    runtime: RunDir,
 ) -> None:
     """The agent's entry."""
     freeze = environ.get("SOLO_FREEZE_FILE")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_infra.launcher import api
-from elastic_infra.launcher.options import OptionsError
+from elastic_infra.launcher.command_line.options import OptionsError
 from tests.launcher import functions
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(600)]

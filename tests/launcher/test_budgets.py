@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import budgets
+from elastic_infra.launcher.protocol import restart_budget
 from elastic_infra.launcher.protocol.records import Budget, Cause
 
 
@@ -20,7 +20,7 @@ def spend(failures: Sequence[Cause], max_restarts: int) -> tuple[int, int | None
     """How many failures it takes to the end, and the end's exit code; None where there is none."""
     budget = Budget()
     for count, one in enumerate(failures, 1):
-        verdict = budgets.charge(budget, one, max_restarts)
+        verdict = restart_budget.charge(budget, one, max_restarts)
         if verdict.exit_code is not None:
             return count, verdict.exit_code
         budget = verdict.budget
@@ -70,24 +70,24 @@ def test_no_step_fails_more_than_three_times(steps: list[int]) -> None:
 
 def test_refund_takes_back_one_charge() -> None:
     """A charge whose culprit turned out to be lost leaves the budget as it was."""
-    budget = budgets.charge(Budget(), failure(), 3).budget
+    budget = restart_budget.charge(Budget(), failure(), 3).budget
 
-    assert (budgets.refund(budget).restarts, budgets.refund(budget).charged) == (0, 0)
+    assert (restart_budget.refund(budget).restarts, restart_budget.refund(budget).charged) == (0, 0)
 
 
 def test_same_node_twice_is_one_to_leave_out() -> None:
     """The second failure in a row of one node, without progress, is its own and not the job's."""
-    once = budgets.charge(Budget(), failure(node="a"), 3).budget
-    twice = budgets.charge(once, failure(node="a"), 3).budget
-    other = budgets.charge(once, failure(node="b"), 3).budget
+    once = restart_budget.charge(Budget(), failure(node="a"), 3).budget
+    twice = restart_budget.charge(once, failure(node="a"), 3).budget
+    other = restart_budget.charge(once, failure(node="b"), 3).budget
 
-    assert [budgets.keeps_failing_alone(budget) for budget in (once, twice, other)] == [False, True, False]
+    assert [restart_budget.keeps_failing_alone(budget) for budget in (once, twice, other)] == [False, True, False]
 
 
 def test_progress_between_two_failures_of_a_node_clears_it() -> None:
     """A node whose workers failed once, and again a thousand steps later, stays."""
-    once = budgets.charge(Budget(), failure(step=5, node="a"), 3).budget
-    stuck = budgets.charge(once, failure(step=5, node="a"), 3).budget
-    later = budgets.charge(once, failure(step=1005, node="a"), 3).budget
+    once = restart_budget.charge(Budget(), failure(step=5, node="a"), 3).budget
+    stuck = restart_budget.charge(once, failure(step=5, node="a"), 3).budget
+    later = restart_budget.charge(once, failure(step=1005, node="a"), 3).budget
 
-    assert [budgets.keeps_failing_alone(budget) for budget in (stuck, later)] == [True, False]
+    assert [restart_budget.keeps_failing_alone(budget) for budget in (stuck, later)] == [True, False]

@@ -1,4 +1,4 @@
-"""Runtime defaults fill gaps and never override."""
+"""RunDir defaults fill gaps and never override."""
 
 from __future__ import annotations
 

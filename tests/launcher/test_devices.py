@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from elastic_infra.launcher import devices
-from elastic_infra.launcher.options import OptionsError
+from elastic_infra.launcher.command_line import devices
+from elastic_infra.launcher.command_line.options import OptionsError
 
 TWO = ("null", "nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")
 

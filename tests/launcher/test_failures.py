@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import failures
-from elastic_infra.launcher.failures import Failure
+from elastic_infra.launcher.workers import failures
+from elastic_infra.launcher.workers.failures import Failure
 
 FAILURE = Failure(
     rank=3, local_rank=1, generation=2, attempt=1, host="node-a", pid=77, exit_code=1,

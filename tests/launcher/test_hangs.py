@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import hangs
-from elastic_infra.launcher.progress import Slot
+from elastic_infra.launcher.agent import hang_detection
 from elastic_infra.launcher.settings import HangTimeout
+from elastic_infra.launcher.workers.progress import Slot
 
 NOTHING = Slot(step=None, at=0.0, reports=0, checkpoint=None, stopped=False, phase_until=None)
 
@@ -28,21 +28,21 @@ def look(
     state: str = "S",
     cpu_per_second: float = 1.0,
     stop_step: int | None = None,
-    watch: hangs.Watch | None = None,
-) -> hangs.Verdict | None:
+    watch: hang_detection.Watch | None = None,
+) -> hang_detection.Verdict | None:
     """Look every second until a verdict or the end."""
-    watch = watch or hangs.Watch()
+    watch = watch or hang_detection.Watch()
     for now in range(100, int(until) + 1):
-        worker = hangs.Worker(slot, state, now * cpu_per_second)
-        watch, verdict = hangs.decide(watch, hangs.Seen(float(now), {0: worker}, stop_step), timeout)
+        worker = hang_detection.Worker(slot, state, now * cpu_per_second)
+        watch, verdict = hang_detection.decide(watch, hang_detection.Seen(float(now), {0: worker}, stop_step), timeout)
         if verdict:
             return verdict
     return None
 
 
-def steady(seconds: float, steps: int) -> hangs.Watch:
+def steady(seconds: float, steps: int) -> hang_detection.Watch:
     """A watch that has seen steps of this length."""
-    return hangs.Watch(looked_at=100.0, since=0.0, intervals=(seconds,) * steps, idle_since=100.0)
+    return hang_detection.Watch(looked_at=100.0, since=0.0, intervals=(seconds,) * steps, idle_since=100.0)
 
 
 CASES = [
@@ -80,11 +80,11 @@ def test_verdicts(case: str, slot: Slot, timeout: HangTimeout, more: dict[str, o
 
 def test_a_suspicion_is_raised_once() -> None:
     """Stacks of a silent script are written once, not every second."""
-    watch = hangs.Watch()
+    watch = hang_detection.Watch()
     verdicts = []
     for now in range(100, 200):
-        seen = hangs.Seen(float(now), {0: hangs.Worker(NOTHING, "S", 0.0)})
-        watch, verdict = hangs.decide(watch, seen, 10.0)
+        seen = hang_detection.Seen(float(now), {0: hang_detection.Worker(NOTHING, "S", 0.0)})
+        watch, verdict = hang_detection.decide(watch, seen, 10.0)
         verdicts.append(verdict)
 
     assert sum(verdict is not None for verdict in verdicts) == 1
@@ -92,9 +92,9 @@ def test_a_suspicion_is_raised_once() -> None:
 
 def test_a_paused_container_is_not_silence() -> None:
     """When nobody looked for a minute, nobody ran: the silence counts from then."""
-    worker = {0: hangs.Worker(at_step(9, 100.0), "S", 0.0)}
-    watch, first = hangs.decide(hangs.Watch(), hangs.Seen(101.0, worker), 30.0)
-    watch, second = hangs.decide(watch, hangs.Seen(161.0, worker), 30.0)
+    worker = {0: hang_detection.Worker(at_step(9, 100.0), "S", 0.0)}
+    watch, first = hang_detection.decide(hang_detection.Watch(), hang_detection.Seen(101.0, worker), 30.0)
+    watch, second = hang_detection.decide(watch, hang_detection.Seen(161.0, worker), 30.0)
 
     assert (first, second) == (None, None)
 
@@ -105,11 +105,13 @@ def test_a_paused_container_is_not_silence() -> None:
 )
 def test_auto_never_fires_while_steps_come(lengths: list[float], timeout: HangTimeout) -> None:
     """Under auto no sequence of steps of up to 100 s is a hang: the floor is 600 s."""
-    watch, now = hangs.Watch(), 0.0
+    watch, now = hang_detection.Watch(), 0.0
     for step, length in enumerate(lengths, start=1):
         end = now + length
         slot = at_step(step, now)
         while now < end:
             now = min(now + 4.0, end)
-            watch, verdict = hangs.decide(watch, hangs.Seen(now, {0: hangs.Worker(slot, "R", now)}), timeout)
+            watch, verdict = hang_detection.decide(
+                watch, hang_detection.Seen(now, {0: hang_detection.Worker(slot, "R", now)}), timeout
+            )
             assert verdict is None

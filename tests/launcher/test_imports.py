@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import imports
-from elastic_infra.launcher.plan import Entrypoint
+from elastic_infra.launcher.command_line.plan import Entrypoint
+from elastic_infra.launcher.workers import import_scan
 
 
 def declared(folder: pathlib.Path, source: str | bytes, **others: str) -> tuple[str, ...]:
@@ -18,17 +18,17 @@ def declared(folder: pathlib.Path, source: str | bytes, **others: str) -> tuple[
     return program(folder, source, **others).names
 
 
-def program(folder: pathlib.Path, source: str | bytes, **others: str) -> imports.Declared:
+def program(folder: pathlib.Path, source: str | bytes, **others: str) -> import_scan.Declared:
     """What is known of a script with files beside it."""
     for name, text in others.items():
         (folder / f"{name}.py").write_text(text)
     script = folder / "train.py"
     script.write_bytes(source if isinstance(source, bytes) else source.encode())
-    return imports.declared(Entrypoint("script", str(script)), "/nowhere")
+    return import_scan.declared(Entrypoint("script", str(script)), "/nowhere")
 
 
 def test_what_stands_at_the_top_counts(tmp_path: pathlib.Path) -> None:
-    """Both forms, aliases and dotted names, in their order and once; the standard library needs no warm parent."""
+    """Both forms, aliases and dotted names, in their order and once; the standard library needs no fork server."""
     source = (
         "import os, torch.distributed as dist\nfrom sklearn.datasets import load_digits\nimport numpy\nimport numpy\n"
     )
@@ -71,7 +71,7 @@ def test_a_module_is_found_as_python_finds_it(
     (file.parent / "__init__.py").touch()
     file.write_text("import torch\n")
 
-    assert imports.declared(Entrypoint(kind, target), str(tmp_path)).names == ("torch",)
+    assert import_scan.declared(Entrypoint(kind, target), str(tmp_path)).names == ("torch",)
 
 
 @pytest.mark.parametrize("source", ["def (", b"\x00", b"\xff\xfe\xfa"], ids=["syntax", "null", "encoding"])
@@ -83,7 +83,7 @@ def test_what_cannot_be_parsed_declares_nothing(tmp_path: pathlib.Path, source: 
 @pytest.mark.parametrize("kind", ["script", "module", "run_path", "command"])
 def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Literal["script", "module"]) -> None:
     """A missing file is the launcher's to report, elsewhere."""
-    assert imports.declared(Entrypoint(kind, "missing"), str(tmp_path)) == imports.Declared()
+    assert import_scan.declared(Entrypoint(kind, "missing"), str(tmp_path)) == import_scan.Declared()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_dynamo_is_left_out_only_where_nothing_needs_it(tmp_path: pathlib.Path, 
     found = program(tmp_path, source, model="from torch import nn\n")
 
     assert found.needs_dynamo == needed
-    assert (imports.DYNAMO in found.modules) == needed
+    assert (import_scan.DYNAMO in found.modules) == needed
 
 
 @given(source=st.binary(max_size=200))

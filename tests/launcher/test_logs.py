@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.launcher import logs, plan, words
+from elastic_infra.launcher.command_line import option_values, plan
+from elastic_infra.launcher.workers import logs
 
 
 def log_plan(redirects: str = "0", tee: str = "0", ranks: str = "") -> plan.LogPlan:
     return plan.LogPlan(
-        redirects=words.stream_map("-r", redirects),
-        tee=words.stream_map("-t", tee),
-        console_ranks=words.local_ranks(ranks),
+        redirects=option_values.stream_map("-r", redirects),
+        tee=option_values.stream_map("-t", tee),
+        console_ranks=option_values.local_ranks(ranks),
     )
 
 
@@ -56,7 +57,7 @@ def test_destinations_are_torchruns(tmp_path: Path) -> None:
                     log_dir=str(tmp_path),
                     redirects=torch.Std.from_str(redirects),
                     tee=torch.Std.from_str(tee),
-                    local_ranks_filter=set(words.local_ranks(ranks) or ()) or None,
+                    local_ranks_filter=set(option_values.local_ranks(ranks) or ()) or None,
                 )
                 theirs = specs.reify({0: {}, 1: {}})
                 ours = logs.destinations(log_plan(redirects, tee, ranks), "/run", 1, 2)

@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.launcher import events, observe, status, steps
-from elastic_infra.launcher.progress import Slot
+from elastic_infra.launcher import event_log
+from elastic_infra.launcher.agent import status_server, steps, telemetry
 from elastic_infra.launcher.protocol.messages import StepsSeen
+from elastic_infra.launcher.workers.progress import Slot
 
-SNAPSHOT = status.Snapshot(
+SNAPSHOT = status_server.Snapshot(
     node="pod-1", run_id="job", phase="monitoring", generation=3, attempt=2, restart_count=1, max_restarts=3,
     membership_changes=1, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4, lowest_step=41,
-    highest_step=42, checkpoint_step=None, store_connected=True, warm_parent_ready=False, at=100.0,
+    highest_step=42, checkpoint_step=None, store_connected=True, fork_server_ready=False, at=100.0,
 )  # fmt: skip
 
 
 def test_an_event_is_one_line(tmp_path: Path) -> None:
     """The common fields come first, in the documented order, then the event's own."""
     path = tmp_path / "events"
-    log = events.EventLog(str(path), "pod-1", wall=lambda: 0.5, monotonic=lambda: 7.0)
+    log = event_log.EventLog(str(path), "pod-1", wall=lambda: 0.5, monotonic=lambda: 7.0)
     log.write("worker_exited", generation=1, attempt=0, fields={"rank": 3, "exit_code": -9})
 
     expected = {
@@ -36,7 +37,7 @@ def test_an_event_is_one_line(tmp_path: Path) -> None:
 
 def test_events_that_cannot_be_written_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A full disk is one line on stderr and never an error."""
-    log = events.EventLog("/dev/full", "pod-1")
+    log = event_log.EventLog("/dev/full", "pod-1")
     for _ in range(3):
         log.write("progress", generation=1, attempt=0, fields={})
 
@@ -46,7 +47,7 @@ def test_events_that_cannot_be_written_are_told_once(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(("age", "pause"), [(0.0, 1.0), (50.0, 5.0), (3600.0, 10.0)])
 def test_steps_are_told_more_seldom_as_a_generation_ages(age: float, pause: float) -> None:
     """The first report is told at once, then the pause grows with the age up to ten seconds."""
-    pace = observe.Pace()
+    pace = telemetry.Pace()
     pace.see(StepsSeen(1, 0, 0), 100.0)
     first = pace.due(100.0)
     pace.see(StepsSeen(1, 1, 1), 100.0 + age)
@@ -62,7 +63,7 @@ def test_steps_are_told_more_seldom_as_a_generation_ages(age: float, pause: floa
 
 def test_a_new_generation_and_what_is_left_are_told_at_once() -> None:
     """The first step after an outage and the last before one are never held back; a new speed alone is not told."""
-    pace = observe.Pace()
+    pace = telemetry.Pace()
     pace.see(StepsSeen(1, 0, 0), 100.0)
     pace.due(100.0)
     pace.see(StepsSeen(1, 1, 1), 100.1)
@@ -92,7 +93,7 @@ def slot(step: int, reports: int) -> Slot:
 
 def test_metrics() -> None:
     """Prometheus text: known values, each with help and type; what is not known is left out."""
-    text = status.metrics(SNAPSHOT)
+    text = status_server.metrics(SNAPSHOT)
 
     assert "elastic_infra_step 42\n" in text
     assert 'elastic_infra_phase{phase="monitoring"} 1\n' in text
@@ -113,13 +114,13 @@ def test_metrics() -> None:
 )
 def test_answers(path: str, now: float, code: int) -> None:
     """Each path has its answer; an agent that has not moved for ten seconds is not healthy."""
-    assert code == status.answer(path, SNAPSHOT, now)[0]
-    assert status.answer(path, None, now)[0] == 503
+    assert code == status_server.answer(path, SNAPSHOT, now)[0]
+    assert status_server.answer(path, None, now)[0] == 503
 
 
 def test_over_http() -> None:
     """The server answers with the newest snapshot."""
-    port = status.serve(0, lambda: SNAPSHOT)
+    port = status_server.serve(0, lambda: SNAPSHOT)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=60) as response:
         answer = json.load(response)
 
@@ -133,5 +134,5 @@ def test_a_busy_port_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
         other.bind(("", 0))
         other.listen()
 
-        assert status.serve(other.getsockname()[1], lambda: SNAPSHOT) == 0
+        assert status_server.serve(other.getsockname()[1], lambda: SNAPSHOT) == 0
     assert "going on without" in capsys.readouterr().err

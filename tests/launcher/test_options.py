@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import options
+from elastic_infra.launcher.command_line import options
 
 NEWER = {
     "event_log_handler", "log_line_prefix_template", "duplicate_stdout_filters", "duplicate_stderr_filters",

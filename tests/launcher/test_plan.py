@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.launcher import options, plan, words
-from elastic_infra.launcher.options import OptionsError
+from elastic_infra.launcher.command_line import option_values, options, plan
+from elastic_infra.launcher.command_line.options import OptionsError
 from elastic_infra.launcher.settings import LauncherSettings
 
 
@@ -140,8 +140,8 @@ def test_bad_values(arguments: tuple[str, ...], says: str) -> None:
 
 def test_streams() -> None:
     """A number holds for all ranks, a list for the ranks it names, as torchrun reads them."""
-    assert words.stream_map("--tee", "3") == {None: frozenset({"stdout", "stderr"})}
-    assert words.stream_map("--tee", "0:1,2:2") == {0: frozenset({"stdout"}), 2: frozenset({"stderr"})}
+    assert option_values.stream_map("--tee", "3") == {None: frozenset({"stdout", "stderr"})}
+    assert option_values.stream_map("--tee", "0:1,2:2") == {0: frozenset({"stdout"}), 2: frozenset({"stderr"})}
 
 
 def test_unreadable_script(tmp_path: Path) -> None:

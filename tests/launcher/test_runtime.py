@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from elastic_infra.launcher import runtime
+from elastic_infra.launcher import run_dir
 from tests.launcher.launched import BEHAVE, Launched
 
 
 def abandon(parent: pathlib.Path) -> pathlib.Path:
     """A folder whose launcher is dead: the kernel has dropped its lock."""
-    folder, lock = runtime.make_locked_folder(str(parent))
+    folder, lock = run_dir.make_locked_folder(str(parent))
     os.close(lock)
     return pathlib.Path(folder)
 
@@ -26,12 +26,12 @@ def test_only_folders_of_dead_launchers_are_swept(tmp_path: pathlib.Path) -> Non
     """A folder that is locked, that has no lock file, or that is somebody else's name stays."""
     dead = abandon(tmp_path)
     (dead / "progress-1").write_text("left")
-    living, lock = runtime.make_locked_folder(str(tmp_path))
+    living, lock = run_dir.make_locked_folder(str(tmp_path))
     unlocked, foreign = tmp_path / "elastic_infra_older", tmp_path / "other"
     for folder in (unlocked, foreign):
         folder.mkdir()
     (foreign / "owner").touch()
-    runtime.sweep(str(tmp_path))
+    run_dir.sweep(str(tmp_path))
     os.close(lock)
 
     assert {path.name for path in tmp_path.iterdir()} == {os.path.basename(living), unlocked.name, foreign.name}
@@ -42,7 +42,7 @@ def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "owner").touch()
     (tmp_path / "elastic_infra_link").symlink_to(tmp_path / "target")
-    runtime.sweep(str(tmp_path))
+    run_dir.sweep(str(tmp_path))
 
     assert (tmp_path / "target" / "owner").exists()
 
@@ -53,12 +53,12 @@ def test_a_new_folder_is_never_swept(tmp_path: pathlib.Path) -> None:
 
     def sweep_on() -> None:
         while not over.is_set():
-            runtime.sweep(str(tmp_path))
+            run_dir.sweep(str(tmp_path))
 
     sweeper = threading.Thread(target=sweep_on)
     sweeper.start()
     try:
-        made = [runtime.make_locked_folder(str(tmp_path)) for _ in range(300)]
+        made = [run_dir.make_locked_folder(str(tmp_path)) for _ in range(300)]
     finally:
         over.set()
         sweeper.join()

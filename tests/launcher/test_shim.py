@@ -15,14 +15,14 @@ import zipfile
 
 import pytest
 
-from elastic_infra.launcher import shim
+from elastic_infra.launcher.workers import bootstrap
 
-SHIM = pathlib.Path(__file__).parents[2] / "elastic_infra" / "launcher" / "shim.py"
+BOOTSTRAP = pathlib.Path(__file__).parents[2] / "elastic_infra" / "launcher" / "workers" / "bootstrap.py"
 
 
 def run(kind: str, target: pathlib.Path | str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-u", str(SHIM), kind, str(target), *arguments],
+        [sys.executable, "-u", str(BOOTSTRAP), kind, str(target), *arguments],
         env={**os.environ, "RANK": "3", **environ},
         capture_output=True,
         text=True,
@@ -43,7 +43,7 @@ def test_a_failure_is_shown_and_left_behind(script: pathlib.Path, tmp_path: path
     message = json.loads(error_file.read_text())["message"]
 
     assert done.returncode == 1
-    assert "shim.py" not in done.stderr
+    assert "bootstrap.py" not in done.stderr
     assert done.stderr.splitlines()[-1] == "ValueError: no data"
     assert message["message"] == "ValueError: no data"
     assert "in go" in message["extraInfo"]["py_callstack"]
@@ -189,7 +189,7 @@ def test_collective_timeout_in_both_places(script: pathlib.Path) -> None:
 
 
 def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """What was imported is recorded for the warm parent; what was only looked for is not."""
+    """What was imported is recorded for the fork server; what was only looked for is not."""
     names = tmp_path / "names"
     script.write_text("import importlib.util, colorsys\nimportlib.util.find_spec('turtle')\n")
     run("script", script, ELASTIC_INFRA_MODULES=str(names))
@@ -213,9 +213,9 @@ def test_a_rank_connects_once_the_first_one_listens() -> None:
         with socket.socket() as client:
             return client.connect_ex((host, port)) == 0
 
-    setattr(module, shim.MAKE_STORE, connects)
-    shim.make_store_patient(module)
-    make = getattr(module, shim.MAKE_STORE)
+    setattr(module, bootstrap.MAKE_STORE, connects)
+    bootstrap.make_store_patient(module)
+    make = getattr(module, bootstrap.MAKE_STORE)
     assert not make("127.0.0.1", port, 0)
     with socket.socket() as listener, concurrent.futures.ThreadPoolExecutor() as pool:
         listener.bind(("127.0.0.1", port))
@@ -230,10 +230,10 @@ def test_a_rank_connects_once_the_first_one_listens() -> None:
 def test_what_cannot_be_reached_is_left_to_torch(host: str | None, port: int | None) -> None:
     """Whatever is wrong, torch's own call says it."""
     module = types.ModuleType("rendezvous")
-    setattr(module, shim.MAKE_STORE, lambda *arguments: arguments)
-    shim.make_store_patient(module)
+    setattr(module, bootstrap.MAKE_STORE, lambda *arguments: arguments)
+    bootstrap.make_store_patient(module)
 
-    assert getattr(module, shim.MAKE_STORE)(host, port, 1) == (host, port, 1)
+    assert getattr(module, bootstrap.MAKE_STORE)(host, port, 1) == (host, port, 1)
 
 
 def test_a_group_forms_though_its_first_rank_is_late(script: pathlib.Path) -> None:
@@ -249,7 +249,7 @@ def test_a_group_forms_though_its_first_rank_is_late(script: pathlib.Path) -> No
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     first, second = (
         subprocess.Popen(
-            [sys.executable, "-u", str(SHIM), "script", str(script)],
+            [sys.executable, "-u", str(BOOTSTRAP), "script", str(script)],
             env={**common, "RANK": str(rank)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

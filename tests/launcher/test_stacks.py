@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from elastic_infra.launcher import stacks
+from elastic_infra.launcher.supervisor import stack_dumps
 
 WORKER = """
 import faulthandler, signal, socket, sys, threading
@@ -93,7 +93,7 @@ def alive(workers: Workers) -> dict[int, int]:
     return {worker.pid: rank for rank, worker in workers.items() if worker.poll() is None}
 
 
-def blocks(output: pathlib.Path, dump: stacks.Dump, workers: Workers) -> list[str]:
+def blocks(output: pathlib.Path, dump: stack_dumps.Dump, workers: Workers) -> list[str]:
     """Carry a dump out with this process's stderr where the workers' is; the text under each header."""
     kept = os.dup(2)
     with output.open("ab") as file:
@@ -117,7 +117,7 @@ def names(written: list[str]) -> list[tuple[str, set[str]]]:
 def test_stacks_of_ending_workers_do_not_mix(start: Start, output: pathlib.Path) -> None:
     """One block a rank, in order, each with its own threads; nobody fails because another one has ended."""
     workers = start()
-    written = blocks(output, stacks.of_ending(alive(workers)), workers)
+    written = blocks(output, stack_dumps.of_ending(alive(workers)), workers)
 
     assert names(written) == [("0", {"rank_0"}), ("1", {"rank_1"}), ("2", {"rank_2"})]
     assert [block.count("Fatal Python error: Aborted") for block in written] == [1, 1, 1]
@@ -128,7 +128,7 @@ def test_stacks_of_ending_workers_do_not_mix(start: Start, output: pathlib.Path)
 def test_a_deaf_worker_keeps_nobody_from_writing(start: Start, output: pathlib.Path) -> None:
     """One that does not end when asked has its second, then the others write."""
     workers = start(deaf=(1,))
-    written = blocks(output, stacks.of_ending(alive(workers)), workers)
+    written = blocks(output, stack_dumps.of_ending(alive(workers)), workers)
 
     assert names(written) == [("0", {"rank_0"}), ("1", set()), ("2", {"rank_2"})]
     assert list(alive(workers).values()) == [1]
@@ -137,7 +137,7 @@ def test_a_deaf_worker_keeps_nobody_from_writing(start: Start, output: pathlib.P
 def test_stacks_of_living_workers_do_not_mix(start: Start, output: pathlib.Path) -> None:
     """The same on a suspicion, and everybody lives on."""
     workers = start()
-    written = blocks(output, stacks.of_living(alive(workers)), workers)
+    written = blocks(output, stack_dumps.of_living(alive(workers)), workers)
 
     assert names(written) == [("0", {"rank_0"}), ("1", {"rank_1"}), ("2", {"rank_2"})]
     assert sorted(alive(workers).values()) == list(RANKS)

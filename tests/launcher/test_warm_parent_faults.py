@@ -1,4 +1,4 @@
-"""Whatever happens to the warm parent, a start is at worst a cold one. A small stand-in plays torch here."""
+"""Whatever happens to the fork server, a start is at worst a cold one. A small stand-in plays torch here."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from elastic_infra.launcher import seam, warm_parent
-from elastic_infra.launcher.runtime import Runtime
+from elastic_infra.launcher import ipc
+from elastic_infra.launcher.run_dir import RunDir
+from elastic_infra.launcher.supervisor import fork_server_client
 from tests.launcher.launched import ROOT, Launched
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
@@ -37,7 +38,7 @@ while os.environ["ELASTIC_INFRA_GENERATION"] == "1":
 
 
 ENDLESS = "import time\ntime.sleep(600)\n"
-"""Nobody but the warm parent imports ``torch._dynamo`` here."""
+"""Nobody but the fork server imports ``torch._dynamo`` here."""
 
 
 def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
@@ -59,9 +60,9 @@ def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
 
 @pytest.fixture
 def loading(tmp_path: pathlib.Path) -> Iterator[Launched]:
-    """A launch of a program that imports torch, whose warm parent never comes to an end of its imports."""
+    """A launch of a program that imports torch, whose fork server never comes to an end of its imports."""
     launch = started(tmp_path, ENDLESS, f"import torch\n{SCRIPT}\ndef unused():\n    torch.optim\n")
-    launch.wait_for(lambda: events(launch, "workers_started") and warm_parents(launch), "the warm parent")
+    launch.wait_for(lambda: events(launch, "workers_started") and fork_servers(launch), "the fork server")
     yield launch
     launch.end()
 
@@ -70,7 +71,7 @@ def loading(tmp_path: pathlib.Path) -> Iterator[Launched]:
 def launch(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Launched]:
     """A launch of a program that imports no torch, with the parameter's code in ``torch._dynamo``."""
     launch = started(tmp_path, getattr(request, "param", ""), SCRIPT)
-    launch.wait_for(lambda: events(launch, "warm_parent"), "the warm parent")
+    launch.wait_for(lambda: events(launch, "fork_server"), "the fork server")
     yield launch
     launch.end()
 
@@ -91,44 +92,44 @@ def restart(launch: Launched) -> bool:
     return bool(started[1]["warm"])
 
 
-def warm_parents(launch: Launched) -> list[int]:
+def fork_servers(launch: Launched) -> list[int]:
     return [pid for pid in launch.alive() if b"elastic_infra_warm" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_a_healthy_one_forks(launch: Launched) -> None:
     """The stand-in is enough for a warm start, so that the other cases mean something."""
-    assert events(launch, "warm_parent")[0]["ready"] is True
+    assert events(launch, "fork_server")[0]["ready"] is True
     assert restart(launch) is True
 
 
 @pytest.mark.parametrize("launch", [THREAD, SOCKET, HANDLER], ids=["thread", "socket", "handler"], indirect=True)
 def test_what_leaves_a_trace_is_left_out(launch: Launched) -> None:
     """A module that leaves a thread, a socket or a handler behind is named and dropped; the rest still forks."""
-    event = events(launch, "warm_parent")[0]
+    event = events(launch, "fork_server")[0]
 
     assert "left out: torch._dynamo" in str(event["message"])
     assert restart(launch) is True
 
 
 def test_a_dead_one_is_not_waited_for(launch: Launched) -> None:
-    """Without its warm parent a restart is cold."""
-    for pid in warm_parents(launch):
+    """Without its fork server a restart is cold."""
+    for pid in fork_servers(launch):
         os.kill(pid, signal.SIGKILL)
-    launch.wait_for(lambda: len(events(launch, "warm_parent")) == 2, "the loss")
+    launch.wait_for(lambda: len(events(launch, "fork_server")) == 2, "the loss")
 
     assert restart(launch) is False
 
 
 def test_a_frozen_one_is_given_up(launch: Launched) -> None:
-    """A warm parent that does not answer is killed, and the worker is started cold, once."""
-    for pid in warm_parents(launch):
+    """A fork server that does not answer is killed, and the worker is started cold, once."""
+    for pid in fork_servers(launch):
         os.kill(pid, signal.SIGSTOP)
 
     assert restart(launch) is False
 
 
 def test_a_program_that_imports_torch_waits_for_it(loading: Launched) -> None:
-    """No worker is started cold while the warm parent imports what the worker would import as well."""
+    """No worker is started cold while the fork server imports what the worker would import as well."""
     time.sleep(2.0)
 
     assert events(loading, "worker_started") == []
@@ -136,7 +137,7 @@ def test_a_program_that_imports_torch_waits_for_it(loading: Launched) -> None:
 
 def test_one_that_dies_while_it_loads_is_not_waited_for(loading: Launched) -> None:
     """The workers that waited are started cold, once each."""
-    for pid in warm_parents(loading):
+    for pid in fork_servers(loading):
         os.kill(pid, signal.SIGKILL)
     loading.wait_for(lambda: events(loading, "worker_started"), "a cold start")
 
@@ -154,13 +155,13 @@ def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
 
 def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
     """What comes first is waited for so long and no longer, and only while somebody waits."""
-    load = warm_parent.Load({}, ("torch",), comes_first=True)
-    parent = warm_parent.WarmParent(Runtime(str(tmp_path), "", "", 0), load, now=100.0)
-    late = 100.0 + seam.LOAD_SECONDS
+    load = fork_server_client.Load({}, ("torch",), comes_first=True)
+    parent = fork_server_client.ForkServer(RunDir(str(tmp_path), "", "", 0), load, now=100.0)
+    late = 100.0 + ipc.LOAD_SECONDS
 
     assert not parent.is_late(late)
-    assert parent.request(1, seam.WorkerSpec(0, (), {}, None, None))
+    assert parent.request(1, ipc.WorkerSpec(0, (), {}, None, None))
     assert not parent.is_late(late - 0.1)
     assert parent.is_late(late)
     assert [each.generation for each in parent.take_held()] == [1]
-    assert not parent.request(2, seam.WorkerSpec(0, (), {}, None, None))
+    assert not parent.request(2, ipc.WorkerSpec(0, (), {}, None, None))

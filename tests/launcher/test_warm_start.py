@@ -1,4 +1,4 @@
-"""Workers are forked from a warm parent, and cannot tell."""
+"""Workers are forked from a fork server, and cannot tell."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restarted(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def cold(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
-    """The same program without a warm parent."""
+    """The same program without a fork server."""
     yield from launched(tmp_path_factory.mktemp("cold"), workers, ELASTIC_INFRA_WARM_START="0")
 
 

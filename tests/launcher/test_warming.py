@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher import warming
+from elastic_infra.launcher.agent import warm_up
+from elastic_infra.launcher.protocol.limits import Rules
 from elastic_infra.launcher.protocol.messages import Peer
 from elastic_infra.launcher.protocol.records import Generation, Member, NodeRecord, Phase
-from elastic_infra.launcher.protocol.rules import Rules
 from elastic_infra.launcher.protocol.state import Node, State, Store, start
 from tests.launcher.loopback import TRAIN, Job
 
@@ -45,18 +45,18 @@ def node(
 )
 def test_only_who_is_not_needed_loads_first(state: State, verdict: str) -> None:
     """The first nodes, a member, and one that the others cannot train without say at once that they are ready."""
-    assert verdict == warming.decide(state, can_warm=True, asked_at=None, now=100.0)
+    assert verdict == warm_up.decide(state, can_warm=True, asked_at=None, now=100.0)
 
 
 @pytest.mark.parametrize(("now", "verdict"), [(219.0, "wait"), (220.0, "ready")])
 def test_loading_is_waited_for_so_long(now: float, verdict: str) -> None:
     """An import that hangs keeps no node out."""
-    assert verdict == warming.decide(node(), can_warm=True, asked_at=100.0, now=now)
+    assert verdict == warm_up.decide(node(), can_warm=True, asked_at=100.0, now=now)
 
 
 def test_who_cannot_warm_is_ready() -> None:
     """Warm start is off, or failed, or has succeeded."""
-    assert warming.decide(node(), can_warm=False, asked_at=100.0, now=101.0) == "ready"
+    assert warm_up.decide(node(), can_warm=False, asked_at=100.0, now=101.0) == "ready"
 
 
 @pytest.mark.launcher
@@ -75,6 +75,6 @@ def test_newcomer_is_warm_before_it_ends_a_generation(tmp_path: pathlib.Path) ->
         job.end()
 
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
-    order = [event["event"] for event in events if event["event"] in {"warm_parent", "rendezvous_started"}]
-    assert order[:2] == ["warm_parent", "rendezvous_started"]
+    order = [event["event"] for event in events if event["event"] in {"fork_server", "rendezvous_started"}]
+    assert order[:2] == ["fork_server", "rendezvous_started"]
     assert [event["warm"] for event in events if event["event"] == "worker_started"] == [True]

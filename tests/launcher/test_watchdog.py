@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import processes, watchdog
-from elastic_infra.launcher.watchdog import Observation, Watch
+from elastic_infra.launcher import processes
+from elastic_infra.launcher.supervisor import watchdog
+from elastic_infra.launcher.supervisor.watchdog import Observation, Watch
 
 
 def fires(observations: Sequence[Observation]) -> float | None:

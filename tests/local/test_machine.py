@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.local import machine
+from elastic_infra.local import controller
 from elastic_infra.local.faults import (
     Fault,
     KillNode,
@@ -47,7 +47,7 @@ class Room:
     """The processes that the machine's actions make, and its clock."""
 
     def __init__(self, rules: Rules, nodes: int = 2, *, has_store: bool = True) -> None:
-        self.state: State = machine.begin(rules, nodes, has_store=has_store)
+        self.state: State = controller.begin(rules, nodes, has_store=has_store)
         self.now = 0.0
         self.alive: set[str] = set()
         self.terminated: set[str] = set()
@@ -56,7 +56,7 @@ class Room:
 
     def tell(self, event: Event) -> tuple[Action, ...]:
         """Give the machine an event and carry out its actions; a killed pod's end is told at once."""
-        self.state, actions = machine.step(self.state, event, self.now)
+        self.state, actions = controller.step(self.state, event, self.now)
         self.actions += actions
         for action in actions:
             match action:
@@ -89,7 +89,7 @@ class Room:
     def wait(self, seconds: float) -> None:
         """Let time pass, with a tick at every deadline, and no pod that ends by itself."""
         end = self.now + seconds
-        while (due := machine.deadline(self.state)) is not None and due <= end:
+        while (due := controller.deadline(self.state)) is not None and due <= end:
             before = self.state
             self.now = max(self.now, due)
             self.tell(Tick())
@@ -111,7 +111,7 @@ def test_begins_with_every_pod() -> None:
     """A new job has its nodes and its store, all of them new."""
     room = Room(ELASTIC, 3)
     assert room.alive == {STORE, node(0), node(1), node(2)}
-    assert machine.is_settled(room.state)
+    assert controller.is_settled(room.state)
 
 
 def test_killed_node_comes_back() -> None:
@@ -154,7 +154,7 @@ def test_lost_store_comes_back() -> None:
     room = Room(ELASTIC)
     room.strike(LoseRendezvous())
     assert STORE not in room.alive
-    assert not machine.is_settled(room.state)
+    assert not controller.is_settled(room.state)
     room.wait(2.0)
     assert STORE in room.alive
 
@@ -286,7 +286,7 @@ def test_first_success_ends_the_job() -> None:
     room.wait(0)
     assert room.terminated == {node(0), STORE}
     room.exit(STORE, 143)
-    assert machine.is_over(room.state)
+    assert controller.is_over(room.state)
 
 
 def test_interrupt_is_a_preemption_of_all() -> None:
@@ -298,7 +298,7 @@ def test_interrupt_is_a_preemption_of_all() -> None:
     assert room.alive == {node(0), node(1), STORE}
     room.tell(Interrupted())
     assert not room.alive
-    assert machine.is_over(room.state)
+    assert controller.is_over(room.state)
     assert room.state.outcome is not None
     assert room.state.outcome.interrupted
 
@@ -309,7 +309,7 @@ def test_failed_job_does_not_wait_for_its_grace() -> None:
     room.tell(TimedOut(60))
     room.wait(16)
     room.wait(6)
-    assert machine.is_over(room.state)
+    assert controller.is_over(room.state)
     assert room.state.outcome is not None
     assert room.state.outcome.reason == "it took longer than 60 s"
 
@@ -368,8 +368,8 @@ def test_any_history(rules: Rules, history: list[tuple[object, ...]]) -> None:
     room.wait(300)
     if room.state.outcome is None:
         assert room.alive == {STORE, *(node(index) for index in range(room.state.nodes))}
-        assert machine.is_settled(room.state)
+        assert controller.is_settled(room.state)
     else:
         assert not room.alive
-        assert machine.is_over(room.state)
-        assert machine.deadline(room.state) is None
+        assert controller.is_over(room.state)
+        assert controller.deadline(room.state) is None

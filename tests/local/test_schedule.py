@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_infra.local import machine
+from elastic_infra.local import controller
 from elastic_infra.local.faults import parse_fault
 from elastic_infra.local.plan import Entry, parse_plan
 from elastic_infra.local.schedule import Schedule, advance
@@ -15,7 +15,7 @@ RULES = Rules("PyTorchJob", "OnFailure", 6, frozenset(), 30.0, 5.0)
 
 def running(nodes: int = 2) -> State:
     """A job whose pods run."""
-    return machine.step(machine.begin(RULES, nodes, has_store=True), Tick(), 0.0)[0]
+    return controller.step(controller.begin(RULES, nodes, has_store=True), Tick(), 0.0)[0]
 
 
 def record(event: str, generation: int, **fields: object) -> Record:
@@ -61,11 +61,11 @@ def test_waits_for_recovery() -> None:
     schedule = Schedule(parse_plan("1s kill node 1; +2s scale 3"))
     schedule, struck = due(schedule, state, known, 16.0)
     assert struck is not None
-    down = machine.step(state, Struck(struck.fault), 16.0)[0]
+    down = controller.step(state, Struck(struck.fault), 16.0)[0]
     schedule, early = due(schedule, down, fold(known, record("progress", 1), 16.1), 30.0)
     assert early is None
     smaller = fold(fold(known, record("workers_started", 2, world_size=1), 31.0), record("progress", 2), 32.0)
-    down = machine.step(machine.step(down, Exited("node-1", 137), 16.0)[0], Tick(), 19.0)[0]
+    down = controller.step(controller.step(down, Exited("node-1", 137), 16.0)[0], Tick(), 19.0)[0]
     schedule, early = due(schedule, down, smaller, 40.0)
     assert early is None
     whole = fold(fold(smaller, record("workers_started", 3, world_size=2), 41.0), record("progress", 3), 42.0)
@@ -93,5 +93,5 @@ def test_lost_store_needs_no_new_generation() -> None:
 
 def test_ended_job() -> None:
     """No fault comes any more."""
-    ended = machine.step(running(), Exited("node-0", 0), 20.0)[0]
+    ended = controller.step(running(), Exited("node-0", 0), 20.0)[0]
     assert due(Schedule(parse_plan("0s scale 3")), ended, training(STARTED, STEPPED), 99.0)[1] is None

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from elastic_infra.config import JobConfig
+from elastic_infra.local.cgroups import Limits
 from elastic_infra.local.job import LocalJob, local_job, on_cpu
-from elastic_infra.local.limits import Limits
+from elastic_infra.local.pod_environment import Surroundings, overrides, store_argv
 from elastic_infra.local.state import STORE
-from elastic_infra.local.surroundings import Surroundings, overrides, store_argv
 
 AROUND = Surroundings(
     run="r",

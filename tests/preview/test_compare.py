@@ -13,7 +13,7 @@ from elastic_infra.preview.as_json import as_json
 from elastic_infra.preview.effects import effects
 from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
 from elastic_infra.preview.model import worst
-from elastic_infra.preview.shown import HIDDEN, shown
+from elastic_infra.preview.redaction import HIDDEN, shown
 from tests.preview.cases import LLM, SMALL, changed, side
 from tests.preview.pairs import config, diff_of, pairs
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from elastic_infra.launcher.events import utc
+from elastic_infra.launcher.event_log import utc
 from tests.launcher.loopback import ROOT, TRAIN, Job, kill_tree
 
 

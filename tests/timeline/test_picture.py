@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.timeline import lanes, looks, picture, scene
+from elastic_infra.timeline import lanes, layout, picture, theme
 from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import History, Interval, Lane, Mark, history
 from elastic_infra.timeline.nodes import Phase
@@ -56,7 +56,7 @@ def test_nothing_is_loaded() -> None:
     svg = drawn(told("quiet_faults"))
     references = re.findall(r"url\(([^)]*)\)|href=\"([^\"]*)\"", svg)
 
-    assert {outside or inside for outside, inside in references} == {f"#p-{name}" for name in looks.SURFACES}
+    assert {outside or inside for outside, inside in references} == {f"#p-{name}" for name in theme.SURFACES}
     assert re.findall(r"<script|@import|javascript:|\bon\w+=", svg) == []
     assert svg.count("http") == svg.count("http://www.w3.org/2000/svg")
 
@@ -71,10 +71,10 @@ def test_hostile_names_stay_text() -> None:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("name", looks.SURFACES)
+@pytest.mark.parametrize("name", theme.SURFACES)
 def test_words_stand_out(name: str, scheme: int) -> None:
     """Text on a surface has WCAG's contrast of 4.5; a hatch stands out from its ground by 3 for graphics."""
-    look = looks.SURFACES[name]
+    look = theme.SURFACES[name]
 
     assert contrast(look.text[scheme], look.base[scheme]) >= 4.5
     assert not look.path or contrast(look.hatch[scheme], look.base[scheme]) >= 3
@@ -82,13 +82,13 @@ def test_words_stand_out(name: str, scheme: int) -> None:
 
 def test_each_phase_has_a_hatch_of_its_own() -> None:
     """In black and white the hatches tell the phases apart, and each mark has its shape."""
-    assert len({look.path for look in looks.SURFACES.values()}) == len(looks.SURFACES)
-    assert len(set(looks.MARKS.values())) == len(looks.MARKS)
+    assert len({look.path for look in theme.SURFACES.values()}) == len(theme.SURFACES)
+    assert len(set(theme.MARKS.values())) == len(theme.MARKS)
 
 
 def test_a_dark_page_has_its_own_colours() -> None:
     """Every colour of the light scheme is set again for the dark one, the ground included."""
-    light, _, dark = looks.style().partition("@media (prefers-color-scheme:dark){")
+    light, _, dark = theme.style().partition("@media (prefers-color-scheme:dark){")
     rules = re.findall(r"([^{}]+)\{(?:fill|stroke):#", light)
 
     assert len(rules) > 15
@@ -130,8 +130,8 @@ def test_long_runs_stay_small() -> None:
     svg = drawn(history(records))
 
     assert len(svg) < 1_000_000
-    assert svg.count(' fill="url(#') < 3 * scene.WIDTH
-    assert svg.count("translate(") <= scene.WIDTH / lanes.MARK_WIDTH + len(looks.MARKS)
+    assert svg.count(' fill="url(#') < 3 * layout.WIDTH
+    assert svg.count("translate(") <= layout.WIDTH / lanes.MARK_WIDTH + len(theme.MARKS)
     assert "The 10 longest of 999 outages" in texts(svg)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_infra.launcher import events
+from elastic_infra.launcher import event_log
 from elastic_infra.timeline.records import HEAD, NoEventError, parse
 
 LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
@@ -20,7 +20,7 @@ HEADS = st.fixed_dictionaries({}, optional=dict.fromkeys(HEAD, JSON))
 def test_a_line_of_the_launcher_is_read_back(tmp_path: Path) -> None:
     """What the launcher writes is what the record says."""
     path = tmp_path / "events"
-    log = events.EventLog(str(path), "pod-1", wall=lambda: 12.5, monotonic=lambda: 7.25)
+    log = event_log.EventLog(str(path), "pod-1", wall=lambda: 12.5, monotonic=lambda: 7.25)
     log.write("progress", generation=3, attempt=2, fields={"highest": 41, "steps_per_second": 1.5, "message": "m"})
     line = parse(path.read_text())
     found = line.record

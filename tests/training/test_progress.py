@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.launcher.progress import Memory, Slot
+from elastic_infra.launcher.workers.progress import Memory, Slot
 from elastic_infra.training import Progress
 
 EMPTY = Slot(step=None, at=0.0, reports=0, checkpoint=None, stopped=False, phase_until=None)

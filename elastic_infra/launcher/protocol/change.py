@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .commit import candidates
+from .member_status import Standing, standings
 from .records import Cause, Generation
-from .roll_call import Standing, standings
 from .state import Group, State
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import budgets
-from . import ranks
+from . import ranks, restart_budget
+from .member_status import Standing, standings
 from .records import Cause, Generation, NodeRecord, order_of
-from .roll_call import Standing, standings
 from .state import State, record
 
 
@@ -81,7 +80,7 @@ def commit(state: State, now: float) -> Generation | None:
         return None
     if _is_chargeable(state, generation, roll):
         return _charged(state, generation, roll, now)
-    budget = budgets.refund(generation.budget) if _is_refundable(state, generation, roll) else generation.budget
+    budget = restart_budget.refund(generation.budget) if _is_refundable(state, generation, roll) else generation.budget
     return _next(state, replace(generation, budget=budget, charged=False), roll)
 
 
@@ -113,10 +112,10 @@ def _charged(state: State, generation: Generation, roll: tuple[Standing, ...], n
     failure = generation.cause
     if failure is None:
         return None
-    verdict = budgets.charge(generation.budget, failure, state.rules.max_restarts)
+    verdict = restart_budget.charge(generation.budget, failure, state.rules.max_restarts)
     others = tuple(standing for standing in roll if standing.member.uuid != failure.uuid)
-    alone = budgets.keeps_failing_alone(verdict.budget)
-    if alone and verdict.exit_code != budgets.NO_PROGRESS and len(others) >= state.rules.min_nodes:
+    alone = restart_budget.keeps_failing_alone(verdict.budget)
+    if alone and verdict.exit_code != restart_budget.NO_PROGRESS and len(others) >= state.rules.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )

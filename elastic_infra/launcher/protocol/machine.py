@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from . import change, commit, group, messages
-from .fold import fold
+from .apply_event import fold
 from .group import Step
+from .member_status import standings
 from .records import Generation
 from .report import report
-from .roll_call import standings
 from .state import State, record, with_store
 
 EXIT_LOST: Final = 200

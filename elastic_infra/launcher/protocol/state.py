@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
+from .limits import Rules
 from .messages import Peer
 from .records import Cause, Generation, Master, Member, NodeRecord
-from .rules import Rules
 
 Identity = tuple[int, str]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from elastic_infra.launcher.protocol import change, commit, machine, messages
+from elastic_infra.launcher.protocol.limits import Rules
 from elastic_infra.launcher.protocol.messages import Peer
 from elastic_infra.launcher.protocol.records import Budget, Cause, Generation, Member, NodeRecord
-from elastic_infra.launcher.protocol.rules import Rules
 from elastic_infra.launcher.protocol.state import Group, Node, State, Store, start
 
 EPOCH = "e"

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from elastic_infra.launcher.protocol import change, machine, messages
-from elastic_infra.launcher.protocol.roll_call import Standing
-from elastic_infra.launcher.protocol.rules import Rules
+from elastic_infra.launcher.protocol.limits import Rules
+from elastic_infra.launcher.protocol.member_status import Standing
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol import checker, laws, world
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elastic_infra.launcher.protocol import machine, messages
+from elastic_infra.launcher.protocol.limits import Rules
 from elastic_infra.launcher.protocol.messages import Peer
 from elastic_infra.launcher.protocol.records import Generation, Master
-from elastic_infra.launcher.protocol.rules import Rules
 from elastic_infra.launcher.protocol.state import Group, State
 
 MOMENT = 10.0

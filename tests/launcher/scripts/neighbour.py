@@ -1,4 +1,4 @@
-"""Part of the script's own tree: never loaded by the warm parent."""
+"""Part of the script's own tree: never loaded by the fork server."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Trains with DDP; once the warm parent is ready the last rank kills itself. Without one it ends at once."""
+"""Trains with DDP; once the fork server is ready the last rank kills itself. Without one it ends at once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
 
 
-def warm_parent_is_ready() -> bool:
+def fork_server_is_ready() -> bool:
     try:
         with open("events", encoding="utf-8") as file:
-            return any(json.loads(line)["event"] == "warm_parent" for line in file if line.endswith("\n"))
+            return any(json.loads(line)["event"] == "fork_server" for line in file if line.endswith("\n"))
     except FileNotFoundError:
         return False
 
@@ -66,7 +66,7 @@ while True:
     optimizer.step()
     if GENERATION == 2 or os.environ.get("ELASTIC_INFRA_WARM_START") == "0":
         break
-    if RANK == int(os.environ["WORLD_SIZE"]) - 1 and warm_parent_is_ready():
+    if RANK == int(os.environ["WORLD_SIZE"]) - 1 and fork_server_is_ready():
         journal("dying")
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.1)

@@ -20,7 +20,7 @@ RECOVERY_SECONDS: Final = 300.0
 """Recovery takes seconds; machines that run tests are slow at times."""
 STEPS: Final = 3
 WARM_SECONDS: Final = 8.0
-"""How long training that has recovered goes on for the sake of warm parents: most faults of a job find them ready."""
+"""How long training that has recovered goes on for the sake of fork server: most faults of a job find them ready."""
 FOR_GOOD: Final = {0, 1, 2, 93}
 """Exit codes after which a kubelet would not bring the node back: none may come before the job is told to finish."""
 
@@ -153,9 +153,9 @@ class Soak:
         )
 
     def _is_warm(self, name: str) -> bool:
-        """Whether a node's warm parent is ready, as it is at nearly any moment of a job."""
+        """Whether a node's fork server is ready, as it is at nearly any moment of a job."""
         for line in reversed(self.events.all):
-            if line["node"] == name and line["event"] in {"warm_parent", "launcher_started"}:
+            if line["node"] == name and line["event"] in {"fork_server", "launcher_started"}:
                 return bool(line.get("ready"))
         return False
 

@@ -1,0 +1,92 @@
+"""The commands `diff` and `comment`: read, compare, print. Exit codes: 0, 1 (`--exit-code`: something changes), 2."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from elastic_infra.preview.as_json import as_json
+from elastic_infra.preview.compare import compare
+from elastic_infra.preview.inputs import Reading, read_sides
+from elastic_infra.preview.markdown import as_markdown
+from elastic_infra.preview.model import Comparison, Consequence
+from elastic_infra.preview.pulumi_preview import PreviewError, read_preview
+from elastic_infra.preview.text import print_text
+
+BAD_INPUT = 2
+
+
+class Format(str, Enum):
+    """How a comparison is printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+Title = Annotated[str, typer.Option(help="Heading of the Markdown.")]
+Link = Annotated[str | None, typer.Option(help="Where more can be read, such as the CI run.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command()(diff)
+    app.command()(comment)
+
+
+def diff(  # noqa: PLR0913, PLR0917 - the options of a command
+    base: Annotated[str, typer.Argument(help="File, folder, git revision or REVISION:PATH.")],
+    head: Annotated[str, typer.Argument(help="The same, after the change.")],
+    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 when something changes.")] = False,  # noqa: FBT002
+    name: Annotated[str | None, typer.Option(help="Name of the job, for two files.")] = None,
+    run_programs: Annotated[  # noqa: FBT002 - a switch
+        bool,
+        typer.Option("--run-programs", help="Also run Pulumi programs, under mocks. Executes the code of both sides."),
+    ] = False,
+    stack: Annotated[str | None, typer.Option(help="Stack whose plain config the programs get.")] = None,
+    title: Title = "Training jobs",
+    link: Link = None,
+) -> None:
+    """Show what a change of job specs does to the jobs: nothing, an update in place, or a restart."""
+    sides = read_sides(base, head, Path(), Reading(name, run_programs, stack))
+    comparison = compare(*sides)
+    _print(comparison, output, title, link)
+    for fault in comparison.errors:
+        typer.echo(f"{fault.side} {fault.path}: {fault.reason}", err=True)
+    for side in sides:
+        for notice in side.notices:
+            typer.echo(notice, err=True)
+    if comparison.errors:
+        raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(int(exit_code and comparison.consequence is not Consequence.NONE))
+
+
+def comment(
+    from_pulumi: Annotated[Path, typer.Option("--from-pulumi", help="Output of `pulumi preview --json`.")],
+    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.MARKDOWN,
+    title: Title = "Training jobs",
+    link: Link = None,
+) -> None:
+    """Make the same comment from a real `pulumi preview --json`."""
+    try:
+        comparison = read_preview(from_pulumi)
+    except PreviewError as error:
+        typer.echo(f"{from_pulumi}: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    _print(comparison, output, title, link)
+    raise typer.Exit(BAD_INPUT if comparison.errors else 0)
+
+
+def _print(comparison: Comparison, output: Format, title: str, link: str | None) -> None:
+    if output is Format.JSON:
+        typer.echo(json.dumps(as_json(comparison), indent=2, ensure_ascii=False))
+    elif output is Format.MARKDOWN:
+        typer.echo(as_markdown(comparison, title, link), nl=False)
+    else:
+        print_text(comparison, Console(soft_wrap=False, highlight=False, markup=False))

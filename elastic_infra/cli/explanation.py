@@ -1,0 +1,139 @@
+"""What a config means in numbers and words. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.time_budgets import Budget, budgets
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A number that moves with the number of nodes."""
+
+    minimum: int
+    initial: int
+    maximum: int
+
+    def __str__(self) -> str:
+        if self.minimum == self.maximum:
+            return str(self.maximum)
+        return f"{self.minimum} to {self.maximum}, {self.initial} at first"
+
+
+@dataclasses.dataclass(frozen=True)
+class Meaning:
+    """A job in numbers and words.
+
+    Attributes:
+        workload: kind of the Kubernetes object.
+        scaled_by: who changes the number of nodes while the job runs.
+        processes_per_node: workers on each node.
+        processes: all workers (the world size).
+        gpus: all accelerators.
+        gpu_resource: the extended resource they are; None without accelerators.
+        cpu: request and limit of each node; None means no limit.
+        memory: the same for memory, shared memory included.
+        shared_memory: the limit of /dev/shm, "memory limit", "unlimited" or "off".
+        rendezvous: host:port of the store inside the cluster; None for a single pod.
+        rendezvous_host: where the store lives.
+        container_restarts: how many, over all pods, fail the job; None for no limit.
+        group_restarts: how many failures of the worker group the job survives.
+        checkpoint: where checkpoints are mounted; None without a volume.
+    """
+
+    name: str
+    namespace: str
+    workload: str
+    nodes: Span
+    scaled_by: str
+    processes_per_node: int
+    processes: Span
+    gpus: Span | None
+    gpu_resource: str | None
+    cpu: str | None
+    memory: str | None
+    shared_memory: str
+    rendezvous: str | None
+    rendezvous_host: str
+    group_restarts: int
+    container_restarts: int | None
+    checkpoint: str | None
+    budgets: tuple[Budget, ...]
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Label and text of everything but the budgets."""
+        yield "workload", f"{self.workload} in namespace {self.namespace}"
+        yield "nodes", f"{self.nodes}; {self.scaled_by}"
+        yield "processes", f"{self.processes} ({self.processes_per_node} a node)"
+        if self.gpus is not None:
+            yield "GPUs", f"{self.gpus} ({self.gpu_resource})"
+        yield "a node has", f"{self.cpu or 'no limit of'} CPU, {self.memory or 'no limit of'} memory"
+        yield "shared memory", self.shared_memory
+        yield "rendezvous", f"{self.rendezvous_host}: {self.rendezvous}" if self.rendezvous else "inside the pod"
+        yield "restarts", f"{self.group_restarts} of the workers, {self._containers()}"
+        yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
+
+    def _containers(self) -> str:
+        limit = self.container_restarts
+        return "any number of containers" if limit is None else f"{limit} of containers (over all pods)"
+
+
+def meaning(name: str, config: JobConfig) -> Meaning:
+    """What a job means."""
+    gpu, checkpoint = config.resources.gpu, config.storage.checkpoint
+    return Meaning(
+        name=name,
+        namespace=str(config.namespace),
+        workload="batch/v1 Job" if config.is_single_pod else "PyTorchJob",
+        nodes=_span(config, 1),
+        scaled_by=_scaled_by(config),
+        processes_per_node=config.nproc_per_node,
+        processes=_span(config, config.nproc_per_node),
+        gpus=_span(config, gpu.count) if gpu else None,
+        gpu_resource=gpu.resource_name if gpu else None,
+        cpu=config.resources.cpu,
+        memory=config.resources.memory,
+        shared_memory=_shared_memory(config),
+        rendezvous=_rendezvous(name, config),
+        rendezvous_host=_HOSTS[config.rendezvous_host],
+        group_restarts=config.elastic.max_restarts,
+        container_restarts=config.backoff_limit if config.backoff_limit >= 0 else None,
+        checkpoint=checkpoint.mount_path if checkpoint else None,
+        budgets=budgets(config),
+    )
+
+
+_HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "none": "etcd"}
+
+
+def _span(config: JobConfig, each: int) -> Span:
+    elastic = config.elastic
+    return Span(elastic.min_nodes * each, config.initial_nodes * each, elastic.max_nodes * each)
+
+
+def _scaled_by(config: JobConfig) -> str:
+    if config.autoscaling is not None:
+        owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
+        followed = (metric.name or metric.type for metric in config.autoscaling.metrics)
+        return f"{owner} changes it ({', '.join(followed)})"
+    return "kubectl scale changes it" if config.elastic.is_range else "fixed"
+
+
+def _shared_memory(config: JobConfig) -> str:
+    shm = config.shared_memory
+    if not shm.enabled:
+        return "off"
+    return shm.size or ("up to the memory limit" if config.resources.memory else "unlimited")
+
+
+def _rendezvous(name: str, config: JobConfig) -> str | None:
+    if config.is_single_pod:
+        return None
+    names = ObjectNames(config.name or name)
+    host = names.rendezvous if config.rendezvous_host == "dedicated" else names.worker(0)
+    ours = f"{host}:{config.rendezvous.port}"
+    return ours if config.elastic.rdzv_endpoint is None else str(config.elastic.rdzv_endpoint)

@@ -1,0 +1,297 @@
+"""The agent: an event loop around ``protocol.machine.step``, which makes every decision.
+
+It turns what supervisor, store and workers say into events, and carries the machine's actions out. It runs in a
+process of its own, forked by the supervisor; it imports no torch, starts no process and never blocks.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import selectors
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from .. import exit_codes, ipc
+from ..command_line.plan import Plan
+from ..protocol import machine, messages
+from ..protocol.state import State, start
+from ..run_dir import RunDir
+from ..settings import LauncherSettings
+from ..store import link as links
+from . import protocol_config, steps, store_host, store_session, telemetry, warm_up, worker_group
+
+IDLE_SECONDS: Final = 0.5
+"""The loop goes round at least this often: the supervisor expects a beat a second."""
+BUSY_SECONDS: Final = 0.05
+"""The same while the machine waits for something to pass: a stop step, a last call, a roll call."""
+KEEP_STORE_SECONDS: Final = 30.0
+"""How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
+HANG_LOOK_SECONDS: Final = 0.5
+STORE_BUFFER_SECONDS: Final = 0.002
+"""A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
+write back for so long, and without this wait a worker could pass the stop step unseen."""
+
+_LEVELS: Final = {"info": 20, "warning": 30, "error": 40}
+_LEVEL_NAMES: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+
+
+class Agent:
+    """One node's agent."""
+
+    def __init__(
+        self,
+        channel: ipc.Channel,
+        plan: Plan,
+        settings: LauncherSettings,
+        group: worker_group.LocalGroup,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channel = channel
+        self._plan = plan
+        self._settings = settings
+        self._group = group
+        self._clock = clock
+        self._events: collections.deque[messages.Event] = collections.deque()
+        self._state: State = start(
+            protocol_config.node_of(plan, settings), protocol_config.rules_of(plan, settings), clock(), time.time()
+        )
+        self._steps = steps.Watch()
+        self._warming = warm_up.Warming(channel, group)
+        self._observer = telemetry.Observer(plan, settings, self._state.node.uuid)
+        self._look_at = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
+        self._left = False
+        self._traces = settings.log_level.upper() == "DEBUG"
+
+    def run(self) -> None:
+        """Serve until the machine says to leave; returns once ``Leave`` is sent."""
+        self._observer.serve()
+        self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
+        if self._store.knows_port:
+            self._connect(self._plan.port)
+        while True:
+            self._take_steps()
+            if self._left:
+                return
+            self._channel.send(ipc.AgentBeat(self._phase(), self._generation()))
+            ready = self._selector.select(self._patience())
+            self._read_steps()  # before anything is decided on what came
+            self._take_steps()
+            for key, _ in ready:
+                key.data()
+            self._look_for_hangs()
+            self._events.extend(self._warming.look(self._state, self._clock()))
+            self._observer.update(self._state, self._phase(), self._group.running, self._clock())
+            self._events.append(messages.Tick())
+
+    def _take_steps(self) -> None:
+        while self._events and not self._left:
+            event = self._events.popleft()
+            self._state, actions = machine.step(self._state, event, self._clock())
+            if self._traces and (actions or not isinstance(event, messages.Tick)):
+                self._say(f"{self._clock():.3f} {event} -> {actions}")
+            for action in actions:
+                self._obey[type(action)](self, action)
+
+    def _patience(self) -> float:
+        generation = self._state.generation
+        settled = generation is not None and generation.phase == "running" and self._state.active
+        return IDLE_SECONDS if settled and not self._state.leaving else BUSY_SECONDS
+
+    def _phase(self) -> ipc.AgentPhase:
+        group = self._state.group
+        if group is None or group.phase == "stopped":
+            return "rendezvous"
+        phases: Mapping[str, ipc.AgentPhase] = {
+            "preparing": "starting",
+            "running": "monitoring",
+            "stopping": "stopping",
+            "finished": "finishing",
+        }
+        return phases[group.phase]
+
+    def _generation(self) -> int:
+        return self._state.group.identity[0] if self._state.group else 0
+
+    def _on_link(self) -> None:
+        for news in self._store.take():
+            if isinstance(news, links.Acknowledged):
+                self._channel.send(ipc.BeatAcked(news.sent_at, self._settings.orphan_timeout_seconds))
+            elif isinstance(news, links.Holding):
+                self._hold(news)
+            elif isinstance(news, links.Unreachable):
+                self._say_at(30, self._store.trouble(news))
+            elif isinstance(news, links.Rejected):
+                self._leave(exit_codes.USAGE, f"The store at {self._store.endpoint} refuses this node: {news.reason}")
+            else:
+                self._events.append(news)
+                self._take_steps()
+
+    def _hold(self, news: links.Holding) -> None:
+        if news.descriptor is not None:
+            self._channel.send(ipc.HoldStore(), news.descriptor)
+            os.close(news.descriptor)
+        if not self._state.node.address:
+            self._state = protocol_config.with_address(self._state, news.address)
+
+    def _on_channel(self) -> None:
+        for message in self._channel.receive():
+            handler = self._hear.get(type(message))
+            if handler is not None:
+                handler(self, message)
+                self._take_steps()
+
+    def _on_started(self, message: ipc.WorkerStarted) -> None:
+        self._group.started(message)
+        fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
+        self._observer.emit("worker_started", self._state, fields)
+
+    def _on_fork_server(self, message: ipc.ForkServerState) -> None:
+        self._observer.fork_server_ready, self._warming.is_over = message.ready, True
+        self._observer.emit("fork_server", self._state, {"ready": message.ready, "message": message.message})
+        self._tell(messages.Tell("info", f"Fork server: {message.message}."))
+
+    def _on_ended(self, message: ipc.WorkerEnded) -> None:
+        self._group.ended(message)
+        self._read_steps()
+        self._take_steps()
+        slots = self._group.read()
+        stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
+        text = message.error
+        if message.exit_code != 0 and not self._was_told(message.generation):
+            text = self._group.failure(message).message
+            self._channel.send(ipc.Note(self._group.root_cause()))
+        self._events.append(
+            messages.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
+        )
+
+    def _was_told(self, generation: int) -> bool:
+        """Whether these workers end because they were told to: what they say then is no cause of anything."""
+        group = self._state.group
+        return group is None or group.identity[0] != generation or group.told or group.phase == "stopping"
+
+    def _on_gone(self, message: ipc.GroupGone) -> None:
+        if message.generation != self._generation():
+            return  # asked twice, answered twice: this generation's files are gone already
+        self._read_steps()
+        self._take_steps()
+        self._group.close()
+        self._events.append(messages.WorkersGone(message.generation, message.orphaned))
+
+    def _on_signal(self, message: ipc.SignalCaught) -> None:
+        self._events.append(messages.SignalSeen(message.signal))
+
+    def _on_hosted(self, message: ipc.StoreHosted) -> None:
+        if self._store.is_looking and message.error:
+            self._leave(exit_codes.RETRY, f"No store can be served here: {message.error}")
+        elif self._store.is_looking:
+            self._connect(message.port)
+
+    def _connect(self, port: int) -> None:
+        self._selector.register(self._store.connect(port), selectors.EVENT_READ, self._on_link)
+
+    def _read_steps(self) -> None:
+        if not self._state.active:
+            return
+        seen = self._steps.look(self._generation(), self._group.read(), self._clock())
+        if seen is not None:
+            self._events.append(seen)
+            self._observer.progress(self._state, seen, self._clock())
+
+    def _look_for_hangs(self) -> None:
+        now = self._clock()
+        if not self._state.active or now < self._look_at:
+            return
+        self._look_at = now + HANG_LOOK_SECONDS
+        verdict = self._group.look_for_hangs(now)
+        if verdict is None:
+            return
+        if verdict.kind == "hang":
+            self._events.append(messages.HangSeen(self._generation(), verdict.local_rank, verdict.message))
+            return
+        self._observer.emit("hang_suspected", self._state, {"message": verdict.message})
+        self._tell(messages.Tell("warning", f"{verdict.message} Stacks follow."))
+        self._channel.send(ipc.DumpStacks(self._generation()))
+
+    def _order_store(self, action: links.Order) -> None:
+        self._store.order(action)
+
+    def _choose_port(self, action: messages.ChoosePort) -> None:
+        fixed = self._plan.master
+        port = fixed[1] if fixed and fixed[1] else store_host.free_port(self._state.node.address)
+        self._events.append(messages.PortChosen(action.generation, port))
+
+    def _start_workers(self, action: messages.StartWorkers) -> None:
+        try:
+            spawn = self._group.start(action)
+        except OSError as error:
+            self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
+            return
+        self._steps = steps.Watch()
+        self._channel.send(spawn)
+
+    def _stop_workers(self, action: messages.StopWorkers) -> None:
+        self._channel.send(ipc.Stop(action.generation, action.grace_seconds, action.first, action.reason))
+
+    def _set_stop_step(self, action: messages.SetStopStep) -> None:
+        self._group.set_stop(action.generation, action.step, agreed=action.agreed)
+        time.sleep(STORE_BUFFER_SECONDS)
+        self._steps.forget()  # only what is read from now on says whether the step still lies ahead
+        self._read_steps()
+
+    def _emit(self, action: messages.Emit) -> None:
+        self._observer.emit(action.event, self._state, dict(action.fields))
+
+    def _tell(self, action: messages.Tell) -> None:
+        self._say_at(_LEVELS[action.level], action.line)
+
+    def _say_at(self, level: int, line: str) -> None:
+        if line and level >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        print(f"elasticrun: {line}", file=sys.stderr, flush=True)
+
+    def _exit(self, action: messages.Exit) -> None:
+        reason = action.reason
+        if action.cause is not None and action.cause.message:
+            reason = f"{reason}: {action.cause.message}"
+        keep = KEEP_STORE_SECONDS if not self._state.leaving else 0.0
+        self._leave(action.code, reason, keep)
+
+    def _leave(self, code: int, reason: str, keep_store_seconds: float = 0.0) -> None:
+        self._left = True
+        self._store.close()
+        self._channel.send(ipc.Leave(code, reason, keep_store_seconds))
+
+    _obey: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        messages.Swap: _order_store,
+        messages.Publish: _order_store,
+        messages.PublishMaster: _order_store,
+        messages.ChoosePort: _choose_port,
+        messages.StartWorkers: _start_workers,
+        messages.StopWorkers: _stop_workers,
+        messages.SetStopStep: _set_stop_step,
+        messages.Emit: _emit,
+        messages.Tell: _tell,
+        messages.Exit: _exit,
+    }
+    _hear: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        ipc.WorkerStarted: _on_started,
+        ipc.ForkServerState: _on_fork_server,
+        ipc.WorkerEnded: _on_ended,
+        ipc.GroupGone: _on_gone,
+        ipc.SignalCaught: _on_signal,
+        ipc.StoreHosted: _on_hosted,
+    }
+
+
+def run(
+    channel: ipc.Channel, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir
+) -> None:
+    """The agent's entry, in the process that the supervisor forked for it."""
+    Agent(channel, plan, settings, worker_group.LocalGroup(plan, settings, environ, run_dir)).run()

@@ -1,0 +1,51 @@
+"""What the protocol's machine is configured with, by command line and settings.
+
+Pure but for the node's fresh uuid and the moment of its start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+
+from ..command_line.plan import Plan
+from ..protocol.limits import Rules
+from ..protocol.state import Node, State
+from ..settings import LauncherSettings
+
+
+def node_of(plan: Plan, settings: LauncherSettings) -> Node:
+    """What this node is for the job."""
+    address = plan.master[0] if plan.master else plan.local_address or ""
+    return Node(
+        uuid=uuid.uuid4().hex,
+        name=settings.node_name,
+        local_world_size=plan.nproc_per_node,
+        replica_index=settings.replica_index,
+        address=address,
+        joined=time.time_ns() // 1_000_000,
+    )
+
+
+def rules_of(plan: Plan, settings: LauncherSettings) -> Rules:
+    """The protocol's numbers from command line and settings."""
+    failure_grace = settings.failure_grace_seconds
+    return Rules(
+        min_nodes=plan.min_nodes,
+        max_nodes=plan.max_nodes,
+        max_restarts=plan.max_restarts,
+        initial_nodes=min(settings.initial_nodes or plan.max_nodes, plan.max_nodes),
+        startup_wait=settings.startup_wait_seconds,
+        last_call=plan.last_call_seconds,
+        join_timeout=plan.join_timeout_seconds,
+        orphan_timeout=settings.orphan_timeout_seconds,
+        shutdown_grace=plan.shutdown_grace_seconds,
+        failure_grace=plan.shutdown_grace_seconds if failure_grace is None else failure_grace,
+        startup_window=settings.startup_window_seconds,
+    )
+
+
+def with_address(state: State, address: str) -> State:
+    """The same node, now that the way to the store showed its address."""
+    return dataclasses.replace(state, node=dataclasses.replace(state.node, address=address))

@@ -1,0 +1,117 @@
+"""What the launcher is doing, over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for probes, ``/status`` as JSON.
+
+``metrics`` and ``is_healthy`` are pure; the server is one daemon thread of the agent that reads the newest snapshot.
+Nothing listens unless a port is set, and a busy port is one warning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+HEALTHY_SECONDS: Final = 10.0
+"""An agent that has not gone round for this long is not healthy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """The agent's state at one moment."""
+
+    node: str
+    run_id: str
+    phase: str
+    generation: int
+    attempt: int
+    restart_count: int
+    """Failures charged to ``max_restarts``."""
+    max_restarts: int
+    membership_changes: int
+    world_size: int
+    group_rank: int | None
+    nodes: tuple[str, ...]
+    """Members of the generation."""
+    workers_running: int
+    lowest_step: int | None
+    highest_step: int | None
+    checkpoint_step: int | None
+    store_connected: bool
+    fork_server_ready: bool
+    at: float
+    """CLOCK_MONOTONIC."""
+
+
+METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], ...]] = (
+    ("generation", "gauge", "Number of the current worker group.", lambda seen: seen.generation),
+    ("attempt", "gauge", "Starts of the workers before this one, for any cause.", lambda seen: seen.attempt),
+    ("restarts_total", "counter", "Failures charged to max_restarts.", lambda seen: seen.restart_count),
+    ("restarts_allowed", "gauge", "The restart budget.", lambda seen: seen.max_restarts),
+    ("membership_changes_total", "counter", "Nodes that came or went.", lambda seen: seen.membership_changes),
+    ("world_size", "gauge", "Workers of the whole group.", lambda seen: seen.world_size),
+    ("nodes", "gauge", "Nodes of the group.", lambda seen: len(seen.nodes)),
+    ("workers_running", "gauge", "Workers that run on this node.", lambda seen: seen.workers_running),
+    ("step", "gauge", "The highest step a local worker reported.", lambda seen: seen.highest_step),
+    ("checkpoint_step", "gauge", "The newest step reported as saved.", lambda seen: seen.checkpoint_step),
+    ("store_connected", "gauge", "Whether the store answers.", lambda seen: int(seen.store_connected)),
+    ("fork_server_ready", "gauge", "Whether a restart can fork.", lambda seen: int(seen.fork_server_ready)),
+)
+
+
+def metrics(seen: Snapshot) -> str:
+    """Prometheus text; what is not known yet is left out."""
+    lines = []
+    for name, kind, text, read in METRICS:
+        value = read(seen)
+        if value is not None:
+            full = f"elastic_infra_{name}"
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", f"{full} {value:g}"]
+    lines += ["# HELP elastic_infra_phase What the agent is at.", "# TYPE elastic_infra_phase gauge"]
+    lines.append(f'elastic_infra_phase{{phase="{seen.phase}"}} 1')
+    return "\n".join(lines) + "\n"
+
+
+def is_healthy(seen: Snapshot, now: float) -> bool:
+    """Whether the agent has moved lately."""
+    return now - seen.at < HEALTHY_SECONDS
+
+
+def answer(path: str, seen: Snapshot | None, now: float) -> tuple[int, str, str]:
+    """Status code, content type and body for a request."""
+    if seen is None:
+        return 503, "text/plain", "starting\n"
+    if path == "/metrics":
+        return 200, "text/plain; version=0.0.4", metrics(seen)
+    if path == "/healthz":
+        return (200, "text/plain", "ok\n") if is_healthy(seen, now) else (503, "text/plain", "the agent is stuck\n")
+    if path == "/status":
+        return 200, "application/json", json.dumps(dataclasses.asdict(seen)) + "\n"
+    return 404, "text/plain", "try /metrics, /healthz or /status\n"
+
+
+def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
+    """Answer requests from a daemon thread; returns the port, or 0 with one warning when it is taken."""
+    import http.server
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, kind, body = answer(self.path.partition("?")[0], read(), time.monotonic())
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the base class names it
+            """Requests are not worth a line."""
+
+    try:
+        server = http.server.ThreadingHTTPServer(("", port), Handler)
+    except OSError as error:
+        print(f"elasticrun: status port {port}: {error.strerror}; going on without.", file=sys.stderr, flush=True)
+        return 0
+    threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
+    return int(server.server_address[1])

@@ -1,0 +1,63 @@
+"""From what the workers reported to what the protocol needs: lowest and highest step, speed, newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..protocol.messages import StepsSeen
+from ..workers.progress import Slot
+
+SPAN_SECONDS: Final = 0.5
+"""The speed is taken over at least this long."""
+
+
+class Watch:
+    """Looks at one generation's slots again and again."""
+
+    def __init__(self) -> None:
+        self._last: StepsSeen | None = None
+        self._since = 0.0
+        self._from: int | None = None
+        self._per_second = 0.0
+        self._first: int | None = None
+
+    def look(self, generation: int, slots: Sequence[Slot], now: float) -> StepsSeen | None:
+        """What the slots say, None where it is what they said before."""
+        reported = [slot.step for slot in slots if slot.step is not None]
+        highest = max(reported, default=None)
+        self._measure(highest, now)
+        if self._first is None:
+            self._first = min(
+                (first_step(slot.step, slot.reports) for slot in slots if slot.step is not None), default=None
+            )
+        seen = StepsSeen(
+            generation,
+            lowest=min(reported) if reported and len(reported) == len(slots) else None,
+            highest=highest,
+            per_second=self._per_second,
+            checkpoint=max((slot.checkpoint for slot in slots if slot.checkpoint is not None), default=None),
+            first=self._first,
+        )
+        if seen == self._last:
+            return None
+        self._last = seen
+        return seen
+
+    def forget(self) -> None:
+        """Say the next look's result even if nothing changed."""
+        self._last = None
+
+    def _measure(self, highest: int | None, now: float) -> None:
+        if highest is None:
+            return
+        if self._from is None or highest < self._from:
+            self._from, self._since = highest, now
+        elif now - self._since >= SPAN_SECONDS:
+            self._per_second = round((highest - self._from) / (now - self._since), 3)
+            self._from, self._since = highest, now
+
+
+def first_step(step: int, reports: int) -> int:
+    """The step a worker reported first, when this one came with the so-manieth report and steps are counted by one."""
+    return max(0, step - reports + 1)

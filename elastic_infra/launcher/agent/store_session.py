@@ -1,0 +1,95 @@
+"""Where the agent meets the others: keeps the link to the store, and has it served again where this node owns it.
+
+It carries; what is carried is decided by the protocol's machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .. import ipc
+from ..command_line.plan import Plan
+from ..settings import LauncherSettings
+from ..store import link as links
+from ..store.client import Target, TcpLink
+
+TELL_SECONDS: Final = 10.0
+"""One line about a store that cannot be reached in this time."""
+HOST_AGAIN_SECONDS: Final = 1.0
+
+
+class Rendezvous:
+    """One node's end of the store."""
+
+    def __init__(
+        self,
+        channel: ipc.Channel,
+        plan: Plan,
+        settings: LauncherSettings,
+        node: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self._channel = channel
+        self._plan = plan
+        self._token = settings.store_token
+        self._node = node
+        self._clock = clock
+        self._link: links.Link | None = None
+        self._hosts = bool(plan.hosts_store)
+        self._hosted_at = clock()
+        self._told_at = -TELL_SECONDS
+
+    @property
+    def endpoint(self) -> str:
+        """For people."""
+        return f"{self._plan.host}:{self._plan.port}"
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether there is no link yet: the port of the store served here is still to come."""
+        return self._link is None
+
+    @property
+    def knows_port(self) -> bool:
+        """Whether it can connect at once; else the store that this node serves tells its port first."""
+        return self._plan.port != 0 or not self._hosts
+
+    def connect(self, port: int) -> links.Link:
+        """Begin to connect; readable when there is news."""
+        target = Target(self._plan.host, port, self._plan.run_id, self._node, self._token)
+        self._link = link = self._new_link(target)
+        link.start()
+        return link
+
+    def take(self) -> list[links.News]:
+        """What the store said."""
+        return self._link.take() if self._link else []
+
+    def order(self, order: links.Order) -> None:
+        """Have the store carry this out."""
+        if self._link:
+            self._link.order(order)
+
+    def trouble(self, news: links.Unreachable) -> str:
+        """Serve the store again where nobody does any more; a line for people now and then, else empty."""
+        now = self._clock()
+        if news.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
+            self._hosted_at = now
+            self._channel.send(ipc.HostStore(self._plan.host, self._plan.port))
+        if now - self._told_at < TELL_SECONDS:
+            return ""
+        self._told_at = now
+        return f"The store at {self.endpoint} cannot be reached: {news.reason}."
+
+    def close(self) -> None:
+        """Send what is still to be sent, and end the link."""
+        if self._link:
+            self._link.close()
+
+    def _new_link(self, target: Target) -> links.Link:
+        if self._plan.backend != "etcd-v2":
+            return TcpLink(target, self._clock)
+        from ..store.etcd import EtcdLink  # HTTP and TLS: a tenth of the time until this node is ready
+
+        return EtcdLink(target, self._clock)

@@ -1,0 +1,129 @@
+"""What the agent tells the outside: event lines, and the snapshot behind ``/metrics``, ``/healthz`` and ``/status``.
+
+Reads the machine's state and changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from .. import event_log
+from ..command_line.plan import Plan
+from ..protocol.messages import StepsSeen
+from ..protocol.state import State
+from ..settings import LauncherSettings
+from . import status_server
+
+PROGRESS_SECONDS: Final = (1.0, 10.0)
+"""Steps are many. A young generation, whose first steps end an outage and which may be short, is told of every second;
+an old one, ten times less often."""
+
+
+class Pace:
+    """Chooses which of the many reports of steps are told: a generation's first, its last, and some between."""
+
+    def __init__(self) -> None:
+        self._untold: StepsSeen | None = None
+        self._last: tuple[int | None, ...] = ()
+        self._since = 0.0
+        self._next = 0.0
+        self.seen_at = 0.0
+        """When what was told last was seen, by the agent's clock."""
+
+    def see(self, seen: StepsSeen, now: float) -> None:
+        """Steps were seen at this moment; another speed alone is no news."""
+        steps = (seen.generation, seen.lowest, seen.highest, seen.checkpoint)
+        if seen.highest is None or steps == self._last:
+            return
+        if steps[0] not in self._last[:1]:
+            self._since = self._next = now
+        self._last, self._untold, self.seen_at = steps, seen, now
+
+    def due(self, now: float) -> StepsSeen | None:
+        """What to tell now, if it is time."""
+        return self.take(now) if now >= self._next else None
+
+    def take(self, now: float) -> StepsSeen | None:
+        """What has not been told yet, whether it is time or not."""
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            shortest, longest = PROGRESS_SECONDS
+            self._next = now + min(longest, max(shortest, (now - self._since) / 10))
+        return untold
+
+
+class Observer:
+    """Writes events and serves the newest snapshot."""
+
+    def __init__(
+        self, plan: Plan, settings: LauncherSettings, node: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plan = plan
+        self._node = settings.node_name or node
+        self._log = event_log.EventLog(settings.events, self._node)
+        self._port = settings.metrics_port
+        self._clock = clock
+        self._newest: status_server.Snapshot | None = None
+        self._membership_changes = 0
+        self._pace = Pace()
+        self.fork_server_ready = False
+
+    def serve(self) -> None:
+        """Listen, where a port is set."""
+        if self._port:
+            status_server.serve(self._port, lambda: self._newest)
+
+    def emit(self, event: str, state: State, fields: Mapping[str, object]) -> None:
+        """One event line, with the generation and attempt it is about; what is known of the steps is told first."""
+        self._tell(state, self._pace.take(self._clock()))
+        if event == "membership_change":
+            self._membership_changes += 1
+        self._write(event, state, state.group.identity[0] if state.group else 0, fields)
+
+    def progress(self, state: State, seen: StepsSeen, now: float) -> None:
+        """Steps were seen; a ``progress`` event follows now or soon."""
+        self._pace.see(seen, now)
+        self._tell(state, self._pace.due(now))
+
+    def _tell(self, state: State, seen: StepsSeen | None) -> None:
+        if seen is None:
+            return
+        steps = {"first": seen.first, "lowest": seen.lowest, "highest": seen.highest, "checkpoint": seen.checkpoint}
+        age = round(max(0.0, self._clock() - self._pace.seen_at), 3)
+        pace = {"steps_per_second": seen.per_second, "age_seconds": age}
+        self._write("progress", state, seen.generation, {**steps, **pace})
+
+    def _write(self, event: str, state: State, generation: int, fields: Mapping[str, object]) -> None:
+        attempt = state.generation.attempt if state.generation else 0
+        self._log.write(cast(event_log.Name, event), generation=generation, attempt=attempt, fields=fields)
+
+    def update(self, state: State, phase: str, workers_running: int, now: float) -> None:
+        """Once a round of the agent: replace the snapshot, tell of steps where that is due."""
+        self._tell(state, self._pace.due(now))
+        if not self._port:
+            return
+        generation, group = state.generation, state.group
+        members = generation.members if generation else ()
+        ours = [index for index, member in enumerate(members) if member.uuid == state.node.uuid]
+        self._newest = status_server.Snapshot(
+            node=self._node,
+            run_id=self._plan.run_id,
+            phase=phase,
+            generation=group.identity[0] if group else 0,
+            attempt=generation.attempt if generation else 0,
+            restart_count=generation.budget.charged if generation else 0,
+            max_restarts=self._plan.max_restarts,
+            membership_changes=self._membership_changes,
+            world_size=sum(member.local_world_size for member in members),
+            group_rank=ours[0] if ours else None,
+            nodes=tuple(member.name or member.uuid for member in members),
+            workers_running=workers_running,
+            lowest_step=group.lowest if group else None,
+            highest_step=group.highest if group else None,
+            checkpoint_step=group.checkpoint if group else None,
+            store_connected=state.store.connected,
+            fork_server_ready=self.fork_server_ready,
+            at=now,
+        )

@@ -1,0 +1,158 @@
+"""The local worker group as the agent sees it: its files, its progress, and why a worker ended.
+
+It prepares a generation's start (folders, progress memory, command lines) and reads what the workers leave behind.
+Starting and ending processes is the supervisor's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import IO
+
+from .. import ipc, processes
+from ..command_line.plan import LogPlan, Plan
+from ..protocol.messages import StartWorkers
+from ..run_dir import RunDir
+from ..settings import LauncherSettings
+from ..workers import failures, logs, progress, specs
+from . import hang_detection
+
+
+class LocalGroup:
+    """One node's workers, generation after generation; at most one generation has files open."""
+
+    def __init__(self, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._environ = environ
+        self._run_dir = run_dir
+        self._start: StartWorkers | None = None
+        self._memory: progress.Memory | None = None
+        self._tail: logs.Tail | None = None
+        self._targets: tuple[logs.Destination, ...] = ()
+        self._failures: list[failures.Failure] = []
+        self._pids: dict[int, int] = {}
+        self._stop_step: int | None = None
+        self._hangs = hang_detection.Watch()
+
+    def start(self, start: StartWorkers) -> ipc.Spawn:
+        """Prepare a generation's workers.
+
+        Raises:
+            OSError: folders or the progress memory cannot be made.
+        """
+        self.close()
+        plan, run_dir = self._plan, self._run_dir
+        self._start = start
+        self._failures = []
+        self._pids, self._stop_step, self._hangs = {}, None, hang_detection.Watch()
+        self._targets = logs.destinations(plan.logs, run_dir.logs, start.generation, start.local_world_size)
+        logs.make_folders(self._targets)
+        path = run_dir.progress(start.generation)
+        self._memory = progress.Memory.create(path, start.local_world_size)
+        self._tail = _tail(plan.logs, plan.role, self._targets, start)
+        modules = run_dir.modules if self.is_warm else ""
+        files = specs.Files(self._targets, path, run_dir.interpreter, run_dir.bootstrap, modules)
+        planned = specs.plan(start, plan, self._settings, self._environ, files)
+        return ipc.Spawn(start.generation, planned, warm=self.is_warm)
+
+    def read(self) -> tuple[progress.Slot, ...]:
+        """What the workers of the current generation reported; empty without one."""
+        return self._memory.read() if self._memory else ()
+
+    def started(self, message: ipc.WorkerStarted) -> None:
+        """A worker of the current generation runs."""
+        if self._start and message.generation == self._start.generation:
+            self._pids[message.local_rank] = message.pid
+
+    def ended(self, message: ipc.WorkerEnded) -> None:
+        """A worker ended; its silence is no hang."""
+        if self._start and message.generation == self._start.generation:
+            self._pids.pop(message.local_rank, None)
+
+    @property
+    def running(self) -> int:
+        """Workers that run."""
+        return len(self._pids)
+
+    def look_for_hangs(self, now: float) -> hang_detection.Verdict | None:
+        """Compare what the living workers report and do with the hang rules."""
+        slots = self.read()
+        seen = {}
+        for rank, pid in self._pids.items():
+            process = processes.read(pid)
+            if process is not None and rank < len(slots):
+                seen[rank] = hang_detection.Worker(slots[rank], process.state, process.cpu_seconds)
+        looked = hang_detection.Seen(now, seen, self._stop_step)
+        self._hangs, verdict = hang_detection.decide(self._hangs, looked, self._settings.hang_timeout_seconds)
+        return verdict
+
+    def set_stop(self, generation: int, step: int | None, *, agreed: bool) -> None:
+        """Propose, agree or withdraw the stop step; a generation that is over is left alone."""
+        if self._memory and self._start and self._start.generation == generation:
+            self._memory.set_stop(step, agreed=agreed)
+            self._stop_step = step
+
+    def failure(self, ended: ipc.WorkerEnded) -> failures.Failure:
+        """Why a worker of the current generation ended badly by itself."""
+        start = self._start
+        path = self._targets[ended.local_rank].error_file if self._targets else ""
+        error, trace, at = failures.read_error_file(path) if path else ("", "", None)
+        failure = failures.Failure(
+            rank=(start.first_rank if start else 0) + ended.local_rank,
+            local_rank=ended.local_rank,
+            generation=start.generation if start else 0,
+            attempt=start.attempt if start else 0,
+            host=socket.gethostname(),
+            pid=ended.pid,
+            exit_code=ended.exit_code,
+            error=ended.error or error,
+            traceback=trace,
+            at=time.time() if at is None else at,
+        )
+        self._failures.append(failure)
+        return failure
+
+    def root_cause(self) -> dict[str, object]:
+        """The report of the generation's first failure so far; empty without one."""
+        first = failures.root_cause(self._failures)
+        return first.report() if first else {}
+
+    def close(self) -> None:
+        """Copy the last lines to the console and forget the generation's memory; call once its workers are gone."""
+        if self._tail:
+            self._tail.finish()
+        if self._memory:
+            self._memory.close()
+        self._tail = self._memory = None
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether workers may be forked from a fork server."""
+        return specs.may_fork(self._plan, self._settings)
+
+
+def _tail(plan: LogPlan, role: str, targets: tuple[logs.Destination, ...], start: StartWorkers) -> logs.Tail | None:
+    if not any(target.tee for target in targets):
+        return None
+    host = socket.gethostname()
+    sources: list[tuple[str, str, IO[str]]] = []
+    for target in targets:
+        rank = start.first_rank + target.local_rank
+        line_prefix = logs.prefix(plan, role, target.local_rank, rank, host)
+        if "stdout" in target.tee and target.stdout:
+            sources.append((target.stdout, line_prefix, sys.stdout))
+        if "stderr" in target.tee and target.stderr:
+            sources.append((target.stderr, line_prefix, sys.stderr))
+    folder = os.path.dirname(os.path.dirname(targets[0].error_file))
+    filters: tuple[tuple[tuple[str, ...], str, IO[str]], ...] = (
+        (plan.stdout_filters, os.path.join(folder, "filtered_stdout.log"), sys.stdout),
+        (plan.stderr_filters, os.path.join(folder, "filtered_stderr.log"), sys.stderr),
+    )
+    tail = logs.Tail(sources, filters)
+    tail.start()
+    return tail

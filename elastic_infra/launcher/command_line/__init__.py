@@ -1,0 +1,1 @@
+"""From a command line to a plan: torchrun's options, checked and resolved. Starts nothing."""

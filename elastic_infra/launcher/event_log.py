@@ -1,0 +1,102 @@
+"""What happened, as JSON lines for machines (``ELASTIC_INFRA_EVENTS``).
+
+One object a line: ``time`` (UTC), ``monotonic``, ``event``, ``node``, ``generation``, ``attempt``, then the event's own
+fields. A line is written in one call, so supervisor and agent may share a file. Writing never fails the launch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, get_args
+
+Name = Literal[
+    "launcher_started",
+    "rendezvous_started",
+    "rendezvous_completed",
+    "workers_started",
+    "worker_started",
+    "worker_exited",
+    "progress",
+    "restart",
+    "membership_change",
+    "node_lost",
+    "hang_detected",
+    "hang_suspected",
+    "fork_server",
+    "watchdog_fired",
+    "stopping",
+    "preempted",
+    "succeeded",
+    "failed",
+]
+NAMES: Final[frozenset[str]] = frozenset(get_args(Name))
+
+Value = str | int | float | bool | None
+
+
+class EventLog:
+    """Appends events to a file, to stderr, or nowhere."""
+
+    def __init__(
+        self,
+        target: str,
+        node: str,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is opened before the first event.
+
+        Args:
+            target: a path, ``-`` for stderr, or empty for nothing.
+            node: name or uuid of this node.
+            wall: the clock people read.
+            monotonic: CLOCK_MONOTONIC.
+        """
+        self._target = target
+        self._node = node
+        self._wall = wall
+        self._monotonic = monotonic
+        self._has_failed = False
+
+    def write(self, event: Name, *, generation: int, attempt: int, fields: Mapping[str, object]) -> None:
+        """Write one line; the first failure is told once, later ones are silent."""
+        if not self._target:
+            return
+        head: dict[str, object] = {
+            "time": utc(self._wall()),
+            "monotonic": round(self._monotonic(), 6),
+            "event": event,
+            "node": self._node,
+            "generation": generation,
+            "attempt": attempt,
+        }
+        text = json.dumps({**head, **fields}, ensure_ascii=False) + "\n"
+        try:
+            _append(self._target, text.encode())
+        except OSError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                print(f"elasticrun: events cannot be written: {error.strerror}.", file=sys.stderr, flush=True)
+
+
+def utc(wall: float) -> str:
+    """A moment as events write it."""
+    moment = dt.datetime.fromtimestamp(wall, tz=dt.timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _append(target: str, data: bytes) -> None:
+    if target == "-":
+        os.write(2, data)
+        return
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)

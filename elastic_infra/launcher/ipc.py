@@ -1,0 +1,280 @@
+"""The seam between supervisor and agent: one AF_UNIX stream socketpair, one JSON object a line, both ways.
+
+The supervisor forks the agent (no exec) and keeps one end; the agent gets the other. Each message is one of the
+dataclasses below; its ``type`` on the wire is the class's name. A message may carry one file descriptor
+(``SCM_RIGHTS``) where its docstring says so. A closed seam means the other side is dead: the agent then exits at
+once (its parent-death signal does the same), the supervisor runs its watchdog rule. Both ends live in one container
+and trust each other. This module holds shapes and the wire form only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finishing"]
+"""What the agent is at, for the watchdog: each phase has its own budget of silence."""
+
+
+# ------------------------------------------------------ agent -> supervisor
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """One worker to start, complete: nothing is added by the supervisor but its own process attributes."""
+
+    local_rank: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """The whole environment."""
+    stdout: str | None = None
+    """Path of the log file, or None for the launcher's own stream."""
+    stderr: str | None = None
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Start the workers of a generation; each answers with ``WorkerStarted`` or ``WorkerEnded``."""
+
+    generation: int
+    workers: tuple[WorkerSpec, ...]
+    warm: bool
+    """Fork from the fork server where it is ready or comes first, else exec."""
+
+
+LOAD_SECONDS: Final = 120.0
+"""How long anybody waits for the fork server to load: an import that hangs keeps neither node nor worker out."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Start the fork server now, if it was not; answered by ``ForkServerState``."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a generation's workers: ``first`` to each worker alone, SIGKILL to all their groups after the grace.
+
+    The supervisor owns the deadline, so that it holds while the agent is frozen. Answered by ``GroupGone`` once no
+    process of these groups is left and none holds an accelerator, also when nothing ran. Sent again it only moves
+    the deadline earlier.
+    """
+
+    generation: int
+    grace_seconds: float
+    first: Literal["SIGTERM", "stacks", "SIGKILL", "none"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class DumpStacks:
+    """Make the workers write every thread's stack to their stderr and go on living."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class HoldStore:
+    """Carries the file descriptor of the store connection (SCM_RIGHTS).
+
+    The supervisor keeps it open, never reads it, and closes the one it held before: the store sees the connection
+    close exactly when the node's last launcher process is dead.
+    """
+
+
+@dataclass(frozen=True)
+class BeatAcked:
+    """The store answered a beat that was sent at this CLOCK_MONOTONIC time: re-arms the dead-man timer."""
+
+    sent_at: float
+    orphan_timeout_seconds: float
+
+
+@dataclass(frozen=True)
+class AgentBeat:
+    """The agent's loop went round; sent at least every second."""
+
+    phase: AgentPhase
+    generation: int
+
+
+@dataclass(frozen=True)
+class HostStore:
+    """Run a store server as a child of the supervisor on this address; answered by ``StoreHosted``."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """The root cause so far, for the termination message if the supervisor has to end without the agent."""
+
+    report: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The agent is done; it exits next. The supervisor ends what is left and exits with this code."""
+
+    code: int
+    reason: str
+    keep_store_seconds: float = 0.0
+    """How long a hosted store may go on serving peers that have yet to read the end of the job."""
+
+
+# ------------------------------------------------------ supervisor -> agent
+
+
+@dataclass(frozen=True)
+class WorkerStarted:
+    """A worker runs."""
+
+    generation: int
+    local_rank: int
+    pid: int
+    warm: bool
+
+
+@dataclass(frozen=True)
+class WorkerEnded:
+    """A worker was reaped, or could not be started (``pid`` 0, ``error`` says why)."""
+
+    generation: int
+    local_rank: int
+    pid: int
+    exit_code: int
+    """Negative for a signal, as in ``subprocess``."""
+    at: float
+    """CLOCK_MONOTONIC."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class GroupGone:
+    """Nothing of this generation is left on this node."""
+
+    generation: int
+    killed: tuple[int, ...] = field(default=())
+    """Local ranks that had to be killed at the deadline."""
+    orphaned: bool = False
+    """The dead-man timer did it."""
+
+
+@dataclass(frozen=True)
+class SignalCaught:
+    """The supervisor got a signal that asks it to end."""
+
+    signal: int
+
+
+@dataclass(frozen=True)
+class ForkServerState:
+    """The fork server's state changed."""
+
+    ready: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class StoreHosted:
+    """The hosted store listens on ``port``; or it could not, or it ended (``error``)."""
+
+    port: int
+    error: str = ""
+
+
+Message = (
+    Spawn
+    | WarmUp
+    | Stop
+    | DumpStacks
+    | HoldStore
+    | BeatAcked
+    | AgentBeat
+    | HostStore
+    | Note
+    | Leave
+    | WorkerStarted
+    | WorkerEnded
+    | GroupGone
+    | SignalCaught
+    | ForkServerState
+    | StoreHosted
+)
+
+_TYPES: Final[Mapping[str, Callable[..., Message]]] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """One line."""
+    return json.dumps({"type": type(message).__name__, **dataclasses.asdict(message)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line.
+
+    Raises:
+        ValueError, TypeError, KeyError: not a message of this seam.
+    """
+    fields = json.loads(line)
+    kind = _TYPES[fields.pop("type")]
+    if kind is Spawn:
+        fields["workers"] = tuple(
+            WorkerSpec(**{**worker, "argv": tuple(worker["argv"])}) for worker in fields["workers"]
+        )
+    if kind is GroupGone:
+        fields["killed"] = tuple(fields["killed"])
+    return kind(**fields)
+
+
+class Channel:
+    """One end of the seam: whole messages in and out, descriptors with them."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._buffer = bytearray()
+        self.descriptors: list[int] = []
+        """Received and not yet taken, oldest first."""
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    def send(self, message: Message, descriptor: int | None = None) -> None:
+        """Write one message; blocks while the other side does not read.
+
+        Raises:
+            OSError: the other side is gone.
+        """
+        line = encode(message)
+        sent = 0
+        if descriptor is not None:
+            sent = socket.send_fds(self._socket, [line], [descriptor])
+        self._socket.sendall(line[sent:])
+
+    def receive(self) -> Iterator[Message]:
+        """Read once and give the messages completed by it.
+
+        Raises:
+            EOFError: the other side closed the seam.
+            BlockingIOError: nothing to read on a non-blocking socket.
+        """
+        data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 16, 8)
+        self.descriptors.extend(descriptors)
+        if not data:
+            message = "The other side of the seam is gone."
+            raise EOFError(message)
+        self._buffer += data
+        while (end := self._buffer.find(b"\n")) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            yield decode(line)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()

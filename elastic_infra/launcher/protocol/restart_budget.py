@@ -1,0 +1,78 @@
+"""What a failure costs the job, as one pure function: go on, or end with which exit code.
+
+The budget is global because it travels in the generation record. Only failures come here: a generation that ended
+through a lost or leaving member, or a planned change, is never charged (the protocol sees to that).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .records import Budget, Cause
+
+FAILED: Final = 1
+"""The script failed beyond its budget."""
+NO_PROGRESS: Final = 93
+"""The same step failed three times."""
+STARTUP_TRIES: Final = 2
+"""A script that cannot start is tried twice: once may be bad luck, a third try teaches nothing."""
+SAME_STEP_TRIES: Final = 3
+"""Failures without a step of progress before the job ends with 93."""
+ALONE_TRIES: Final = 2
+"""A node that fails this often in a row, its peers healthy, is left out."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The budget after the failure, and the job's exit code where it is spent."""
+
+    budget: Budget
+    exit_code: int | None = None
+    reason: str = ""
+
+
+def charge(budget: Budget, failure: Cause, max_restarts: int) -> Verdict:
+    """Charge one failure.
+
+    A failure after progress (a step beyond the last failed one) finds a full budget again. Without reported steps
+    and without start-up failures this is torchrun's ``max_restarts`` exactly.
+    """
+    progressed = failure.step is not None and (budget.failed_step is None or failure.step > budget.failed_step)
+    spent = _spend(budget, failure, fresh=progressed)
+    if failure.startup and spent.startup_failures >= STARTUP_TRIES:
+        return Verdict(spent, FAILED, f"the script failed while starting, {STARTUP_TRIES} times")
+    if spent.same_step_failures >= SAME_STEP_TRIES:
+        return Verdict(spent, NO_PROGRESS, f"no progress: step {spent.failed_step} failed {SAME_STEP_TRIES} times")
+    if spent.restarts > max_restarts:
+        return Verdict(spent, FAILED, f"{spent.restarts} failures, max_restarts is {max_restarts}")
+    return Verdict(spent)
+
+
+def refund(budget: Budget) -> Budget:
+    """Take the last charge back: its culprit turned out to be a lost node."""
+    return replace(budget, restarts=max(0, budget.restarts - 1), charged=max(0, budget.charged - 1))
+
+
+def keeps_failing_alone(charged: Budget) -> bool:
+    """Whether the failure just charged makes its node one to leave out: the same node again, without progress."""
+    return bool(charged.culprit) and charged.culprit_failures >= ALONE_TRIES
+
+
+def _spend(budget: Budget, failure: Cause, *, fresh: bool) -> Budget:
+    again = failure.uuid == budget.culprit and not fresh
+    return Budget(
+        restarts=1 if fresh else budget.restarts + 1,
+        charged=budget.charged + 1,
+        startup_failures=budget.startup_failures + 1 if failure.startup else 0,
+        failed_step=failure.step if fresh else budget.failed_step,
+        same_step_failures=_same_step(budget, fresh=fresh),
+        culprit=failure.uuid,
+        culprit_failures=budget.culprit_failures + 1 if again else 1,
+    )
+
+
+def _same_step(budget: Budget, *, fresh: bool) -> int:
+    if fresh:
+        return 1
+    return budget.same_step_failures + 1 if budget.failed_step is not None else 0

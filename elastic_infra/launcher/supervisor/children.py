@@ -1,0 +1,168 @@
+"""The supervisor's own children beside the workers: the agent, and the store server where this node hosts it.
+
+Also the only place that reaps. Nothing here decides when a child must end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from .. import ipc, processes
+
+_DUMP_SECONDS: Final = 0.5
+_GONE_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.01
+
+AgentMain = Callable[[ipc.Channel], None]
+StoreMain = Callable[[str, int, Callable[[int], None]], None]
+
+
+class Children:
+    """The agent at the other end of the seam, the hosted store, and every orphan that comes to us."""
+
+    def __init__(self, agent: AgentMain, store: StoreMain) -> None:
+        self._store_main = store
+        self._store = 0
+        self._store_report: int | None = None
+        self._held: int | None = None
+        self.channel, self.agent = _fork_agent(agent)
+
+    def known(self) -> tuple[int, ...]:
+        """Children that belong to no generation."""
+        return tuple(pid for pid in (self.agent, self._store) if pid)
+
+    def send(self, message: ipc.Message) -> None:
+        """Tell the agent; an agent that is gone or full hears nothing, which the watchdog sees."""
+        with contextlib.suppress(OSError):
+            self.channel.send(message)
+
+    def reap(self) -> Iterator[tuple[int, int]]:
+        """Every child that ended, orphans included, with its wait status."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.agent:
+                self.agent = 0
+            elif pid == self._store:
+                self._store = 0
+                self.send(ipc.StoreHosted(0, f"The store server ended with status {status}."))
+            yield pid, status
+
+    def hold_store(self) -> None:
+        """Keep the newest store connection open, and close the one before."""
+        if self._held is not None:
+            os.close(self._held)
+        self._held = self.channel.descriptors.pop(0)
+        os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
+
+    def host_store(self, message: ipc.HostStore) -> None:
+        """Start the store server, unless one runs; ``tell_store`` says what became of it."""
+        if self._store:
+            return
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+        def listening(port: int) -> None:
+            os.write(writer, str(port).encode())
+            os.close(writer)
+
+        def child() -> None:
+            os.close(reader)
+            try:
+                self._store_main(message.host, message.port, listening)
+            except OSError as error:
+                os.write(writer, str(error).encode())
+
+        self._store = processes.fork(child)
+        os.close(writer)
+        self._store_report = reader
+
+    @property
+    def is_store_starting(self) -> bool:
+        """Whether the store server has yet to say that it listens."""
+        return self._store_report is not None
+
+    def tell_store(self) -> None:
+        """Tell the agent where the store listens, or why it does not; finding its address may take a while."""
+        if self._store_report is None:
+            return
+        try:
+            answer = os.read(self._store_report, 4096).decode()
+        except BlockingIOError:
+            return
+        os.close(self._store_report)
+        self._store_report = None
+        port = int(answer) if answer.isdecimal() else 0
+        self.send(ipc.StoreHosted(port, "" if port else answer or "The store server could not start."))
+
+    def dump_agent(self) -> None:
+        """Have a stuck agent write its stacks, if it still can."""
+        processes.without_core(self.agent)
+        processes.send(self.agent, signal.SIGABRT)
+        processes.send(self.agent, signal.SIGCONT)
+        self._await_end(lambda: self.agent, _DUMP_SECONDS)
+
+    def end(self, keep_store_seconds: float, interrupted: Callable[[], bool]) -> None:
+        """End agent, then store; the store may go on serving for a while unless a signal comes."""
+        self._await_end(lambda: self.agent, _DUMP_SECONDS)
+        self._kill(self.agent)
+        if self._held is not None:
+            os.close(self._held)  # the store waits for this node too
+            self._held = None
+        deadline = time.monotonic() + keep_store_seconds
+        while self._store and time.monotonic() < deadline and not interrupted():
+            self._drain()
+            time.sleep(_POLL_SECONDS)
+        self._kill(self._store)
+        self.channel.close()
+        self._kill_orphans()
+
+    def _kill(self, pid: int) -> None:
+        if pid:
+            processes.send(pid, signal.SIGKILL)
+            self._await_end(lambda: pid if pid in self.known() else 0, _GONE_SECONDS)
+
+    def _kill_orphans(self) -> None:
+        deadline = time.monotonic() + _GONE_SECONDS
+        while time.monotonic() < deadline:
+            self._drain()
+            orphans = [process for process in processes.scan() if process.parent == os.getpid()]
+            if not orphans:
+                return
+            for process in orphans:
+                processes.send(process.pid, signal.SIGKILL)
+            time.sleep(_POLL_SECONDS)
+
+    def _await_end(self, pid: Callable[[], int], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while pid() and time.monotonic() < deadline:
+            self._drain()
+            time.sleep(_POLL_SECONDS)
+
+    def _drain(self) -> None:
+        for _ in self.reap():
+            pass
+
+
+def _fork_agent(agent: AgentMain) -> tuple[ipc.Channel, int]:
+    ours, theirs = socket.socketpair()
+
+    def child() -> None:
+        ours.close()
+        faulthandler.enable()
+        agent(ipc.Channel(theirs))
+
+    pid = processes.fork(child)
+    theirs.close()
+    ours.settimeout(1.0)
+    return ipc.Channel(ours), pid

@@ -1,0 +1,76 @@
+"""The stacks of workers that hang, written one worker after the other: on one stderr they would mix line by line.
+
+Workers that are to end are stopped (SIGSTOP) until it is their turn: the end of one makes its peers' collectives fail,
+and they would show that instead of the place where they hung. Whether to ask at all is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from .. import processes
+
+WRITE_SECONDS: Final = 1.0
+"""What one worker gets, where milliseconds are usual; one that cannot write does not keep the others from it."""
+
+DUMP_SIGNAL: Final = signal.SIGRTMIN + 7
+"""The bootstrap's handler writes the stacks of all threads; sent only to processes that have a handler for it."""
+
+
+@dataclasses.dataclass
+class Dump:
+    """Workers that are asked for their stacks in turn."""
+
+    number: int
+    """The signal that asks."""
+    waiting: list[tuple[int, int]]
+    """(pid, local rank) of those still to be asked."""
+    asked: int = 0
+    """Pid of the last one."""
+    until: float = 0.0
+    """CLOCK_MONOTONIC at which its time is over."""
+
+    @property
+    def ends_workers(self) -> bool:
+        """Whether a worker that has written is dead."""
+        return self.number == signal.SIGABRT
+
+    def is_over(self, alive: Mapping[int, int], now: float) -> bool:
+        """Whether everybody has written, or had the time to."""
+        return not self.waiting and (self.asked not in alive or now >= self.until)
+
+    def go_on(self, alive: Mapping[int, int], now: float) -> None:
+        """Ask the next worker once the last one has ended or had its time."""
+        while self.waiting and (self.asked not in alive or now >= self.until):
+            self.asked, rank = self.waiting.pop(0)
+            self.until = now + WRITE_SECONDS
+            if self.asked in alive:
+                print(f"elasticrun: Stacks of local rank {rank} (pid {self.asked}):", file=sys.stderr, flush=True)
+                processes.send_to_main_thread(self.asked, self.number)
+                if self.ends_workers:
+                    processes.send(self.asked, signal.SIGCONT)
+
+
+def of_ending(alive: Mapping[int, int]) -> Dump:
+    """Have every worker write its stacks and end.
+
+    Args:
+        alive: local rank by pid.
+    """
+    for pid in alive:
+        processes.send(pid, signal.SIGSTOP)
+        processes.without_core(pid)
+    return Dump(signal.SIGABRT, _by_rank(alive))
+
+
+def of_living(alive: Mapping[int, int]) -> Dump:
+    """Have every worker that can write its stacks and live on."""
+    return Dump(DUMP_SIGNAL, [one for one in _by_rank(alive) if processes.catches(one[0], DUMP_SIGNAL)])
+
+
+def _by_rank(alive: Mapping[int, int]) -> list[tuple[int, int]]:
+    return sorted(alive.items(), key=lambda item: item[1])

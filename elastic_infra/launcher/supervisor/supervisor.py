@@ -1,0 +1,307 @@
+"""The process that owns all others: it starts them, reaps them, and ends them whatever the agent does.
+
+It is the launcher's first process, PID 1 in a container, standard library only and one thread, so it may fork. It
+decides nothing about training or membership: the agent tells it through the seam what to start and to stop. On its
+own account it only enforces deadlines: the grace of a stop, the dead-man timer (workers must not outlive the store's
+last answer by more than ``orphan_timeout``), the watchdog over the agent, and the end after a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from .. import exit_codes, ipc, processes
+from ..signals import Signals
+from . import watchdog, worker_processes
+from .children import Children
+from .fork_server_client import ForkServer, Held, Pending
+from .worker_processes import Group
+
+SIGNAL_MARGIN_SECONDS: Final = 1.5
+"""What the agent gets beyond the grace to leave by itself after a signal."""
+
+_TICK_SECONDS: Final = 1.0
+_BUSY_TICK_SECONDS: Final = 0.02
+"""How often the process table is read while a group is being killed."""
+
+
+class Supervisor:
+    """Runs one launch to its end."""
+
+    def __init__(self, children: Children, signals: Signals, warm: ForkServer, *, grace_seconds: float) -> None:
+        self._children = children
+        self._warm = warm
+        self._signals = signals
+        self._grace = grace_seconds
+        self._groups: dict[int, Group] = {}
+        self._phase: ipc.AgentPhase = "starting"
+        self._generation = 0
+        self._started = 0
+        self._strays: set[int] = set()
+        """Reaped while a fork was pending: a worker may die before its pid is known."""
+        self._beats = 0
+        self._watch = watchdog.Watch()
+        self._next_watch = 0.0
+        self._dead_man: float | None = None
+        self._end_by: float | None = None
+        self._told = 0
+        self.report: dict[str, object] = {}
+        """The root cause so far, as the agent last told it."""
+        self.outcome: ipc.Leave | None = None
+        self.fired = False
+        """The watchdog ended the launch."""
+
+    @property
+    def caught(self) -> int | None:
+        """The first signal that asked the launcher to end."""
+        return self._signals.caught[0] if self._signals.caught else None
+
+    def run(self) -> ipc.Leave:
+        """Serve the agent until it leaves or has to be ended; on return no worker is left."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals.fd, selectors.EVENT_READ, self._signals.drain)
+            selector.register(self._children.channel, selectors.EVENT_READ, self._receive)
+            self._once(time.monotonic(), selector)  # what the fork server loads, it loads while the agent does
+            while self.outcome is None:
+                for key, _ in selector.select(self._patience()):
+                    key.data()
+                self._once(time.monotonic(), selector)
+            while self._groups:
+                selector.select(_BUSY_TICK_SECONDS)
+                self._signals.drain()
+                self._clear(time.monotonic())
+        return self.outcome
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        if self._children.is_store_starting or any(group.is_busy(now) for group in self._groups.values()):
+            return _BUSY_TICK_SECONDS
+        deadlines = [group.deadline for group in self._groups.values()]
+        times = [at for at in (*deadlines, self._dead_man, self._end_by) if at is not None]
+        return max(0.0, min([_TICK_SECONDS, *(at - now for at in times)]))
+
+    def _once(self, now: float, selector: selectors.BaseSelector) -> None:
+        self._reap()
+        self._children.tell_store()
+        self._keep_warm(now, selector)
+        self._tell_signals(now)
+        self._check_dead_man(now)
+        self._stop_groups(now)
+        self._check_agent(now)
+        if self._end_by is not None and now >= self._end_by and self.outcome is None:
+            self._end(exit_codes.of_signal(self.caught or signal.SIGTERM), "The agent did not leave after the signal.")
+
+    # ------------------------------------------------------------- messages
+
+    def _receive(self) -> None:
+        handlers: Mapping[type, Callable[..., None]] = {
+            ipc.Spawn: self._on_spawn,
+            ipc.WarmUp: self._on_warm_up,
+            ipc.Stop: self._on_stop,
+            ipc.DumpStacks: self._on_dump_stacks,
+            ipc.HoldStore: self._on_hold_store,
+            ipc.BeatAcked: self._on_beat_acked,
+            ipc.AgentBeat: self._on_agent_beat,
+            ipc.HostStore: self._on_host_store,
+            ipc.Note: self._on_note,
+            ipc.Leave: self._on_leave,
+        }
+        try:
+            for message in self._children.channel.receive():
+                handlers[type(message)](message)
+        except (EOFError, ConnectionError):
+            if self.outcome is None:
+                self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
+
+    def _on_spawn(self, message: ipc.Spawn) -> None:
+        self._groups[message.generation] = Group(message.generation)
+        self._generation, self._started = message.generation, len(message.workers)
+        for spec in message.workers:
+            if message.warm:
+                self._warm.want(time.monotonic())
+            if message.warm and self._warm.request(message.generation, spec):
+                self._groups[message.generation].pending += 1
+            else:
+                self._start_cold(message.generation, spec)
+
+    def _start_cold(self, generation: int, spec: ipc.WorkerSpec) -> None:
+        try:
+            pid = processes.start(spec.argv, spec.env, spec.stdout, spec.stderr)
+        except OSError as error:
+            self._worker_ended(generation, spec.local_rank, 0, 127, f"{error.strerror}: {error.filename!r}")
+            return
+        self._groups[generation].add(pid, spec.local_rank)
+        self._children.send(ipc.WorkerStarted(generation, spec.local_rank, pid, warm=False))
+
+    def _on_stop(self, message: ipc.Stop) -> None:
+        group = self._groups.setdefault(message.generation, Group(message.generation))
+        self._warm.forget(message.generation)
+        group.pending = 0
+        group.stop(message.first, message.grace_seconds, time.monotonic())
+
+    def _on_dump_stacks(self, message: ipc.DumpStacks) -> None:
+        if message.generation in self._groups:
+            self._groups[message.generation].dump_stacks()
+
+    def _on_hold_store(self, _message: ipc.HoldStore) -> None:
+        self._children.hold_store()
+
+    def _on_beat_acked(self, message: ipc.BeatAcked) -> None:
+        self._dead_man = message.sent_at + message.orphan_timeout_seconds
+
+    def _on_agent_beat(self, message: ipc.AgentBeat) -> None:
+        self._beats += 1
+        self._phase = message.phase
+
+    def _on_host_store(self, message: ipc.HostStore) -> None:
+        self._children.host_store(message)
+
+    def _on_note(self, message: ipc.Note) -> None:
+        self.report = message.report
+
+    def _on_leave(self, message: ipc.Leave) -> None:
+        self.outcome = message
+        self._kill_all(time.monotonic())
+
+    # ----------------------------------------------------------------- warm
+
+    def _on_warm_up(self, _message: ipc.WarmUp) -> None:
+        self._warm.want_now()
+
+    def _keep_warm(self, now: float, selector: selectors.BaseSelector) -> None:
+        if self._warm.is_due(now, time.time()):
+            try:
+                self._warm.start()
+            except OSError as error:
+                self._children.send(ipc.ForkServerState(ready=False, message=f"cold starts only: {error}"))
+                self._start_all_cold(self._warm.take_held())
+                return
+            selector.register(self._warm.channel, selectors.EVENT_READ, lambda: self._on_warm(selector))
+        if self._warm.is_late(now):
+            self._give_up_warm(selector)
+
+    def _on_warm(self, selector: selectors.BaseSelector) -> None:
+        answer = self._warm.receive()
+        if answer is None:
+            self._give_up_warm(selector)
+        elif isinstance(answer, str):
+            self._children.send(ipc.ForkServerState(self._warm.ready, answer))
+            held = self._warm.take_held()
+            self._start_all_cold([each for each in held if not self._warm.request(each.generation, each.spec)])
+        else:
+            self._on_forked(*answer)
+
+    def _on_forked(self, pending: Pending, pid: int) -> None:
+        group = self._groups.get(pending.generation)
+        if group is None or pid in self._strays:
+            os.close(pending.go)
+            self._worker_ended(pending.generation, pending.spec.local_rank, pid, -signal.SIGKILL)
+            return
+        group.pending -= 1
+        group.add(pid, pending.spec.local_rank)
+        self._warm.release(pending)
+        self._children.send(ipc.WorkerStarted(pending.generation, pending.spec.local_rank, pid, warm=True))
+
+    def _give_up_warm(self, selector: selectors.BaseSelector) -> None:
+        selector.unregister(self._warm.channel)
+        self._children.send(ipc.ForkServerState(ready=False, message="cold starts only: the fork server is gone"))
+        self._start_all_cold(self._warm.kill())
+
+    def _start_all_cold(self, left: Iterable[Held]) -> None:
+        """The workers that the fork server does not fork."""
+        for each in left:
+            self._groups[each.generation].pending -= 1
+            self._start_cold(each.generation, each.spec)
+
+    # ------------------------------------------------------------ processes
+
+    def _reap(self) -> None:
+        for pid, status in self._children.reap():
+            if self._warm.pending:
+                self._strays.add(pid)
+            for group in self._groups.values():
+                if pid in group.alive:
+                    rank = group.alive.pop(pid)
+                    self._worker_ended(group.generation, rank, pid, os.waitstatus_to_exitcode(status))
+
+    def _worker_ended(self, generation: int, rank: int, pid: int, code: int, error: str = "") -> None:
+        self._children.send(ipc.WorkerEnded(generation, rank, pid, code, time.monotonic(), error))
+
+    def _stop_groups(self, now: float) -> None:
+        for group in self._groups.values():
+            group.go_on(now)
+        for group in [group for group in self._groups.values() if group.must_die(now)]:
+            left = self._left(group)
+            if not left:
+                del self._groups[group.generation]
+                self._children.send(ipc.GroupGone(group.generation, tuple(group.killed), group.orphaned))
+                continue
+            group.kill(left, now)
+            if group.is_stuck(now):
+                del self._groups[group.generation]
+                self._end(exit_codes.RETRY, f"Killed processes do not end: {worker_processes.describe(left)}.")
+
+    def _left(self, group: Group) -> tuple[processes.Process, ...]:
+        others = (pid for other in self._groups.values() if other is not group for pid in other.alive)
+        known = {*self._children.known(), self._warm.pid, *others}
+        return worker_processes.members(processes.scan(), group.leaders, supervisor=os.getpid(), known=known)
+
+    def _kill_all(self, now: float) -> None:
+        self._warm.kill()
+        for group in self._groups.values():
+            group.stop("SIGKILL", 0.0, now)
+
+    def _clear(self, now: float) -> None:
+        self._reap()
+        self._stop_groups(now)
+
+    # ------------------------------------------------------------ deadlines
+
+    def _tell_signals(self, now: float) -> None:
+        for number in self._signals.caught[self._told :]:
+            self._children.send(ipc.SignalCaught(number))
+            self._told += 1
+            running = any(group.alive for group in self._groups.values())
+            patience = SIGNAL_MARGIN_SECONDS + (self._grace if running else 0.0)
+            if number == signal.SIGINT and self._told > 1:
+                patience = 0.0  # a second Ctrl-C means now
+            self._end_by = min(now + patience, self._end_by or now + patience)
+
+    def _check_dead_man(self, now: float) -> None:
+        if self._dead_man is None or now < self._dead_man:
+            return
+        self._dead_man = None
+        for group in self._groups.values():
+            group.orphaned = True
+            group.stop("SIGKILL", 0.0, now)
+
+    def _check_agent(self, now: float) -> None:
+        if now < self._next_watch or self.outcome is not None:
+            return
+        self._next_watch = now + _TICK_SECONDS
+        group = self._groups.get(self._generation)
+        seen = watchdog.Observation(
+            now=now,
+            beats=self._beats,
+            phase=self._phase,
+            generation=self._generation,
+            running=len(group.alive) + group.pending if group else 0,
+            started=self._started,
+            stopping=group is None or group.deadline is not None,
+        )
+        self._watch, fire = watchdog.decide(self._watch, seen)
+        if fire is not None:
+            self.fired = True
+            self._children.dump_agent()
+            self._end(exit_codes.RETRY, fire.reason)
+
+    def _end(self, code: int, reason: str) -> None:
+        """End without the agent."""
+        if self.outcome is None:
+            self.outcome = ipc.Leave(code, reason)
+        self._kill_all(time.monotonic())

@@ -1,0 +1,126 @@
+"""The local workers of one generation, as the supervisor keeps them, and how their end is enforced.
+
+A worker leads a process group of its own; its children (data loaders) live in it. Ending a group means: the first
+signal to the workers alone, so that their children serve them while they save; SIGKILL to everything at the
+deadline, or as soon as the workers are gone; then wait until the kernel has nothing left. A process that is reaped
+has closed every file, accelerators included, so nothing that is gone still holds a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+from collections.abc import Collection, Iterable
+from typing import Final, Literal
+
+from .. import processes
+from . import stack_dumps
+
+STUCK_SECONDS: Final = 30.0
+"""How long a killed process may take to vanish (a driver that releases memory) before the launcher gives up."""
+
+First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
+
+
+@dataclasses.dataclass
+class Group:
+    """Workers of one generation on this node."""
+
+    generation: int
+    alive: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Local rank by pid, of workers not yet reaped."""
+    leaders: set[int] = dataclasses.field(default_factory=set)
+    """Every pid that was started: the ids of the process groups."""
+    pending: int = 0
+    """Workers that the fork server was asked for and that have no pid yet."""
+    deadline: float | None = None
+    """CLOCK_MONOTONIC at which everything is killed; None while the group may run."""
+    killed_at: float | None = None
+    killed: list[int] = dataclasses.field(default_factory=list)
+    """Local ranks that had to be killed."""
+    orphaned: bool = False
+    """The dead-man timer ended it."""
+    dump: stack_dumps.Dump | None = None
+    """Workers that are being asked for their stacks."""
+
+    def add(self, pid: int, local_rank: int) -> None:
+        """A worker runs."""
+        self.alive[pid] = local_rank
+        self.leaders.add(pid)
+
+    def stop(self, first: First, grace_seconds: float, now: float) -> None:
+        """Begin the end, or bring it forward: a deadline never moves back."""
+        bounds = {"SIGKILL": 0.0, "stacks": stack_dumps.WRITE_SECONDS * len(self.alive)}
+        deadline = now + bounds.get(first, grace_seconds)
+        self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+        if first == "SIGTERM":
+            for pid in self.alive:
+                processes.send(pid, signal.SIGTERM)
+        elif first == "stacks" and not (self.dump and self.dump.ends_workers):
+            self.dump = stack_dumps.of_ending(self.alive)
+
+    def dump_stacks(self) -> None:
+        """Have the workers write their stacks and live on, unless they are ending."""
+        if self.deadline is None:
+            self.dump = stack_dumps.of_living(self.alive)
+
+    def go_on(self, now: float) -> None:
+        """Ask the next worker for its stacks, if it is time."""
+        if self.dump and not self.must_die(now):
+            self.dump.go_on(self.alive, now)
+
+    def is_busy(self, now: float) -> bool:
+        """Whether something is to be done soon, whatever is heard."""
+        return self.must_die(now) or (self.dump is not None and not self.dump.is_over(self.alive, now))
+
+    def must_die(self, now: float) -> bool:
+        """Whether what is left is killed now."""
+        return self.deadline is not None and (not self.alive or now >= self.deadline)
+
+    def kill(self, members: Iterable[processes.Process], now: float) -> None:
+        """SIGKILL to everything that is left."""
+        if self.killed_at is None:
+            self.killed_at = now
+            self.killed = sorted(self.alive.values())
+        for process in members:
+            processes.send(process.pid, signal.SIGKILL)
+        for leader in self.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGKILL)
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether killed processes refuse to vanish."""
+        return self.killed_at is not None and now - self.killed_at > STUCK_SECONDS
+
+
+def members(
+    table: Iterable[processes.Process], leaders: Collection[int], *, supervisor: int, known: Collection[int]
+) -> tuple[processes.Process, ...]:
+    """Of the process table, what belongs to these groups.
+
+    A child of a worker that made a session of its own is recognised once its parent is dead: it is then a child of
+    the supervisor (``PR_SET_CHILD_SUBREAPER``) that the supervisor never started.
+
+    Args:
+        table: every process.
+        leaders: ids of the process groups.
+        supervisor: the supervisor's pid.
+        known: the supervisor's other children.
+    """
+    return tuple(
+        process
+        for process in table
+        if process.pid not in known
+        and (
+            process.group in leaders
+            or process.session in leaders
+            or (process.parent == supervisor and process.pid != supervisor)
+        )
+    )
+
+
+def describe(stuck: Iterable[processes.Process]) -> str:
+    """Names for a message: pid and state."""
+    return ", ".join(f"{process.pid} (state {process.state})" for process in stuck)

@@ -1,0 +1,33 @@
+"""A worker that runs a pickled function: ``python -m ...call FILE``, started by ``api.elastic_launch``.
+
+What the function returns is left for the caller by global rank; what it raises goes where torch's ``record`` puts it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+
+from ..settings import PREFIX
+
+
+def main() -> None:
+    """Call the function and leave its result."""
+    folder = Path(os.environ[PREFIX + "RESULTS"])
+    rank = os.environ["RANK"]
+    function, arguments = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by our own caller
+    try:
+        value = function(*arguments)
+    except BaseException:  # noqa: BLE001  whatever it was, the caller is told
+        error_file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+        sys.excepthook(*sys.exc_info())
+        if error_file and Path(error_file).exists():
+            (folder / f"{rank}.error").write_bytes(Path(error_file).read_bytes())
+        raise SystemExit(1) from None
+    (folder / f"{rank}.result").write_bytes(pickle.dumps(value))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Why a job failed, in words: the first failing worker, what its end usually means, and the termination message.
+
+Pure but for reading a worker's error file and writing the report. Torch's ``record`` and our bootstrap leave the
+exception in ``TORCHELASTIC_ERROR_FILE``; its form is torch's (``errors/error_handler.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+MESSAGE_BYTES: Final = 4096
+"""What the kubelet keeps of a termination message."""
+
+HINTS: Final[Mapping[int, str]] = {
+    -signal.SIGKILL: "Killed from outside: most likely out of memory. Raise resources.memory or use less.",
+    -signal.SIGABRT: "Aborted: NCCL ends a process this way after a collective timeout; look for the rank that hung.",
+    -signal.SIGSEGV: "Crashed in native code: a CUDA or extension library, or one built for another torch.",
+    -signal.SIGBUS: "Bus error: most likely /dev/shm is full. Raise shared_memory or use fewer loader workers.",
+    -signal.SIGILL: "Illegal instruction: the image was built for another CPU.",
+    -signal.SIGFPE: "Arithmetic trap in native code.",
+    -signal.SIGTERM: "Ended by SIGTERM that the launcher did not send.",
+    127: "The program was not found in the image.",
+    126: "The program is not executable.",
+    137: "A child was killed: most likely out of memory. Raise resources.memory or use less.",
+}
+"""What an exit code usually means and what to do about it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One worker's bad end."""
+
+    rank: int
+    local_rank: int
+    generation: int
+    attempt: int
+    host: str
+    pid: int
+    exit_code: int
+    """Negative for a signal."""
+    error: str
+    """The exception, where the worker left one."""
+    traceback: str
+    at: float
+    """Seconds since the epoch."""
+
+    @property
+    def message(self) -> str:
+        """One line."""
+        ended = f"Rank {self.rank} {describe(self.exit_code)}"
+        hint = HINTS.get(self.exit_code, "")
+        return " ".join(part for part in (f"{ended}: {self.error}." if self.error else f"{ended}.", hint) if part)
+
+    def report(self) -> dict[str, object]:
+        """Everything, for events and the termination message."""
+        return {
+            **{name: value for name, value in dataclasses.asdict(self).items() if value != ""},
+            "message": self.message,
+        }
+
+
+def describe(exit_code: int) -> str:
+    """``was killed by SIGKILL`` or ``exited with code 1``."""
+    if exit_code >= 0:
+        return f"exited with code {exit_code}"
+    try:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was killed by signal {-exit_code}"
+
+
+def read_error_file(path: str) -> tuple[str, str, float | None]:
+    """Exception, traceback and time from a worker's error file; empty where it left none or a broken one.
+
+    The time is the file's own: the one in it has whole seconds, too coarse to tell who failed first.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            message = json.load(file)["message"]
+            at = os.fstat(file.fileno()).st_mtime
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", "", None
+    if isinstance(message, str):
+        return message, "", at
+    if not isinstance(message, dict):
+        return "", "", None
+    extra = message.get("extraInfo")
+    extra = extra if isinstance(extra, dict) else {}
+    return str(message.get("message", "")), str(extra.get("py_callstack", "")), at
+
+
+def root_cause(failures: Iterable[Failure]) -> Failure | None:
+    """The first failure: peers of a dead rank fail too, but later; whoever was only ended by SIGTERM comes last."""
+    return min(failures, key=lambda failure: (failure.exit_code == -signal.SIGTERM, failure.at), default=None)
+
+
+def termination_message(code: int, reason: str, report: Mapping[str, object]) -> str:
+    """JSON of at most ``MESSAGE_BYTES``: code and reason always, then as much of the root cause as fits.
+
+    A traceback loses its beginning first: its last lines say what failed.
+    """
+    message: dict[str, object] = {"exit_code": code, "reason": reason[:512], **report}
+    trace = str(message.pop("traceback", ""))
+    text = _json(message)
+    while len(text.encode()) > MESSAGE_BYTES:
+        longest = max(report, key=lambda name: len(str(message.get(name, ""))))
+        message[longest] = str(message[longest])[: len(str(message[longest])) // 2]
+        text = _json(message)
+    while trace:
+        candidate = _json({**message, "traceback": trace})
+        if len(candidate.encode()) <= MESSAGE_BYTES:
+            return candidate
+        trace = trace[len(trace) // 4 + 1 :]
+    return text
+
+
+def leave_behind(
+    code: int, reason: str, report: Mapping[str, object], termination_log: str, environ: Mapping[str, str]
+) -> None:
+    """Write the root cause for the kubelet, and for a caller that named an error file as torchrun's callers do."""
+    write_termination_message(termination_log, termination_message(code, reason, report))
+    error_file = environ.get("TORCHELASTIC_ERROR_FILE")
+    if error_file and report:
+        with contextlib.suppress(OSError):
+            write_error_file(error_file, report)
+
+
+def write_termination_message(path: str, message: str) -> None:
+    """Write where the kubelet reads it; a machine without that file is no error."""
+    if os.path.exists(path) and os.access(path, os.W_OK):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(message)
+
+
+def write_error_file(path: str, failure: Mapping[str, object]) -> None:
+    """Torchrun's own contract: the launcher's ``TORCHELASTIC_ERROR_FILE`` gets the root cause.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    extra = {
+        "py_callstack": str(failure.get("traceback", "")),
+        "timestamp": str(int(float(str(failure.get("at", 0))))),
+    }
+    text = str(failure.get("error") or failure.get("message", ""))
+    body = {"message": {"message": text, "errorCode": failure.get("exit_code", 1), "extraInfo": extra}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(body, file)
+
+
+def _json(message: Mapping[str, object]) -> str:
+    return json.dumps(message, ensure_ascii=False)

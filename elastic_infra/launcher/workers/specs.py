@@ -1,0 +1,144 @@
+"""From a worker group's facts to the processes of this node: command lines and environments.
+
+Pure. The environment is torchrun's, value for value (``LocalElasticAgent._start_workers`` in
+https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/agent/server/local_elastic_agent.py), plus ours.
+Nothing is started here; the supervisor does that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from .. import defaults, ipc
+from ..command_line.options import OptionsError
+from ..command_line.plan import Entrypoint, Plan
+from ..settings import PREFIX, LauncherSettings, env_name
+from . import progress
+
+if TYPE_CHECKING:
+    from ..protocol.messages import StartWorkers
+    from .logs import Destination
+
+GENERATION: Final = PREFIX + "GENERATION"
+"""Number of the worker group; checkpoints carry it and refuse an older writer."""
+ATTEMPT: Final = PREFIX + "ATTEMPT"
+"""How often the workers of this job were started before, for any cause."""
+MODULES: Final = PREFIX + "MODULES"
+"""File to which the bootstrap of local rank 0 appends the modules it imports, for the fork server."""
+
+_SECRETS: Final = frozenset({env_name("store_token")})
+"""What workers do not need they do not get."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Paths that the workers of one generation use."""
+
+    targets: tuple[Destination, ...]
+    """Output of each local rank."""
+    progress: str
+    """The generation's progress memory."""
+    interpreter: str
+    """The Python that runs scripts."""
+    bootstrap: str
+    """The bootstrap's source."""
+    modules: str = ""
+    """File for the names of imported modules; empty records none."""
+
+
+def plan(
+    start: StartWorkers, launch: Plan, settings: LauncherSettings, environ: Mapping[str, str], files: Files
+) -> tuple[ipc.WorkerSpec, ...]:
+    """The workers of this node.
+
+    Args:
+        start: the group's facts.
+        launch: the resolved command line.
+        settings: the launcher's settings.
+        environ: the launcher's environment.
+        files: paths for this generation.
+    """
+    common = _common_environ(start, launch, settings, environ)
+    specs = []
+    for target in files.targets:
+        mine = {
+            **common,
+            **_rank_environ(start, launch, environ, target.local_rank),
+            "TORCHELASTIC_ERROR_FILE": target.error_file,
+            progress.VARIABLE: f"{target.local_rank}:{files.progress}",
+        }
+        if files.modules and target.local_rank == 0:
+            mine[MODULES] = files.modules
+        argv = command_line(launch.entrypoint, files.interpreter, files.bootstrap, target.local_rank)
+        specs.append(ipc.WorkerSpec(target.local_rank, argv, mine, target.stdout, target.stderr))
+    return tuple(specs)
+
+
+def command_line(entrypoint: Entrypoint, interpreter: str, bootstrap: str, local_rank: int) -> tuple[str, ...]:
+    """What a worker executes; ``${local_rank}`` in the script's arguments is replaced, as torchrun does."""
+    arguments = tuple(
+        string.Template(argument).safe_substitute(local_rank=str(local_rank)) for argument in entrypoint.arguments
+    )
+    if not entrypoint.is_python:
+        return (entrypoint.target, *arguments)
+    return (interpreter, "-u", bootstrap, entrypoint.kind, entrypoint.target, *arguments)
+
+
+def may_fork(launch: Plan, settings: LauncherSettings) -> bool:
+    """Whether this launch's workers may be forked by a fork server: it runs Python, and warm start is on."""
+    return settings.warm_start and launch.entrypoint.is_python
+
+
+def environ_of_any(launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """What every worker of this node finds, whichever its place: enough to import in."""
+    inherited = {name: value for name, value in environ.items() if name not in _SECRETS}
+    missing = defaults.runtime_defaults(settings, inherited, nproc_per_node=launch.nproc_per_node)
+    return {**inherited, **missing}
+
+
+def _common_environ(
+    start: StartWorkers, launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]
+) -> dict[str, str]:
+    return {
+        **environ_of_any(launch, settings, environ),
+        "GROUP_RANK": str(start.group_rank),
+        "ROLE_NAME": launch.role,
+        "LOCAL_WORLD_SIZE": str(start.local_world_size),
+        "WORLD_SIZE": str(start.world_size),
+        "GROUP_WORLD_SIZE": str(start.group_world_size),
+        "ROLE_WORLD_SIZE": str(start.world_size),
+        "MASTER_ADDR": start.master_address,
+        "MASTER_PORT": str(start.master_port),
+        "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),
+        "TORCHELASTIC_MAX_RESTARTS": str(launch.max_restarts),
+        "TORCHELASTIC_RUN_ID": launch.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": launch.signals,
+        GENERATION: str(start.generation),
+        ATTEMPT: str(start.attempt),
+    }
+
+
+def _rank_environ(start: StartWorkers, launch: Plan, environ: Mapping[str, str], local_rank: int) -> dict[str, str]:
+    rank = str(start.first_rank + local_rank)
+    virtual = _one_visible_device(environ, local_rank) if launch.virtual_local_rank else {}
+    shown = "0" if launch.virtual_local_rank else str(local_rank)
+    return {"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": shown, **virtual}
+
+
+def _one_visible_device(environ: Mapping[str, str], local_rank: int) -> dict[str, str]:
+    """Only this worker's accelerator, at index 0; HIP's own variable leads where it is set, as in torchrun."""
+    hip = environ.get("HIP_VISIBLE_DEVICES")
+    name = "HIP_VISIBLE_DEVICES" if hip else "CUDA_VISIBLE_DEVICES"
+    listed = environ.get(name)
+    device = str(local_rank)
+    if listed is not None:
+        devices = listed.split(",")
+        if local_rank >= len(devices):
+            message = f"--virtual-local-rank: local rank {local_rank} has no device in {name}={listed}."
+            raise OptionsError(message)
+        device = devices[local_rank].strip()
+    return {"CUDA_VISIBLE_DEVICES": device, **({"HIP_VISIBLE_DEVICES": device} if hip else {})}

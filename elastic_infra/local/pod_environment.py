@@ -1,0 +1,98 @@
+"""What a pod meets on this machine instead of in a cluster: ports, network interface, devices, threads. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from elastic_infra.launcher.settings import env_name
+from elastic_infra.local.cgroups import Limits
+from elastic_infra.local.job import LocalJob
+from elastic_infra.local.ports import LOOPBACK
+from elastic_infra.local.state import STORE, node
+
+_DEVICES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """This machine, as one run uses it.
+
+    Attributes:
+        run: a name for the run that no other has.
+        home: the folder that stands for the image's working dir: that of the job file.
+        python: the interpreter of the pods.
+        machine: the environment that stands for the image's.
+        values: variables given by hand.
+        volumes: folders given by hand.
+        store_port: port of the rendezvous store.
+        status_ports: of the nodes' status pages.
+        cpus: processors of this machine.
+        limits: how memory is limited.
+        owns_shared_memory: whether each node can have a /dev/shm of its own.
+    """
+
+    run: str
+    home: Path
+    python: str
+    machine: Mapping[str, str]
+    values: Mapping[str, str]
+    volumes: Mapping[str, Path]
+    store_port: int
+    status_ports: tuple[int, ...]
+    cpus: int
+    limits: Limits
+    owns_shared_memory: bool
+
+
+def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
+    """Variables that a pod needs to run here; they win over the manifest's and the operator's."""
+    path = os.pathsep.join(filter(None, (str(Path(around.python).parent), around.machine.get("PATH", ""))))
+    if pod == STORE:
+        return {"PATH": path}
+    index = int(pod.removeprefix("node-"))
+    return {
+        "PATH": path,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        **_threads(job, around),
+        **_rendezvous(job, pod, around),
+        **({env_name("metrics_port"): str(around.status_ports[index])} if job.metrics_port else {}),
+        **_devices(job, index),
+    }
+
+
+def _threads(job: LocalJob, around: Surroundings) -> dict[str, str]:
+    """A fair share of this machine for each worker, whatever the number of nodes: sums of floats depend on it."""
+    given = {variable["name"] for variable in job.node["spec"]["containers"][0].get("env", ())} | around.values.keys()
+    share = around.cpus // (job.shape.max_nodes * job.shape.workers)
+    return {} if "OMP_NUM_THREADS" in given else {"OMP_NUM_THREADS": str(max(1, share))}
+
+
+def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
+    """The store's address; where a node serves it, every node would find that the address is its own."""
+    if job.store is None and not job.store_on_node_0:
+        return {}
+    found = {"PET_RDZV_ENDPOINT": f"{LOOPBACK}:{around.store_port}"}
+    if job.store_on_node_0:
+        conf = job.operator.get("PET_RDZV_CONF", "")
+        host = f"is_host={str(pod == node(0)).lower()}"
+        found["PET_RDZV_CONF"] = ",".join(filter(None, (conf, host)))
+    return found
+
+
+def _devices(job: LocalJob, index: int) -> dict[str, str]:
+    """This node's own accelerators."""
+    if not job.gpus:
+        return {}
+    mine = range(index * job.gpus, (index + 1) * job.gpus)
+    return {_DEVICES[job.gpu_vendor]: ",".join(map(str, mine))}
+
+
+def store_argv(argv: tuple[str, ...], job: LocalJob, around: Surroundings) -> tuple[str, ...]:
+    """The store's command with the port that is free here, and nothing for other machines to reach."""
+    port = str(job.rendezvous_port)
+    return (*(str(around.store_port) if word == port else word for word in argv), "--host", LOOPBACK)

@@ -1,0 +1,124 @@
+"""A comparison in words that text and Markdown share: counts, figures and values on one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, Shown
+from elastic_infra.preview.redaction import HIDDEN
+
+ABSENT: Final = "unset"
+
+_COUNTED: Final = {
+    Consequence.REMOVED: ("removed", "removed"),
+    Consequence.RESTART: ("restart", "restarts"),
+    Consequence.ADDED: ("added", "added"),
+    Consequence.IN_PLACE: ("update in place", "updates in place"),
+    Consequence.NONE: ("unchanged", "unchanged"),
+}
+_FIGURES: Final = {
+    "gpus_at_most": "GPUs at most",
+    "max_restarts": "restarts allowed",
+    "container_restarts": "container restarts allowed",
+    "drain_seconds": "stopping workers after a failure (s)",
+    "hang_seconds": "hang seen after (s)",
+    "join_seconds": "waiting for peers (s)",
+    "silent_hang_seconds": "silent hang seen after (s)",
+    "start_seconds": "waiting for late nodes (s)",
+    "stop_seconds": "time to save (s)",
+    "worst_case_seconds": "failed for good after (s)",
+    "workers_per_node": "workers a node",
+    "memory_per_node": "memory a node",
+}
+
+
+def tally(comparison: Comparison) -> tuple[str, ...]:
+    """``("2 restarts", "1 update in place")``, the worst first."""
+    counts = Counter(job.consequence for job in comparison.jobs)
+    parts = [f"{counts[each]} {words[counts[each] > 1]}" for each, words in _COUNTED.items() if counts[each]]
+    errors, gpus = len(comparison.errors), gpus_more(comparison)
+    cost = [f"{gpus:+d} GPUs at most"] if gpus else []
+    return (*parts, *cost, *([f"{errors} error{'s' if errors > 1 else ''}"] if errors else []))
+
+
+def gpus_more(comparison: Comparison) -> int:
+    """How many GPUs more all jobs together may use, at their largest."""
+    found = (job.deltas.get("gpus_at_most", Delta(0, 0)) for job in comparison.jobs)
+    return sum(_count(delta.new) - _count(delta.old) for delta in found)
+
+
+def _count(value: str | int | None) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def figure(name: str, delta: Delta) -> str:
+    """``GPUs at most 32 → 48``; one value when the other is not there."""
+    label = _FIGURES.get(name, name.replace("_seconds", " (s)").replace("_", " "))
+    if delta.old is None:
+        return f"{label} {delta.new}"
+    return f"{label} {delta.old} → {ABSENT if delta.new is None else delta.new}"
+
+
+def figures(job: JobDiff) -> tuple[str, ...]:
+    """Every figure that moved; of a job that comes or goes, the figures it has."""
+    if job.consequence in {Consequence.ADDED, Consequence.REMOVED}:
+        return tuple(figure(name, Delta(None, delta.new or delta.old)) for name, delta in job.deltas.items())
+    return tuple(figure(name, delta) for name, delta in job.deltas.items())
+
+
+def headline(job: JobDiff) -> str:
+    """What a reviewer reads of a job first: what changed, then the figures that moved."""
+    named = [f"renamed from {job.renamed_from}"] if job.renamed_from else []
+    paths = [shortened(change) for change in job.changes if change.path != "name"]
+    listed = [", ".join(paths[:MAX_NAMED]) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")]
+    key = dataclasses.replace(job, deltas={name: job.deltas[name] for name in KEY_FIGURES if name in job.deltas})
+    count = len(job.warnings)
+    warned = [f"⚠️ {count} warning{'s' if count > 1 else ''}"] if count else []
+    return "; ".join(filter(None, [*named, *listed, *figures(key), *warned]))
+
+
+MAX_NAMED: Final = 4
+KEY_FIGURES: Final = ("nodes", "gpus_at_most", "memory_at_most", "shared_memory", "max_restarts")
+
+
+def shortened(change: Change) -> str:
+    """The path of a change, with a word when only the order differs."""
+    return f"{change.path} (order only)" if change.is_order else change.path
+
+
+def on_one_line(value: Shown) -> str:
+    """A value for one cell or line; lists of words as a shell would read them."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, str):
+        return value.replace("\r", "").replace("\n", "⏎")
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return shlex.join(map(str, value)).replace("\n", "⏎") if value else "(empty)"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def from_to(change: Change) -> str:
+    """Both values on one line; that a hidden one changed is all that is told of it."""
+    if change.old == change.new == HIDDEN:
+        return "changed (values are not shown)"
+    return f"{on_one_line(change.old)} → {on_one_line(change.new)}"
+
+
+def places(paths: Sequence[str], most: int) -> tuple[tuple[str, ...], int]:
+    """The first places, and how many are left out; those that only follow from others come last."""
+    ordered = sorted(paths, key=lambda path: path.endswith(DERIVED))
+    return tuple(_POD.sub("…", path) for path in ordered[:most]), max(0, len(ordered) - most)
+
+
+_POD: Final = re.compile(r"spec\.(pytorchReplicaSpecs\.Worker\.)?template\.spec\.")
+"""The way down to a pod, which every reader knows."""
+
+
+DERIVED: Final = ("spec.elasticPolicy.rdzvId", "env[PET_RDZV_ID].value")
+"""The run id, a hash of the workload: it changes with everything else."""

@@ -1,0 +1,143 @@
+"""Reads the two sides of a comparison: what was given becomes jobs, with everything unreadable named."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from elastic_infra.config import ConfigError
+from elastic_infra.config.load import job_name
+from elastic_infra.preview import git
+from elastic_infra.preview.job_files import config_of, declares, may_declare
+from elastic_infra.preview.model import Job, Side, SideFault, SideName
+from elastic_infra.preview.package_version import pinned_package
+from elastic_infra.preview.programs import program_files, program_jobs
+from elastic_infra.preview.sources import OnDisk, Source, SourceError
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a person gave for one side, and what it turned out to be."""
+
+    side: SideName
+    spec: str
+    source: Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How sides are read.
+
+    Attributes:
+        name: the job's name when both sides are one file each; None takes the file's.
+        run_programs: whether Pulumi programs are run, which executes their code.
+        stack: whose plain config the programs get.
+    """
+
+    name: str | None = None
+    run_programs: bool = False
+    stack: str | None = None
+
+
+def read_sides(base: str, head: str, folder: Path, reading: Reading) -> tuple[Side, Side]:
+    """Both sides with their jobs; a side that cannot be read at all has only its fault.
+
+    Args:
+        base: a file, a folder, a revision, or ``revision:path``.
+        head: the same.
+        folder: where relative paths and git start.
+    """
+    sources = {"base": _opened("base", base, head, folder), "head": _opened("head", head, base, folder)}
+    given = [each for each in sources.values() if isinstance(each, Given)]
+    single = len(given) == 2 and all(each.source.is_file for each in given)  # noqa: PLR2004 - both
+    root = given[-1].source.name if given else ""
+    named = reading.name or (job_name(_placed(given[-1], folder), root) if single else None)
+    exact = dataclasses.replace(reading, name=named)
+    return _side(sources["base"], root, exact), _side(sources["head"], root, exact)
+
+
+def opened(spec: str, other: str, folder: Path) -> Source:
+    """The source behind what was given: an existing path, else a revision.
+
+    A revision without a path is read where the other side lies, when that is in the same repository.
+
+    Raises:
+        SourceError: it is neither.
+    """
+    path = folder / spec
+    if path.exists():
+        return OnDisk(path)
+    return git.revision(spec, folder, _place_in_repository(folder / other))
+
+
+def _place_in_repository(path: Path) -> str:
+    if not path.exists():
+        return ""
+    top = git.repository(path if path.is_dir() else path.parent)
+    place = path.resolve().relative_to(top.resolve()) if top else Path()
+    return "" if place == Path() else place.as_posix()
+
+
+def _opened(side: SideName, spec: str, other: str, folder: Path) -> Given | SideFault:
+    try:
+        return Given(side, spec, opened(spec, other, folder))
+    except SourceError as error:
+        return SideFault(side, spec, str(error))
+
+
+def _placed(given: Given, folder: Path) -> str:
+    """The whole path of a file, so that `job.yaml` finds its folder."""
+    if isinstance(given.source, OnDisk):
+        return (folder / given.spec).resolve().as_posix()
+    return f"{folder.resolve().as_posix()}/{getattr(given.source, 'path', given.source.name)}"
+
+
+def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
+    if isinstance(given, SideFault):
+        return Side((), (given,))
+    found: list[Job | SideFault] = []
+    package: str | None = None
+    notices: tuple[str, ...] = ()
+    try:
+        package = pinned_package(given.source)
+        found.extend(_declared(given, root, reading.name))
+        if reading.run_programs:
+            programs = list(program_jobs(given.side, given.source, reading.stack))
+            found = [*(each for each in found if not _is_read_by(programs, each)), *programs]
+        else:
+            notices = _not_run(given)
+    except SourceError as error:
+        found.append(SideFault(given.side, given.spec, str(error)))
+    jobs = tuple(each for each in found if isinstance(each, Job))
+    return Side(
+        jobs, tuple(each for each in found if isinstance(each, SideFault)), package, notices, given.source.is_file
+    )
+
+
+def _is_read_by(programs: Sequence[Job | SideFault], file: Job | SideFault) -> bool:
+    """Whether a file became the job of that name of a program in the same folder or above."""
+    return any(
+        isinstance(program, Job)
+        and isinstance(file, Job)
+        and program.name == file.name
+        and PurePosixPath(file.path).is_relative_to(PurePosixPath(program.path).parent)
+        for program in programs
+    )
+
+
+def _not_run(given: Given) -> tuple[str, ...]:
+    programs = program_files(given.source)
+    if not programs:
+        return ()
+    return (f"{given.side}: {len(programs)} Pulumi programs were not looked into; --run-programs executes them.",)
+
+
+def _declared(given: Given, root: str, name: str | None) -> Iterator[Job | SideFault]:
+    for path, content in given.source.files(may_declare):
+        if given.source.is_file or declares(path, content):
+            job = name or job_name(path, root)
+            try:
+                yield Job.declared(job, path, config_of(content))
+            except ConfigError as error:
+                yield from (SideFault(given.side, path, str(fault), job) for fault in error.faults)
