@@ -85,7 +85,7 @@ tools: ## build the programs of the test cluster (minutes, once); as root also D
 cluster-up cluster-down cluster-status: cluster-%: ## start, stop, show the test cluster (needs root on Linux)
 	$(READY)
 	$(if $(filter up,$*),@$(MAKE) --no-print-directory tools)
-	@$(RUN) tests.cluster.bed $*
+	@$(RUN) tests.cluster.testbed $*
 
 test-cluster: ## the tests on a real Kubernetes
 	$(READY)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.cluster [--arm ARM ...] [--write] [ROW ...]
 
-Every cell is a job of its own on the test bed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
+Every cell is a job of its own on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
 every 5 steps. `--write` puts the table into RESULTS.md beside this file, for a machine that does nothing else.
 """
 
@@ -24,10 +24,10 @@ from typing import Any, Final
 from benchmarks.cluster import figures
 from benchmarks.cluster.figures import Cost
 from tests.cluster import jobs, kube
-from tests.cluster.bed import lifecycle, programs
-from tests.cluster.bed.__main__ import DEFAULT_DIR
-from tests.cluster.bed.layout import IMAGES
 from tests.cluster.cluster import Cluster, Namespace, namespace
+from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.testbed.__main__ import DEFAULT_DIR
+from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
@@ -113,8 +113,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--arm", action="append", choices=ARMS, help="all by default")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
-    bed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), bed.kubeconfig, IMAGES, DEFAULT_DIR)
+    testbed = lifecycle.up(DEFAULT_DIR, print)
+    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     costs: dict[str, dict[str, Cost]] = {name: {} for name in wanted.rows or ROWS}
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
         floor = min(measure_import(cluster, api) for _ in range(2))  # the first one reads torch from disk

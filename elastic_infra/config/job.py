@@ -11,14 +11,15 @@ from pydantic import Field, model_validator
 from elastic_infra.config import flyte, rules
 from elastic_infra.config.autoscaling import Autoscaling
 from elastic_infra.config.base import Part
+from elastic_infra.config.disruption import Disruption
 from elastic_infra.config.elastic import Elastic, Rendezvous
 from elastic_infra.config.env import Env
 from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
 from elastic_infra.config.placement import Placement
-from elastic_infra.config.pods import Disruption, Security
 from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.runtime import Launcher, Runtime
+from elastic_infra.config.security import Security
 from elastic_infra.config.storage import Storage
 from elastic_infra.config.values import (
     AbsolutePath,

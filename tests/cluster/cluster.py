@@ -1,4 +1,4 @@
-"""A cluster as the tests see it: the bed, or the user's own; and a namespace of it that a test has to itself."""
+"""A cluster as the tests see it: the testbed, or the user's own; and a namespace of it that a test has to itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.cluster import kube
-from tests.cluster.bed import lifecycle
+from tests.cluster.testbed import lifecycle
 from tests.cluster.waiting import until
 
 Profile = Literal["restricted", "baseline", "privileged"]
@@ -33,8 +33,8 @@ class Cluster:
     kubeconfig: Path
     images: tuple[str, str]
     """Two names of images that hold Python and torch."""
-    bed: Path | None = None
-    """The bed's folder; None on a cluster of the user's own."""
+    testbed: Path | None = None
+    """The testbed's folder; None on a cluster of the user's own."""
     storage_class: str = ""
     """Class of ReadWriteMany volumes, on a cluster that makes its own."""
 
@@ -157,9 +157,9 @@ class Namespace:
         Where the volume lies on this machine no pod is asked: ten looks through `kubectl exec` take a second of CPU,
         which training pods would miss on a small machine, and need a kubelet that answers.
         """
-        if self.cluster.bed is None:
+        if self.cluster.testbed is None:
             return self.read_through_pod(pattern)
-        return lifecycle.inside(self.cluster.bed, *_cat(volume_folder(self.cluster.bed, self.name), pattern))
+        return lifecycle.inside(self.cluster.testbed, *_cat(volume_folder(self.cluster.testbed, self.name), pattern))
 
     def read_through_pod(self, pattern: str) -> str:
         """`read` on any cluster."""
@@ -221,13 +221,13 @@ def namespace(
 
 def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube.Object, ...]:
     """The volume, where the cluster makes none by itself: a folder that every pod may write."""
-    if cluster.bed is None:
+    if cluster.testbed is None:
         return ()
-    folder = volume_folder(cluster.bed, name)
+    folder = volume_folder(cluster.testbed, name)
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     if small:
-        lifecycle.inside(cluster.bed, "mount", "-t", "tmpfs", "-o", "size=1m,mode=777", name, str(folder))
+        lifecycle.inside(cluster.testbed, "mount", "-t", "tmpfs", "-o", "size=1m,mode=777", name, str(folder))
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -243,9 +243,9 @@ def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube
     return (volume,)
 
 
-def volume_folder(bed: Path, name: str) -> Path:
-    """Where the bed keeps a namespace's volume."""
-    return bed / "volumes" / name
+def volume_folder(testbed: Path, name: str) -> Path:
+    """Where the testbed keeps a namespace's volume."""
+    return testbed / "volumes" / name
 
 
 def checkpoint_claim(cluster: Cluster, name: str) -> kube.Object:

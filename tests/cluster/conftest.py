@@ -1,4 +1,4 @@
-"""One cluster for all tests of this folder: the bed, or with `--kubeconfig` the user's own."""
+"""One cluster for all tests of this folder: the testbed, or with `--kubeconfig` the user's own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from tests.cluster import jobs, kube
-from tests.cluster.bed import lifecycle, programs
-from tests.cluster.bed.__main__ import DEFAULT_DIR
-from tests.cluster.bed.layout import IMAGES
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.stack import why_no_official_provider
+from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.testbed.__main__ import DEFAULT_DIR
+from tests.cluster.testbed.layout import IMAGES
 from tests.engine.engine import Engine
 from tests.engine.provider import serving
 
@@ -25,10 +25,10 @@ from tests.engine.provider import serving
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Says which cluster the tests use."""
     group = parser.getgroup("cluster")
-    group.addoption("--kubeconfig", type=Path, help="test on this cluster instead of a bed on this machine")
+    group.addoption("--kubeconfig", type=Path, help="test on this cluster instead of a testbed on this machine")
     group.addoption("--image", action="append", default=[], help="with --kubeconfig: an image with torch, twice")
     group.addoption("--storage-class", default="", help="with --kubeconfig: a class of ReadWriteMany volumes")
-    group.addoption("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the bed's folder (%(default)s)")
+    group.addoption("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the testbed's folder (%(default)s)")
 
 
 PROVIDER = pytest.StashKey[str]()
@@ -44,7 +44,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """A running cluster; skips, with the reason, where there can be none.
 
-    A bed that runs already is used and left running.
+    A testbed that runs already is used and left running.
     """
     try:
         kubectl = programs.built("kubectl")
@@ -58,10 +58,10 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     root = pytestconfig.getoption("cluster_dir")
     was_up = lifecycle.holder(root) is not None
     try:
-        bed = lifecycle.up(root, lambda _: None)
+        testbed = lifecycle.up(root, lambda _: None)
     except lifecycle.MachineError as error:
         pytest.skip(f"no cluster: {error}")
-    yield Cluster(kubectl, bed.kubeconfig, IMAGES, root)
+    yield Cluster(kubectl, testbed.kubeconfig, IMAGES, root)
     if not was_up:
         lifecycle.down(root, lambda _: None)
 
@@ -103,9 +103,9 @@ def space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def small_space(cluster: Cluster, api: kube.Kube, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """Such a namespace whose checkpoint volume holds 1 MiB; skips where the volumes are not the bed's."""
-    if cluster.bed is None:
-        pytest.skip("only the bed's volumes can be made small")
+    """Such a namespace whose checkpoint volume holds 1 MiB; skips where the volumes are not the testbed's."""
+    if cluster.testbed is None:
+        pytest.skip("only the testbed's volumes can be made small")
     with _fresh(cluster, api, request.node.originalname.removeprefix("test_"), small=True) as own:
         yield own
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster.bed import kubelet, lifecycle
-from tests.cluster.bed.layout import Bed
 from tests.cluster.cluster import MOUNT, Namespace, is_ready
+from tests.cluster.testbed import kubelet, lifecycle
+from tests.cluster.testbed.layout import Testbed
 from tests.cluster.waiting import until
 
 SIGNAL_WORKER = f"""
@@ -58,12 +58,12 @@ def store_pods(space: Namespace) -> list[str]:
 
 
 @contextmanager
-def silent_node(bed: Path) -> Iterator[None]:
+def silent_node(testbed: Path) -> Iterator[None]:
     """The cluster's node says nothing, and the cluster has noticed; afterwards it is ready again."""
-    lifecycle.send(bed, "kubelet", signal.SIGSTOP)
+    lifecycle.send(testbed, "kubelet", signal.SIGSTOP)
     try:
-        until("the silence to be noticed", lambda: not kubelet.is_ready(Bed.read(bed)))
+        until("the silence to be noticed", lambda: not kubelet.is_ready(Testbed.read(testbed)))
         yield
     finally:
-        lifecycle.send(bed, "kubelet", signal.SIGCONT)
-    until("the kubelet to be back", lambda: kubelet.is_ready(Bed.read(bed)))
+        lifecycle.send(testbed, "kubelet", signal.SIGCONT)
+    until("the kubelet to be back", lambda: kubelet.is_ready(Testbed.read(testbed)))

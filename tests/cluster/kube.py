@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API for the bed and the tests: JSON in, JSON out, one request a connection.
+"""A small client of the Kubernetes API for the testbed and the tests: JSON in, JSON out, one request a connection.
 
 It knows no kind by heart: plural names and scopes come from the server's discovery. It must not know
 anything of training jobs.
@@ -62,7 +62,7 @@ def over_unix_socket(path: Path) -> Access:
 
 
 def with_token(kubeconfig: Path) -> Access:
-    """Reaches the bed as its administrator; `kubeconfig` is the one the bed wrote (JSON, with a token)."""
+    """Reaches the testbed as its administrator; `kubeconfig` is the one the testbed wrote (JSON, with a token)."""
     config = json.loads(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     url = urlsplit(cluster["server"])

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.cluster import jobs, kube
-from tests.cluster.bed import lifecycle
-from tests.cluster.bed.layout import Bed
-from tests.cluster.bed.operator import CRD
 from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.stack import job_stack
+from tests.cluster.testbed import lifecycle
+from tests.cluster.testbed.layout import Testbed
+from tests.cluster.testbed.operator import CRD
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
@@ -46,13 +46,13 @@ def check(cluster: Cluster, kubeconfig: Path, folder: Path, **changes: Any) -> t
 
 @pytest.fixture
 def spare(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[Path, kube.Kube]]:
-    """The kubeconfig and the API of a second bed, whose definitions may be spoilt; skips where there is none."""
-    if cluster.bed is None:
-        pytest.skip("definitions are changed only on a bed of one's own")
-    root = tmp_path / "bed"
+    """The kubeconfig and the API of a second testbed, whose definitions may be spoilt; skips where there is none."""
+    if cluster.testbed is None:
+        pytest.skip("definitions are changed only on a testbed of one's own")
+    root = tmp_path / "testbed"
     try:
-        bed: Bed = lifecycle.up(root, lambda _: None)
-        yield bed.kubeconfig, kube.Kube(kube.with_token(bed.kubeconfig))
+        testbed: Testbed = lifecycle.up(root, lambda _: None)
+        yield testbed.kubeconfig, kube.Kube(kube.with_token(testbed.kubeconfig))
     finally:
         lifecycle.down(root, lambda _: None)
 

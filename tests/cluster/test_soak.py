@@ -38,8 +38,8 @@ def scale(space: Namespace, _: str) -> None:
 
 def silence(space: Namespace, _: str) -> None:
     """The cluster's node says nothing until the cluster has noticed."""
-    assert space.cluster.bed is not None
-    with faults.silent_node(space.cluster.bed):
+    assert space.cluster.testbed is not None
+    with faults.silent_node(space.cluster.testbed):
         pass
 
 
@@ -52,7 +52,7 @@ FAULTS: dict[str, Fault] = {
     "a node more or less": scale,
     "the cluster's node silent": silence,
 }
-BED_ONLY = frozenset({"the cluster's node silent"})
+TESTBED_ONLY = frozenset({"the cluster's node silent"})
 
 
 def say(line: str) -> None:
@@ -62,7 +62,7 @@ def say(line: str) -> None:
 
 def faults_there(space: Namespace) -> list[str]:
     """Names of the faults that this cluster can have."""
-    return [name for name in FAULTS if space.cluster.bed is not None or name not in BED_ONLY]
+    return [name for name in FAULTS if space.cluster.testbed is not None or name not in TESTBED_ONLY]
 
 
 def go_on(space: Namespace) -> int:

@@ -224,16 +224,16 @@ def test_a_full_volume_costs_nothing_once_there_is_room(small_space: Namespace, 
 
 def test_a_cluster_node_that_is_silent_for_a_while_costs_nothing(space: Namespace, stack: JobStack) -> None:
     """Not ready for less than the pods tolerate: no pod and no container is replaced, and training goes on."""
-    bed = space.cluster.bed
-    if bed is None:
-        pytest.skip("only the bed's kubelet may be stopped")
+    testbed = space.cluster.testbed
+    if testbed is None:
+        pytest.skip("only the testbed's kubelet may be stopped")
     training = jobs.Training()
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)
     jobs.await_step(space, 10)
     before = space.uids(JOB)
 
-    with faults.silent_node(bed):
+    with faults.silent_node(testbed):
         noticed = jobs.last_step(space)
     jobs.await_step(space, noticed + 5)
 

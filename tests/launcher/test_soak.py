@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.launcher.loopback import ROOT
-from tests.launcher.soak import census, network, plan, verdict
+from tests.launcher.soak import network, plan, process_inventory, verdict
 from tests.launcher.soak.__main__ import NOT_HERE
 
 Line = dict[str, Any]
@@ -137,10 +137,10 @@ def test_census_knows_the_dead(tmp_path: pathlib.Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
-        assert [seen.node for seen in census.take(tmp_path)] == ["a"]
+        assert [seen.node for seen in process_inventory.take(tmp_path)] == ["a"]
         process.kill()
         process.wait()
-        assert census.take(tmp_path) == ()
+        assert process_inventory.take(tmp_path) == ()
 
 
 def soak(folder: pathlib.Path, seed: int, faults: int) -> None:

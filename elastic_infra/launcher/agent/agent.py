@@ -16,7 +16,19 @@ from typing import Any, Final
 
 from .. import exit_codes, ipc
 from ..command_line.plan import Plan
-from ..protocol import machine, messages
+from ..protocol import events, machine
+from ..protocol.actions import (
+    ChoosePort,
+    CompareAndSet,
+    Emit,
+    Exit,
+    Publish,
+    PublishMaster,
+    SetStopStep,
+    StartWorkers,
+    StopWorkers,
+    Tell,
+)
 from ..protocol.state import State, start
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
@@ -46,7 +58,7 @@ class Agent:
         channel: ipc.Channel,
         plan: Plan,
         settings: LauncherSettings,
-        group: worker_group.LocalGroup,
+        group: worker_group.WorkerGroup,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._channel = channel
@@ -54,9 +66,9 @@ class Agent:
         self._settings = settings
         self._group = group
         self._clock = clock
-        self._events: collections.deque[messages.Event] = collections.deque()
+        self._events: collections.deque[events.Event] = collections.deque()
         self._state: State = start(
-            protocol_config.node_of(plan, settings), protocol_config.rules_of(plan, settings), clock(), time.time()
+            protocol_config.node_of(plan, settings), protocol_config.limits_of(plan, settings), clock(), time.time()
         )
         self._steps = steps.Watch()
         self._warming = warm_up.Warming(channel, group)
@@ -86,16 +98,16 @@ class Agent:
             self._look_for_hangs()
             self._events.extend(self._warming.look(self._state, self._clock()))
             self._observer.update(self._state, self._phase(), self._group.running, self._clock())
-            self._events.append(messages.Tick())
+            self._events.append(events.Tick())
 
     def _take_steps(self) -> None:
         while self._events and not self._left:
             event = self._events.popleft()
             self._state, actions = machine.step(self._state, event, self._clock())
-            if self._traces and (actions or not isinstance(event, messages.Tick)):
+            if self._traces and (actions or not isinstance(event, events.Tick)):
                 self._say(f"{self._clock():.3f} {event} -> {actions}")
             for action in actions:
-                self._obey[type(action)](self, action)
+                self._action_handlers[type(action)](self, action)
 
     def _patience(self) -> float:
         generation = self._state.generation
@@ -103,7 +115,7 @@ class Agent:
         return IDLE_SECONDS if settled and not self._state.leaving else BUSY_SECONDS
 
     def _phase(self) -> ipc.AgentPhase:
-        group = self._state.group
+        group = self._state.workers
         if group is None or group.phase == "stopped":
             return "rendezvous"
         phases: Mapping[str, ipc.AgentPhase] = {
@@ -115,32 +127,34 @@ class Agent:
         return phases[group.phase]
 
     def _generation(self) -> int:
-        return self._state.group.identity[0] if self._state.group else 0
+        return self._state.workers.identity[0] if self._state.workers else 0
 
     def _on_link(self) -> None:
-        for news in self._store.take():
-            if isinstance(news, links.Acknowledged):
-                self._channel.send(ipc.BeatAcked(news.sent_at, self._settings.orphan_timeout_seconds))
-            elif isinstance(news, links.Holding):
-                self._hold(news)
-            elif isinstance(news, links.Unreachable):
-                self._say_at(30, self._store.trouble(news))
-            elif isinstance(news, links.Rejected):
-                self._leave(exit_codes.USAGE, f"The store at {self._store.endpoint} refuses this node: {news.reason}")
+        for notification in self._store.take():
+            if isinstance(notification, links.Acknowledged):
+                self._channel.send(ipc.BeatAcked(notification.sent_at, self._settings.orphan_timeout_seconds))
+            elif isinstance(notification, links.Holding):
+                self._hold(notification)
+            elif isinstance(notification, links.Unreachable):
+                self._say_at(30, self._store.trouble(notification))
+            elif isinstance(notification, links.Rejected):
+                self._leave(
+                    exit_codes.USAGE, f"The store at {self._store.endpoint} refuses this node: {notification.reason}"
+                )
             else:
-                self._events.append(news)
+                self._events.append(notification)
                 self._take_steps()
 
-    def _hold(self, news: links.Holding) -> None:
-        if news.descriptor is not None:
-            self._channel.send(ipc.HoldStore(), news.descriptor)
-            os.close(news.descriptor)
+    def _hold(self, notification: links.Holding) -> None:
+        if notification.descriptor is not None:
+            self._channel.send(ipc.HoldStore(), notification.descriptor)
+            os.close(notification.descriptor)
         if not self._state.node.address:
-            self._state = protocol_config.with_address(self._state, news.address)
+            self._state = protocol_config.with_address(self._state, notification.address)
 
     def _on_channel(self) -> None:
         for message in self._channel.receive():
-            handler = self._hear.get(type(message))
+            handler = self._message_handlers.get(type(message))
             if handler is not None:
                 handler(self, message)
                 self._take_steps()
@@ -153,7 +167,7 @@ class Agent:
     def _on_fork_server(self, message: ipc.ForkServerState) -> None:
         self._observer.fork_server_ready, self._warming.is_over = message.ready, True
         self._observer.emit("fork_server", self._state, {"ready": message.ready, "message": message.message})
-        self._tell(messages.Tell("info", f"Fork server: {message.message}."))
+        self._tell(Tell("info", f"Fork server: {message.message}."))
 
     def _on_ended(self, message: ipc.WorkerEnded) -> None:
         self._group.ended(message)
@@ -166,12 +180,12 @@ class Agent:
             text = self._group.failure(message).message
             self._channel.send(ipc.Note(self._group.root_cause()))
         self._events.append(
-            messages.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
+            events.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
         )
 
     def _was_told(self, generation: int) -> bool:
         """Whether these workers end because they were told to: what they say then is no cause of anything."""
-        group = self._state.group
+        group = self._state.workers
         return group is None or group.identity[0] != generation or group.told or group.phase == "stopping"
 
     def _on_gone(self, message: ipc.GroupGone) -> None:
@@ -180,10 +194,10 @@ class Agent:
         self._read_steps()
         self._take_steps()
         self._group.close()
-        self._events.append(messages.WorkersGone(message.generation, message.orphaned))
+        self._events.append(events.WorkersGone(message.generation, message.orphaned))
 
     def _on_signal(self, message: ipc.SignalCaught) -> None:
-        self._events.append(messages.SignalSeen(message.signal))
+        self._events.append(events.SignalSeen(message.signal))
 
     def _on_hosted(self, message: ipc.StoreHosted) -> None:
         if self._store.is_looking and message.error:
@@ -211,21 +225,21 @@ class Agent:
         if verdict is None:
             return
         if verdict.kind == "hang":
-            self._events.append(messages.HangSeen(self._generation(), verdict.local_rank, verdict.message))
+            self._events.append(events.HangSeen(self._generation(), verdict.local_rank, verdict.message))
             return
         self._observer.emit("hang_suspected", self._state, {"message": verdict.message})
-        self._tell(messages.Tell("warning", f"{verdict.message} Stacks follow."))
+        self._tell(Tell("warning", f"{verdict.message} Stacks follow."))
         self._channel.send(ipc.DumpStacks(self._generation()))
 
     def _order_store(self, action: links.Order) -> None:
         self._store.order(action)
 
-    def _choose_port(self, action: messages.ChoosePort) -> None:
+    def _choose_port(self, action: ChoosePort) -> None:
         fixed = self._plan.master
         port = fixed[1] if fixed and fixed[1] else store_host.free_port(self._state.node.address)
-        self._events.append(messages.PortChosen(action.generation, port))
+        self._events.append(events.PortChosen(action.generation, port))
 
-    def _start_workers(self, action: messages.StartWorkers) -> None:
+    def _start_workers(self, action: StartWorkers) -> None:
         try:
             spawn = self._group.start(action)
         except OSError as error:
@@ -234,19 +248,19 @@ class Agent:
         self._steps = steps.Watch()
         self._channel.send(spawn)
 
-    def _stop_workers(self, action: messages.StopWorkers) -> None:
+    def _stop_workers(self, action: StopWorkers) -> None:
         self._channel.send(ipc.Stop(action.generation, action.grace_seconds, action.first, action.reason))
 
-    def _set_stop_step(self, action: messages.SetStopStep) -> None:
+    def _set_stop_step(self, action: SetStopStep) -> None:
         self._group.set_stop(action.generation, action.step, agreed=action.agreed)
         time.sleep(STORE_BUFFER_SECONDS)
         self._steps.forget()  # only what is read from now on says whether the step still lies ahead
         self._read_steps()
 
-    def _emit(self, action: messages.Emit) -> None:
+    def _emit(self, action: Emit) -> None:
         self._observer.emit(action.event, self._state, dict(action.fields))
 
-    def _tell(self, action: messages.Tell) -> None:
+    def _tell(self, action: Tell) -> None:
         self._say_at(_LEVELS[action.level], action.line)
 
     def _say_at(self, level: int, line: str) -> None:
@@ -256,7 +270,7 @@ class Agent:
     def _say(self, line: str) -> None:
         print(f"elasticrun: {line}", file=sys.stderr, flush=True)
 
-    def _exit(self, action: messages.Exit) -> None:
+    def _exit(self, action: Exit) -> None:
         reason = action.reason
         if action.cause is not None and action.cause.message:
             reason = f"{reason}: {action.cause.message}"
@@ -268,19 +282,19 @@ class Agent:
         self._store.close()
         self._channel.send(ipc.Leave(code, reason, keep_store_seconds))
 
-    _obey: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
-        messages.Swap: _order_store,
-        messages.Publish: _order_store,
-        messages.PublishMaster: _order_store,
-        messages.ChoosePort: _choose_port,
-        messages.StartWorkers: _start_workers,
-        messages.StopWorkers: _stop_workers,
-        messages.SetStopStep: _set_stop_step,
-        messages.Emit: _emit,
-        messages.Tell: _tell,
-        messages.Exit: _exit,
+    _action_handlers: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+        CompareAndSet: _order_store,
+        Publish: _order_store,
+        PublishMaster: _order_store,
+        ChoosePort: _choose_port,
+        StartWorkers: _start_workers,
+        StopWorkers: _stop_workers,
+        SetStopStep: _set_stop_step,
+        Emit: _emit,
+        Tell: _tell,
+        Exit: _exit,
     }
-    _hear: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
+    _message_handlers: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
         ipc.WorkerStarted: _on_started,
         ipc.ForkServerState: _on_fork_server,
         ipc.WorkerEnded: _on_ended,
@@ -294,4 +308,4 @@ def run(
     channel: ipc.Channel, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir
 ) -> None:
     """The agent's entry, in the process that the supervisor forked for it."""
-    Agent(channel, plan, settings, worker_group.LocalGroup(plan, settings, environ, run_dir)).run()
+    Agent(channel, plan, settings, worker_group.WorkerGroup(plan, settings, environ, run_dir)).run()

@@ -10,7 +10,7 @@ import time
 import uuid
 
 from ..command_line.plan import Plan
-from ..protocol.limits import Rules
+from ..protocol.limits import Limits
 from ..protocol.state import Node, State
 from ..settings import LauncherSettings
 
@@ -28,10 +28,10 @@ def node_of(plan: Plan, settings: LauncherSettings) -> Node:
     )
 
 
-def rules_of(plan: Plan, settings: LauncherSettings) -> Rules:
+def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
     """The protocol's numbers from command line and settings."""
     failure_grace = settings.failure_grace_seconds
-    return Rules(
+    return Limits(
         min_nodes=plan.min_nodes,
         max_nodes=plan.max_nodes,
         max_restarts=plan.max_restarts,

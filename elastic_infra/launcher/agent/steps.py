@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..protocol.messages import StepsSeen
+from ..protocol.events import StepsSeen
 from ..workers.progress import Slot
 
 SPAN_SECONDS: Final = 0.5

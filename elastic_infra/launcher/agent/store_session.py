@@ -56,13 +56,13 @@ class Rendezvous:
         return self._plan.port != 0 or not self._hosts
 
     def connect(self, port: int) -> links.Link:
-        """Begin to connect; readable when there is news."""
+        """Begin to connect; readable when there is a notification."""
         target = Target(self._plan.host, port, self._plan.run_id, self._node, self._token)
         self._link = link = self._new_link(target)
         link.start()
         return link
 
-    def take(self) -> list[links.News]:
+    def take(self) -> list[links.Notification]:
         """What the store said."""
         return self._link.take() if self._link else []
 
@@ -71,16 +71,16 @@ class Rendezvous:
         if self._link:
             self._link.order(order)
 
-    def trouble(self, news: links.Unreachable) -> str:
+    def trouble(self, notification: links.Unreachable) -> str:
         """Serve the store again where nobody does any more; a line for people now and then, else empty."""
         now = self._clock()
-        if news.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
+        if notification.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
             self._hosted_at = now
             self._channel.send(ipc.HostStore(self._plan.host, self._plan.port))
         if now - self._told_at < TELL_SECONDS:
             return ""
         self._told_at = now
-        return f"The store at {self.endpoint} cannot be reached: {news.reason}."
+        return f"The store at {self.endpoint} cannot be reached: {notification.reason}."
 
     def close(self) -> None:
         """Send what is still to be sent, and end the link."""

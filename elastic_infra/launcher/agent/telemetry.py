@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from .. import event_log
 from ..command_line.plan import Plan
-from ..protocol.messages import StepsSeen
+from ..protocol.events import StepsSeen
 from ..protocol.state import State
 from ..settings import LauncherSettings
 from . import status_server
@@ -80,7 +80,7 @@ class Observer:
         self._tell(state, self._pace.take(self._clock()))
         if event == "membership_change":
             self._membership_changes += 1
-        self._write(event, state, state.group.identity[0] if state.group else 0, fields)
+        self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
 
     def progress(self, state: State, seen: StepsSeen, now: float) -> None:
         """Steps were seen; a ``progress`` event follows now or soon."""
@@ -104,7 +104,7 @@ class Observer:
         self._tell(state, self._pace.due(now))
         if not self._port:
             return
-        generation, group = state.generation, state.group
+        generation, group = state.generation, state.workers
         members = generation.members if generation else ()
         ours = [index for index, member in enumerate(members) if member.uuid == state.node.uuid]
         self._newest = status_server.Snapshot(

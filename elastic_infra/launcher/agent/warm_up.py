@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Literal
 
 from .. import ipc
-from ..protocol.messages import Ready
+from ..protocol.events import Ready
 from ..protocol.state import State
-from .worker_group import LocalGroup
+from .worker_group import WorkerGroup
 
 
 class Warming:
     """One node's way to ``ready``."""
 
-    def __init__(self, channel: ipc.Channel, group: LocalGroup) -> None:
+    def __init__(self, channel: ipc.Channel, group: WorkerGroup) -> None:
         self._channel = channel
         self._group = group
         self._asked_at: float | None = None
@@ -52,7 +52,7 @@ def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) 
 def others_train(state: State) -> bool:
     """Whether the generation there is can do without this node: it has enough members that live."""
     generation = state.generation
-    if generation is None or generation.phase == "final" or state.place() is not None:
+    if generation is None or generation.phase == "final" or state.own_member() is not None:
         return False
     live = {said.uuid for said in state.store.live()}
-    return sum(member.uuid in live for member in generation.members) >= state.rules.min_nodes
+    return sum(member.uuid in live for member in generation.members) >= state.limits.min_nodes

@@ -15,14 +15,14 @@ from typing import IO
 
 from .. import ipc, processes
 from ..command_line.plan import LogPlan, Plan
-from ..protocol.messages import StartWorkers
+from ..protocol.actions import StartWorkers
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..workers import failures, logs, progress, specs
 from . import hang_detection
 
 
-class LocalGroup:
+class WorkerGroup:
     """One node's workers, generation after generation; at most one generation has files open."""
 
     def __init__(self, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir) -> None:

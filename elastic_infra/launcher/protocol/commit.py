@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import ranks, restart_budget
-from .member_status import Standing, standings
+from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, NodeRecord, order_of
 from .state import State, record
 
 
 def restore(state: State, now: float) -> Generation | None:
     """Bring what this node knows into a store that knows less: it was reborn."""
-    known, there = state.known, state.generation
+    known, there = state.latest_seen, state.generation
     if known is None:
         return None
-    restored = known.epoch != state.store.epoch
+    restored = known.incarnation != state.store.incarnation
     if known.order > order_of(there):
-        return replace(known, trusted=restored and state.sure)
-    if there is not None and restored and not there.trusted and state.sure and there.identity == known.identity:
-        return replace(there, trusted=True)
+        return replace(known, confirmed=restored and state.has_latest)
+    if there is not None and restored and not there.confirmed and state.has_latest and there.identity == known.identity:
+        return replace(there, confirmed=True)
     return None
 
 
 def form(state: State, now: float) -> Generation | None:
     """The first generation of a store that knows none."""
-    if state.generation is not None or state.known is not None:
+    if state.generation is not None or state.latest_seen is not None:
         return None
     if not first_round_is_complete(state, now):
         return None
@@ -38,14 +38,14 @@ def form(state: State, now: float) -> Generation | None:
 
 def first_round_is_complete(state: State, now: float) -> bool:
     """Enough nodes are ready, and nobody is worth waiting for any longer."""
-    rules, ready = state.rules, len(candidates(state, ()))
-    if ready < rules.min_nodes or state.forming_since is None:
+    limits, ready = state.limits, len(candidates(state, ()))
+    if ready < limits.min_nodes or state.forming_since is None:
         return False
-    if ready >= rules.max_nodes or (rules.startup_wait > 0 and ready >= rules.initial_nodes):
+    if ready >= limits.max_nodes or (limits.startup_wait > 0 and ready >= limits.initial_nodes):
         return True
-    if rules.startup_wait > 0:
-        return now - state.store.since >= rules.startup_wait
-    return now - state.forming_since >= rules.last_call
+    if limits.startup_wait > 0:
+        return now - state.store.since >= limits.startup_wait
+    return now - state.forming_since >= limits.last_call
 
 
 def candidates(state: State, survivors: tuple[NodeRecord, ...]) -> tuple[NodeRecord, ...]:
@@ -62,7 +62,7 @@ def succeed(state: State, now: float) -> Generation | None:
     generation = state.generation
     if generation is None or generation.phase == "final" or not generation.members:
         return None
-    if not all(standing.finished for standing in standings(state, generation, now)):
+    if not all(status.finished for status in member_statuses(state, generation, now)):
         return None
     cause = Cause("succeeded", state.node.name or state.node.address, state.node.uuid)
     return _final(state, generation, 0, cause, now)
@@ -73,67 +73,69 @@ def commit(state: State, now: float) -> Generation | None:
     generation = state.generation
     if generation is None or generation.phase == "final":
         return None
-    roll = standings(state, generation, now)
-    if any(standing.busy for standing in roll) or not _is_over(generation, roll):
+    statuses = member_statuses(state, generation, now)
+    if any(status.busy for status in statuses) or not _is_over(generation, statuses):
         return None
-    if not (any(standing.done for standing in roll) or all(standing.dead for standing in roll)):
+    if not (any(status.done for status in statuses) or all(status.dead for status in statuses)):
         return None
-    if _is_chargeable(state, generation, roll):
-        return _charged(state, generation, roll, now)
-    budget = restart_budget.refund(generation.budget) if _is_refundable(state, generation, roll) else generation.budget
-    return _next(state, replace(generation, budget=budget, charged=False), roll)
+    if _is_chargeable(state, generation, statuses):
+        return _charged(state, generation, statuses, now)
+    budget = (
+        restart_budget.refund(generation.budget) if _is_refundable(state, generation, statuses) else generation.budget
+    )
+    return _next(state, replace(generation, budget=budget, charged=False), statuses)
 
 
-def _is_over(generation: Generation, roll: tuple[Standing, ...]) -> bool:
+def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """Its members agreed to stop, or none of them is left to agree to anything."""
     if generation.phase in {"draining", "broken"}:
         return True
-    return all(standing.live is None for standing in roll)
+    return all(status.live is None for status in statuses)
 
 
-def _is_chargeable(state: State, generation: Generation, roll: tuple[Standing, ...]) -> bool:
+def _is_chargeable(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """A failure of the script's own making: the failure of a group that lost a member is a membership change.
 
     Where the store was reborn under this generation nobody knows any more who broke it first.
     """
     failed = generation.cause is not None and generation.cause.kind in {"worker_failed", "hang"}
-    witnessed = generation.epoch == state.store.epoch
-    return generation.phase == "broken" and failed and witnessed and not any(standing.lost for standing in roll)
+    witnessed = generation.incarnation == state.store.incarnation
+    return generation.phase == "broken" and failed and witnessed and not any(status.lost for status in statuses)
 
 
-def _is_refundable(state: State, generation: Generation, roll: tuple[Standing, ...]) -> bool:
+def _is_refundable(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """The node whose failure was charged a moment ago is lost now: its failure was the first sign of that."""
-    at_once = state.phase_since - state.committed_since <= state.rules.roll_call
-    lost = {standing.member.uuid for standing in roll if standing.lost}
+    at_once = state.phase_since - state.committed_since <= state.limits.loss_wait
+    lost = {status.member.uuid for status in statuses if status.lost}
     return generation.charged and at_once and generation.budget.culprit in lost
 
 
-def _charged(state: State, generation: Generation, roll: tuple[Standing, ...], now: float) -> Generation | None:
+def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus, ...], now: float) -> Generation | None:
     failure = generation.cause
     if failure is None:
         return None
-    verdict = restart_budget.charge(generation.budget, failure, state.rules.max_restarts)
-    others = tuple(standing for standing in roll if standing.member.uuid != failure.uuid)
+    verdict = restart_budget.charge(generation.budget, failure, state.limits.max_restarts)
+    others = tuple(status for status in statuses if status.member.uuid != failure.uuid)
     alone = restart_budget.keeps_failing_alone(verdict.budget)
-    if alone and verdict.exit_code != restart_budget.NO_PROGRESS and len(others) >= state.rules.min_nodes:
+    if alone and verdict.exit_code != restart_budget.NO_PROGRESS and len(others) >= state.limits.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )
         return _next(state, replace(generation, budget=spared, evicted=failure.uuid, charged=False), others)
     if verdict.exit_code is None:
-        return _next(state, replace(generation, budget=verdict.budget, charged=True), roll)
-    if len(roll) > 1 and now - state.phase_since < state.rules.roll_call:
+        return _next(state, replace(generation, budget=verdict.budget, charged=True), statuses)
+    if len(statuses) > 1 and now - state.phase_since < state.limits.loss_wait:
         return None  # the failure may yet turn out to be the first sign of a lost node
     cause = replace(failure, message=failure.message or verdict.reason)
     return _final(state, replace(generation, budget=verdict.budget), verdict.exit_code, cause, now)
 
 
-def _next(state: State, generation: Generation, roll: tuple[Standing, ...]) -> Generation | None:
-    survivors = tuple(standing.live for standing in roll if standing.live is not None)
-    finishing = generation.finishing or any(standing.finished for standing in roll)
+def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> Generation | None:
+    survivors = tuple(status.live for status in statuses if status.live is not None)
+    finishing = generation.finishing or any(status.finished for status in statuses)
     newcomers = candidates(state, survivors)
     newcomers = tuple(said for said in newcomers if said.uuid != generation.evicted)
-    if finishing and len(survivors) >= state.rules.min_nodes:
+    if finishing and len(survivors) >= state.limits.min_nodes:
         newcomers = ()
     return _generation(state, replace(generation, finishing=finishing), survivors, newcomers)
 
@@ -141,14 +143,14 @@ def _next(state: State, generation: Generation, roll: tuple[Standing, ...]) -> G
 def _generation(
     state: State, last: Generation, survivors: tuple[NodeRecord, ...], newcomers: tuple[NodeRecord, ...]
 ) -> Generation | None:
-    members = ranks.assign(survivors, newcomers, state.rules.max_nodes)
-    if len(members) < state.rules.min_nodes or state.node.uuid not in {member.uuid for member in members}:
+    members = ranks.assign(survivors, newcomers, state.limits.max_nodes)
+    if len(members) < state.limits.min_nodes or state.node.uuid not in {member.uuid for member in members}:
         return None
     return Generation(
         number=last.number + 1,
         members=members,
         cause=last.cause,
-        epoch=state.store.epoch,
+        incarnation=state.store.incarnation,
         revision=last.revision,
         budget=last.budget,
         attempt=last.attempt + 1 if last.number else 0,
@@ -160,4 +162,4 @@ def _generation(
 
 def _final(state: State, generation: Generation, exit_code: int, cause: Cause, now: float) -> Generation:
     ended_at = int(state.unix_offset + now)
-    return replace(generation, phase="final", exit_code=exit_code, cause=cause, fence=None, ended_at=ended_at)
+    return replace(generation, phase="final", exit_code=exit_code, cause=cause, stop_step=None, ended_at=ended_at)

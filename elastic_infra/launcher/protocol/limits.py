@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class Limits:
     """Everything the pure machine is configured with; seconds unless said otherwise."""
 
     min_nodes: int = 1
@@ -24,7 +24,7 @@ class Rules:
     planned_gap: float = 30.0
     """At least this long between two planned changes, so that a burst of newcomers costs one stop; and what workers
     that report no steps get before a newcomer may end them."""
-    roll_call: float = 2.0
+    loss_wait: float = 2.0
     """How long the end of the job waits for news of a loss."""
     rebirth: float = 1.0
     """How long a member unseen since the store was reborn is waited for once its generation has to stop: longer than
@@ -43,7 +43,7 @@ class Rules:
     """A failure this soon after the start, before any step, is a start-up failure; 0: none is."""
     forget_final: float = 60.0
     """The end of a job without a live member is forgotten after this long."""
-    fence_lead: float = 1.0
+    stop_step_lead: float = 1.0
     """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
 
     @property

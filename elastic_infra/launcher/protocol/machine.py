@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from . import change, commit, group, messages
-from .apply_event import fold
+from . import change, commit, events, group
+from .actions import Action, CompareAndSet, Exit, Publish, Tell
+from .apply_event import apply_event
 from .group import Step
-from .member_status import standings
+from .member_status import member_statuses
 from .records import Generation
 from .report import report
 from .state import State, record, with_store
@@ -21,10 +22,10 @@ EXIT_LOST: Final = 200
 """The store or the job's other nodes stayed away for ``join_timeout``; or this node alone keeps failing."""
 
 
-def step(state: State, event: messages.Event, now: float) -> tuple[State, tuple[messages.Action, ...]]:
+def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Action, ...]]:
     """The next state and the orders to carry out, in their order."""
-    before, state = state, _observe(fold(state, event, now), now)
-    actions: list[messages.Action] = []
+    before, state = state, _observe(apply_event(state, event, now), now)
+    actions: list[Action] = []
     for rule in _RULES:
         if state.exited:
             break
@@ -44,7 +45,7 @@ def _observe(state: State, now: float) -> State:
         if is_new and generation.cause is not None and generation.cause.kind in {"scale_up", "leaving"}:
             state = replace(state, planned_since=now)
         state = replace(state, seen=seen, phase_since=now)
-    enough = len(commit.candidates(state, ())) >= state.rules.min_nodes
+    enough = len(commit.candidates(state, ())) >= state.limits.min_nodes
     forming = state.store.connected and generation is None and enough
     since = (state.forming_since if state.forming_since is not None else now) if forming else None
     idle = None if _is_occupied(state) else (state.idle_since if state.idle_since is not None else now)
@@ -62,9 +63,9 @@ def _is_occupied(state: State) -> bool:
     return any(member.uuid in live for member in generation.members)
 
 
-def _swap(state: State, now: float) -> Step:
+def _compare_and_set(state: State, now: float) -> Step:
     """Ask for the one change of ``gen`` that is due, if none is under way."""
-    if not state.store.connected or state.store.swapping:
+    if not state.store.connected or state.store.is_setting:
         return state, ()
     wanted = commit.restore(state, now)
     if wanted is None:
@@ -72,7 +73,7 @@ def _swap(state: State, now: float) -> Step:
         if wanted is None:
             return _forget(state, now)
         wanted = replace(wanted, revision=wanted.revision + 1)
-    return _swapping(state), (messages.Swap(wanted, state.store.version),)
+    return _with_pending(state), (CompareAndSet(wanted, state.store.version),)
 
 
 def _advance(state: State, now: float) -> Generation | None:
@@ -90,8 +91,8 @@ def _advance(state: State, now: float) -> Generation | None:
     return None
 
 
-def _swapping(state: State) -> State:
-    return with_store(state, replace(state.store, swapping=True))
+def _with_pending(state: State) -> State:
+    return with_store(state, replace(state.store, is_setting=True))
 
 
 def _forget(state: State, now: float) -> Step:
@@ -99,20 +100,20 @@ def _forget(state: State, now: float) -> Step:
     generation = state.generation
     if generation is None or generation.phase != "final" or not _is_stale(state, generation, now):
         return state, ()
-    return replace(_swapping(state), known=None), (messages.Swap(None, state.store.version),)
+    return replace(_with_pending(state), latest_seen=None), (CompareAndSet(None, state.store.version),)
 
 
 def _is_stale(state: State, generation: Generation, now: float) -> bool:
     age = state.unix_offset + now - generation.ended_at
-    alone = all(standing.live is None for standing in standings(state, generation, now))
-    return age >= state.rules.forget_final and alone and state.place() is None
+    alone = all(status.live is None for status in member_statuses(state, generation, now))
+    return age >= state.limits.forget_final and alone and state.own_member() is None
 
 
 def _publish(state: State, now: float) -> Step:
     mine = record(state)
     if not state.store.connected or mine == state.published:
         return state, ()
-    return replace(state, published=mine), (messages.Publish(mine),)
+    return replace(state, published=mine), (Publish(mine),)
 
 
 def _exit(state: State, now: float) -> Step:
@@ -125,18 +126,18 @@ def _exit(state: State, now: float) -> Step:
     return replace(state, exited=True), (ending,)
 
 
-def _ending(state: State, now: float) -> messages.Exit | None:
-    generation, rules = state.generation, state.rules
+def _ending(state: State, now: float) -> Exit | None:
+    generation, limits = state.generation, state.limits
     if state.leaving:
-        return messages.Exit(128 + (state.signal or 15), "this node was told to end")
+        return Exit(128 + (state.signal or 15), "this node was told to end")
     if generation is not None and group.is_newest(state):
         if generation.phase == "final" and not _is_stale(state, generation, now):
-            return messages.Exit(generation.exit_code or 0, "the job is over", generation.cause)
+            return Exit(generation.exit_code or 0, "the job is over", generation.cause)
         if generation.evicted == state.node.uuid:
-            return messages.Exit(EXIT_LOST, "the workers of this node alone keep failing", generation.cause)
-    if state.idle_since is not None and now - state.idle_since >= rules.join_timeout:
+            return Exit(EXIT_LOST, "the workers of this node alone keep failing", generation.cause)
+    if state.idle_since is not None and now - state.idle_since >= limits.join_timeout:
         what = "no generation with enough nodes" if state.store.connected else "no store"
-        return messages.Exit(EXIT_LOST, f"{what} for {rules.join_timeout:g} s")
+        return Exit(EXIT_LOST, f"{what} for {limits.join_timeout:g} s")
     return None
 
 
@@ -144,7 +145,7 @@ def _tell(state: State, now: float) -> Step:
     reason = waiting_for(state)
     if reason == state.waiting_for:
         return state, ()
-    line = (messages.Tell("info", f"Waiting: {reason}."),) if reason else ()
+    line = (Tell("info", f"Waiting: {reason}."),) if reason else ()
     return replace(state, waiting_for=reason), line
 
 
@@ -155,17 +156,17 @@ def waiting_for(state: State) -> str:
     if not state.store.connected:
         return "the store does not answer"
     if state.generation is None:
-        return f"the first round needs {state.rules.min_nodes} nodes and waits for up to {state.rules.max_nodes}"
+        return f"the first round needs {state.limits.min_nodes} nodes and waits for up to {state.limits.max_nodes}"
     return _waiting_beside(state, state.generation)
 
 
 def _waiting_beside(state: State, generation: Generation) -> str:
     if generation.phase not in {"running", "proposed"}:
         return "members are stopping"
-    if state.place() is not None:
+    if state.own_member() is not None:
         return "peers are still at work"
-    if len(generation.members) >= state.rules.max_nodes:
-        return f"all {state.rules.max_nodes} places are taken"
+    if len(generation.members) >= state.limits.max_nodes:
+        return f"all {state.limits.max_nodes} places are taken"
     if generation.finishing:
         return "a node has finished, the job is about to end"
     return "the next planned change takes this node in"
@@ -175,10 +176,10 @@ _RULES: Final = (
     group.enter,
     group.meet,
     group.start,
-    group.fence,  # before stop: a worker that waits at the stop step must hear that it holds
+    group.set_stop_step,  # before stop: a worker that waits at the stop step must hear that it holds
     group.stop,
     _publish,
-    _swap,
+    _compare_and_set,
     _exit,
     _tell,
 )

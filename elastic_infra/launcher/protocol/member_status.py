@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .messages import Peer
+from .events import Peer
 from .records import Generation, Member, NodeRecord
 from .state import State, record
 
 
 @dataclass(frozen=True)
-class Standing:
+class MemberStatus:
     """One member, as far as ending its generation is concerned."""
 
     member: Member
@@ -39,27 +39,27 @@ class Standing:
         return not self.finished and (self.gone or self.leaving or self.orphaned or (self.done and self.live is None))
 
 
-def standings(state: State, generation: Generation, now: float) -> tuple[Standing, ...]:
+def member_statuses(state: State, generation: Generation, now: float) -> tuple[MemberStatus, ...]:
     """Of every member, in rank order."""
-    return tuple(_standing(state, generation, member, now) for member in generation.members)
+    return tuple(_member_status(state, generation, member, now) for member in generation.members)
 
 
-def _standing(state: State, generation: Generation, member: Member, now: float) -> Standing:
+def _member_status(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     if member.uuid == state.node.uuid:
-        return _seen(generation, member, Peer(record(state), "live", now), Standing(member))
+        return _seen(generation, member, Peer(record(state), "live", now), MemberStatus(member))
     peer = state.store.peer(member.uuid)
     if peer is None:
         return _unseen(state, generation, member, now)
     silent_for = now - peer.since if peer.presence == "silent" else 0.0
-    dead = peer.presence == "closed" or silent_for >= state.rules.dead_after or _replaced(state, peer.record)
+    dead = peer.presence == "closed" or silent_for >= state.limits.dead_after or _replaced(state, peer.record)
     gone = dead or peer.presence == "silent"
-    return _seen(generation, member, peer, Standing(member, gone=gone, dead=dead))
+    return _seen(generation, member, peer, MemberStatus(member, gone=gone, dead=dead))
 
 
-def _seen(generation: Generation, member: Member, peer: Peer, presence: Standing) -> Standing:
+def _seen(generation: Generation, member: Member, peer: Peer, presence: MemberStatus) -> MemberStatus:
     said = peer.record
     ours = said.identity == generation.identity
-    return Standing(
+    return MemberStatus(
         member,
         done=ours and said.state in {"stopped", "finished", "left", "ready", "warming"},
         finished=ours and said.state == "finished",
@@ -71,19 +71,19 @@ def _seen(generation: Generation, member: Member, peer: Peer, presence: Standing
     )
 
 
-def _unseen(state: State, generation: Generation, member: Member, now: float) -> Standing:
+def _unseen(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     """A member without a record: the store forgot it long after its end, or was reborn and has yet to see it.
 
     After a rebirth a member trains on until it is back, so nobody counts it out while all is well; once the
-    generation has to stop anyway it is waited for briefly. Without a trusted record it may be in a generation that
+    generation has to stop anyway it is waited for briefly. Without a confirmed record it may be in a generation that
     only it knows, so nothing but its death will do.
     """
-    if generation.epoch == state.store.epoch:
-        return Standing(member, gone=True, dead=True)
-    dead = now - state.store.since >= state.rules.dead_after or _succeeded_by_namesake(state, member)
+    if generation.incarnation == state.store.incarnation:
+        return MemberStatus(member, gone=True, dead=True)
+    dead = now - state.store.since >= state.limits.dead_after or _succeeded_by_namesake(state, member)
     stopping = generation.phase in {"draining", "broken"}
-    waited = now - max(state.store.since, state.phase_since) >= state.rules.rebirth
-    return Standing(member, gone=dead or (generation.trusted and stopping and waited), dead=dead)
+    waited = now - max(state.store.since, state.phase_since) >= state.limits.rebirth
+    return MemberStatus(member, gone=dead or (generation.confirmed and stopping and waited), dead=dead)
 
 
 def _replaced(state: State, said: NodeRecord) -> bool:

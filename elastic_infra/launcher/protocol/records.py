@@ -76,20 +76,20 @@ class Generation:
     number: int
     phase: Phase = "running"
     members: tuple[Member, ...] = ()
-    fence: int | None = None
+    stop_step: int | None = None
     """The stop step; None where no steps are reported."""
     cause: Cause | None = None
-    epoch: str = ""
-    """The store's epoch in which ``number`` was committed: with it the number names one generation."""
+    incarnation: str = ""
+    """The store's incarnation in which ``number`` was committed: with it the number names one generation."""
     revision: int = 0
-    """Counts every change over all epochs: after a store was reborn the highest is the newest."""
+    """Counts every change over all incarnations: after a store was reborn the highest is the newest."""
     budget: Budget = Budget()
     attempt: int = 0
     finishing: bool = False
     """A node has finished: newcomers are not admitted any more."""
     charged: bool = False
     """The failure that led to this generation was charged."""
-    trusted: bool = False
+    confirmed: bool = False
     """Brought into a reborn store by a node that cannot have missed a later one."""
     evicted: str = ""
     """The node that keeps failing alone and was left out of this generation for it."""
@@ -101,7 +101,7 @@ class Generation:
     @property
     def identity(self) -> tuple[int, str]:
         """Names one committed generation, also across two lives of the store."""
-        return (self.number, self.epoch)
+        return (self.number, self.incarnation)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class NodeRecord:
     address: str = ""
     generation: int = 0
     """The generation that ``state`` speaks of."""
-    epoch: str = ""
+    incarnation: str = ""
     """With ``generation`` the identity of that generation."""
     step: int | None = None
     """The highest step its workers reported."""
@@ -138,7 +138,7 @@ class NodeRecord:
     @property
     def identity(self) -> tuple[int, str]:
         """Of the generation that ``state`` speaks of."""
-        return (self.generation, self.epoch)
+        return (self.generation, self.incarnation)
 
 
 @dataclass(frozen=True)
@@ -146,14 +146,14 @@ class Master:
     """Where the workers of one generation meet: a fresh port of the group leader's node."""
 
     generation: int
-    epoch: str
+    incarnation: str
     address: str
     port: int
 
     @property
     def identity(self) -> tuple[int, str]:
         """Of the generation it belongs to."""
-        return (self.generation, self.epoch)
+        return (self.generation, self.incarnation)
 
 
 def order_of(generation: Generation | None) -> tuple[int, int]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from . import messages, ranks
+from . import events, ranks
+from .actions import Action, Emit, Exit, StartWorkers, StopWorkers
 from .records import Cause, Generation
 from .state import State
 
 Fields = tuple[tuple[str, str | int | float | bool | None], ...]
 
 
-def report(
-    before: State, event: messages.Event, after: State, actions: tuple[messages.Action, ...]
-) -> tuple[messages.Emit, ...]:
+def report(before: State, event: events.Event, after: State, actions: tuple[Action, ...]) -> tuple[Emit, ...]:
     """The events of one step, in order."""
     emits = [*_of_event(event), *_of_generation(before, after)]
     for action in actions:
@@ -19,52 +18,52 @@ def report(
     return tuple(emits)
 
 
-def _of_event(event: messages.Event) -> list[messages.Emit]:
-    if isinstance(event, messages.Ready):
-        return [messages.Emit("rendezvous_started")]
-    if isinstance(event, messages.WorkerExited):
+def _of_event(event: events.Event) -> list[Emit]:
+    if isinstance(event, events.Ready):
+        return [Emit("rendezvous_started")]
+    if isinstance(event, events.WorkerExited):
         rank: Fields = (("local_rank", event.local_rank), ("exit_code", event.exit_code))
-        return [messages.Emit("worker_exited", (*rank, ("message", event.message)))]
-    if isinstance(event, messages.HangSeen):
-        return [messages.Emit("hang_detected", (("local_rank", event.local_rank), ("message", event.message)))]
+        return [Emit("worker_exited", (*rank, ("message", event.message)))]
+    if isinstance(event, events.HangSeen):
+        return [Emit("hang_detected", (("local_rank", event.local_rank), ("message", event.message)))]
     return []
 
 
-def _of_generation(before: State, after: State) -> list[messages.Emit]:
+def _of_generation(before: State, after: State) -> list[Emit]:
     if before.seen == after.seen or after.generation is None:
         return []
     generation, emits = after.generation, []
     if generation.phase == "broken" and generation.cause is not None and generation.cause.kind == "node_lost":
-        emits.append(messages.Emit("node_lost", (("lost", generation.cause.node), ("uuid", generation.cause.uuid))))
+        emits.append(Emit("node_lost", (("lost", generation.cause.node), ("uuid", generation.cause.uuid))))
     if before.seen is None or before.seen[0] == generation.identity or generation.phase != "running":
         return emits
     return [*emits, *_of_commit(after, generation)]
 
 
-def _of_commit(after: State, generation: Generation) -> list[messages.Emit]:
+def _of_commit(after: State, generation: Generation) -> list[Emit]:
     world: Fields = (("nodes", len(generation.members)), ("world_size", ranks.world_size(generation.members)))
     cause = _why(generation.cause)
     if generation.charged:
-        return [messages.Emit("restart", (*cause, ("restart_count", generation.budget.charged), *world))]
-    return [messages.Emit("membership_change", (*cause, *world))]
+        return [Emit("restart", (*cause, ("restart_count", generation.budget.charged), *world))]
+    return [Emit("membership_change", (*cause, *world))]
 
 
 def _why(cause: Cause | None) -> Fields:
     return () if cause is None else (("cause", cause.kind), ("about", cause.node), ("message", cause.message))
 
 
-def _of_action(after: State, action: messages.Action) -> list[messages.Emit]:
-    if isinstance(action, messages.StartWorkers):
+def _of_action(after: State, action: Action) -> list[Emit]:
+    if isinstance(action, StartWorkers):
         local: Fields = (("first_rank", action.first_rank), ("local_world_size", action.local_world_size))
         place: Fields = (*local, ("world_size", action.world_size))
         group: Fields = (("group_rank", action.group_rank), ("group_world_size", action.group_world_size))
         return [
-            messages.Emit("rendezvous_completed", group),
-            messages.Emit("workers_started", (*place, ("restart_count", action.restart_count))),
+            Emit("rendezvous_completed", group),
+            Emit("workers_started", (*place, ("restart_count", action.restart_count))),
         ]
-    if isinstance(action, messages.StopWorkers):
-        return [messages.Emit("stopping", (("first", action.first), ("reason", action.reason)))]
-    if isinstance(action, messages.Exit):
+    if isinstance(action, StopWorkers):
+        return [Emit("stopping", (("first", action.first), ("reason", action.reason)))]
+    if isinstance(action, Exit):
         end = {0: "succeeded"}.get(action.code, "preempted" if after.leaving else "failed")
-        return [messages.Emit(end, (("exit_code", action.code), ("reason", action.reason), *_why(action.cause)))]
+        return [Emit(end, (("exit_code", action.code), ("reason", action.reason), *_why(action.cause)))]
     return []

@@ -1,4 +1,4 @@
-"""What the agent's machine knows: itself, its own worker group, and its picture of the store. Shapes and lookups."""
+"""What the agent's machine knows: itself, its own workers, and its picture of the store. Shapes and lookups."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from .limits import Rules
-from .messages import Peer
+from .events import Peer
+from .limits import Limits
 from .records import Cause, Generation, Master, Member, NodeRecord
 
 Identity = tuple[int, str]
@@ -32,16 +32,16 @@ class Store:
     """This node's picture of the store; it may lag, which compare-and-set makes harmless."""
 
     connected: bool = False
-    epoch: str = ""
+    incarnation: str = ""
     since: float = 0.0
-    """When this epoch was first seen."""
+    """When this incarnation was first seen."""
     generation: Generation | None = None
     version: int = 0
     peers: tuple[Peer, ...] = ()
     """All nodes, this one included, by uuid."""
     master: Master | None = None
-    swapping: bool = False
-    """A ``Swap`` is not answered yet."""
+    is_setting: bool = False
+    """A ``CompareAndSet`` is not answered yet."""
 
     def peer(self, uuid: str) -> Peer | None:
         """The node of this uuid, None where the store does not know it."""
@@ -53,7 +53,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Group:
+class LocalWorkers:
     """This node's workers of one generation."""
 
     identity: Identity
@@ -81,9 +81,9 @@ class Group:
     checkpoint: int | None = None
     first_checkpoint: int | None = None
     """The newest checkpoint when this generation began to report."""
-    fence: int | None = None
+    stop_step: int | None = None
     """The stop step in the progress memory."""
-    fence_agreed: bool = False
+    stop_step_agreed: bool = False
     accepted: int | None = None
 
     @property
@@ -97,16 +97,16 @@ class State:
     """The whole state of one agent."""
 
     node: Node
-    rules: Rules
+    limits: Limits
     unix_offset: float = 0.0
     """Unix time minus this node's monotonic clock."""
     ready: bool = False
     store: Store = Store()
-    known: Generation | None = None
+    latest_seen: Generation | None = None
     """The newest generation record ever seen, over all lives of the store."""
-    sure: bool = True
+    has_latest: bool = True
     """No later one can exist that this node has not seen."""
-    group: Group | None = None
+    workers: LocalWorkers | None = None
     signal: int | None = None
     leaving_since: float | None = None
     idle_since: float | None = None
@@ -138,28 +138,28 @@ class State:
     @property
     def active(self) -> bool:
         """Whether a worker of this node may be running."""
-        return self.group is not None and self.group.active
+        return self.workers is not None and self.workers.active
 
-    def place(self) -> Member | None:
+    def own_member(self) -> Member | None:
         """This node's place in the generation in the store."""
         members = self.generation.members if self.generation else ()
         return next((member for member in members if member.uuid == self.node.uuid), None)
 
-    def group_of(self, generation: Generation | None) -> Group | None:
-        """The local group, if it is of this generation."""
-        if generation is None or self.group is None or self.group.identity != generation.identity:
+    def workers_of(self, generation: Generation | None) -> LocalWorkers | None:
+        """The local workers, if they are of this generation."""
+        if generation is None or self.workers is None or self.workers.identity != generation.identity:
             return None
-        return self.group
+        return self.workers
 
 
-def start(node: Node, rules: Rules, now: float, unix: float) -> State:
+def start(node: Node, limits: Limits, now: float, unix: float) -> State:
     """The state of an agent that has just begun."""
-    return State(node, rules, unix_offset=unix - now, idle_since=now)
+    return State(node, limits, unix_offset=unix - now, idle_since=now)
 
 
-def with_group(state: State, group: Group) -> State:
-    """The same with another local group."""
-    return dataclasses.replace(state, group=group)
+def with_workers(state: State, workers: LocalWorkers) -> State:
+    """The same with other local workers."""
+    return dataclasses.replace(state, workers=workers)
 
 
 def with_store(state: State, store: Store) -> State:
@@ -169,8 +169,8 @@ def with_store(state: State, store: Store) -> State:
 
 def record(state: State) -> NodeRecord:
     """What this node says of itself."""
-    node, group = state.node, state.group
-    number, epoch = group.identity if group else (0, "")
+    node, workers = state.node, state.workers
+    number, incarnation = workers.identity if workers else (0, "")
     return NodeRecord(
         uuid=node.uuid,
         name=node.name,
@@ -179,24 +179,24 @@ def record(state: State) -> NodeRecord:
         replica_index=node.replica_index,
         address=node.address,
         generation=number,
-        epoch=epoch,
-        accepted=group.accepted if group else None,
-        orphaned=group is not None and group.failure is not None and group.failure.kind == "orphaned",
+        incarnation=incarnation,
+        accepted=workers.accepted if workers else None,
+        orphaned=workers is not None and workers.failure is not None and workers.failure.kind == "orphaned",
         leaving=state.leaving,
         joined=node.joined,
     )
 
 
 def _word(state: State) -> Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]:
-    group = state.group
-    if group is not None and group.active:
-        return "draining" if group.phase == "stopping" else "member"
-    if group is not None and group.phase == "finished":
+    workers = state.workers
+    if workers is not None and workers.active:
+        return "draining" if workers.phase == "stopping" else "member"
+    if workers is not None and workers.phase == "finished":
         return "finished"
     if state.leaving:
         return "left"
-    if group is not None and group.phase == "preparing":
+    if workers is not None and workers.phase == "preparing":
         return "member"
-    if group is not None and state.place() is not None and state.group_of(state.generation):
+    if workers is not None and state.own_member() is not None and state.workers_of(state.generation):
         return "stopped"
     return "ready" if state.ready else "warming"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ..protocol import messages, records
+from ..protocol import actions, events, records
 from . import keys, wire
 from .link import RETRY_SECONDS, Acknowledged, Holding, Link, Order, Rejected, Unreachable
 
@@ -99,7 +99,7 @@ class TcpLink(Link):
             self._former.close()
         self._former = end
         session = _Session(end, lines, keys.Mirror(), self._clock, sent_at)
-        picture = session.mirror.connected(str(hello["epoch"]), hello, self._clock())
+        picture = session.mirror.connected(str(hello["incarnation"]), hello, self._clock())
         self._take_orders()  # given to a connection that is gone
         self._tell(Holding(os.dup(end.fileno()), end.getsockname()[0]), Acknowledged(sent_at), picture)
         for notice in received:
@@ -121,7 +121,7 @@ class TcpLink(Link):
         except LostError as lost:
             age = self._clock() - session.acknowledged_at
             fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
-            self._tell(messages.StoreLost(fresh), Unreachable(str(lost), refused=False))
+            self._tell(events.StoreLost(fresh), Unreachable(str(lost), refused=False))
 
 
 class _Session:
@@ -151,10 +151,10 @@ class _Session:
 
     def carry_out(self, order: Order) -> None:
         """Send the call of an order."""
-        if isinstance(order, messages.Swap):
+        if isinstance(order, actions.CompareAndSet):
             value = records.to_json(order.generation) if order.generation else None
-            self._call("swap", key=keys.GENERATION, value=value, version=order.version)
-        elif isinstance(order, messages.Publish):
+            self._call("compare_and_set", key=keys.GENERATION, value=value, version=order.version)
+        elif isinstance(order, actions.Publish):
             self._call("set", key=keys.node_key(order.record.uuid), value=records.to_json(order.record))
         else:
             number = order.master.generation
@@ -172,8 +172,8 @@ class _Session:
             self._next_beat = now + wire.BEAT_SECONDS
             self._call("beat")
 
-    def receive(self) -> list[messages.Event | Acknowledged]:
-        """Read once; what came as news."""
+    def receive(self) -> list[events.Event | Acknowledged]:
+        """Read once; what came, as notifications."""
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -184,20 +184,20 @@ class _Session:
             message = "the store closed the connection"
             raise LostError(message, by_peer=True)
         try:
-            return [news for message in self._lines.feed(data) for news in self.read(message)]
+            return [notification for message in self._lines.feed(data) for notification in self.read(message)]
         except wire.WireError as error:
             raise LostError(str(error), by_peer=False) from error
 
-    def read(self, message: dict[str, object]) -> list[messages.Event | Acknowledged]:
-        """One message as news."""
+    def read(self, message: dict[str, object]) -> list[events.Event | Acknowledged]:
+        """One message as notifications."""
         if "event" in message:
             return list(self.mirror.noticed(message, self._clock()))
         kind, sent_at = self._calls.pop(cast("int", message.get("id")), ("", 0.0))
         if kind == "beat":
             self.acknowledged_at = sent_at
             return [Acknowledged(sent_at)]
-        if kind == "swap":
-            return [messages.SwapDone(message.get("swapped") is True)]
+        if kind == "compare_and_set":
+            return [events.CompareAndSetDone(message.get("succeeded") is True)]
         return []
 
     def _call(self, operation: str, **fields: object) -> None:
@@ -223,7 +223,7 @@ def _until_first(
             message = "what listens there is no store of ours: it closed the connection"
             raise ConnectionError(message)
         received = list(lines.feed(data))
-        if received and not ("epoch" in received[0] or "error" in received[0]):
+        if received and not ("incarnation" in received[0] or "error" in received[0]):
             message = "what listens there is no store of ours"
             raise ConnectionError(message)
         if received:

@@ -17,7 +17,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from ..protocol import messages, records
+from ..protocol import actions, events, records
 from . import keys, wire
 from .client import LostError, Target
 from .link import RETRY_SECONDS, Acknowledged, Holding, Link, Order, Unreachable, poke
@@ -26,7 +26,7 @@ BEAT_TTL_SECONDS: Final = 4
 """A node is silent this long after its last beat, as with a store of ours."""
 WATCH_SECONDS: Final = 20.0
 _BEAT: Final = "beat/"
-_EPOCH: Final = "epoch"
+_EPOCH: Final = "incarnation"
 _FAILED: Final = {100, 101, 105, 401}
 """Key not found, compare failed, key exists, and a watch that begins before what etcd remembers."""
 
@@ -53,7 +53,7 @@ class EtcdLink(Link):
                 connected, attempt = True, 0
                 self._serve(client)
             except (OSError, http.client.HTTPException, LostError, ValueError) as error:
-                lost = (messages.StoreLost(fresh=False),) if connected else ()
+                lost = (events.StoreLost(fresh=False),) if connected else ()
                 refused = isinstance(error, ConnectionRefusedError)
                 self._tell(*lost, Unreachable(str(error) or type(error).__name__, refused))
                 select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
@@ -98,17 +98,17 @@ class EtcdLink(Link):
             client.put(key, "", ttl=ttl)
 
     def _carry_out(self, client: _Client, order: Order) -> None:
-        if isinstance(order, messages.Publish):
+        if isinstance(order, actions.Publish):
             client.put(keys.node_key(order.record.uuid), _json(order.record))
-        elif isinstance(order, messages.PublishMaster):
+        elif isinstance(order, actions.PublishMaster):
             client.put(keys.master_key(order.master.generation).replace("gen/", "generation/"), _json(order.master))
             client.delete(f"generation/{order.master.generation - 2}/master")
         else:
-            swapped = self._swap(client, order)
+            succeeded = self._compare_and_set(client, order)
             self._read(client)
-            self._tell(messages.SwapDone(swapped))
+            self._tell(events.CompareAndSetDone(succeeded))
 
-    def _swap(self, client: _Client, order: messages.Swap) -> bool:
+    def _compare_and_set(self, client: _Client, order: actions.CompareAndSet) -> bool:
         if order.generation is None:
             return client.delete(keys.GENERATION, prevIndex=str(order.version))
         if order.version == 0:

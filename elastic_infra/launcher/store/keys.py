@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from ..protocol import messages, records
+from ..protocol import events, records
 
 GENERATION: Final = "gen"
 _NODE: Final = "node/"
-_PRESENCES: Final[tuple[messages.Presence, ...]] = ("live", "silent", "closed")
+_PRESENCES: Final[tuple[events.Presence, ...]] = ("live", "silent", "closed")
 
 
 def node_key(uuid: str) -> str:
@@ -27,9 +27,9 @@ class Mirror:
 
     def __init__(self) -> None:
         self._records: dict[str, records.NodeRecord] = {}
-        self._presences: dict[str, tuple[messages.Presence, float]] = {}
+        self._presences: dict[str, tuple[events.Presence, float]] = {}
 
-    def connected(self, epoch: str, snapshot: Mapping[str, object], now: float) -> messages.StoreConnected:
+    def connected(self, incarnation: str, snapshot: Mapping[str, object], now: float) -> events.StoreConnected:
         """The picture that a new connection begins with."""
         self._records.clear()
         self._presences.clear()
@@ -47,41 +47,41 @@ class Mirror:
         for node, (state, seconds) in presences.items():
             self._note_presence(node, state, now - cast("float", seconds))
         peers = tuple(self._peer(uuid, now) for uuid in self._records)
-        return messages.StoreConnected(epoch, generation, version, peers, master)
+        return events.StoreConnected(incarnation, generation, version, peers, master)
 
-    def noticed(self, notice: Mapping[str, object], now: float) -> Iterator[messages.Event]:
+    def noticed(self, notice: Mapping[str, object], now: float) -> Iterator[events.Event]:
         """The events of one notice."""
         key, kind = str(notice.get("key", "")), notice.get("event")
         if kind == "presence":
             node = str(notice.get("node"))
             self._note_presence(node, notice.get("presence"), now)
             if node in self._records:
-                yield messages.PeerSeen(self._peer(node, now))
+                yield events.PeerSeen(self._peer(node, now))
         elif kind == "set":
             yield from self._set(key, notice, now)
         elif kind == "deleted" and key == GENERATION:
-            yield messages.GenerationSeen(None, 0)
+            yield events.GenerationSeen(None, 0)
         elif kind == "deleted" and self._records.pop(key.removeprefix(_NODE), None) is not None:
-            yield messages.PeerForgotten(key.removeprefix(_NODE))
+            yield events.PeerForgotten(key.removeprefix(_NODE))
 
-    def _set(self, key: str, notice: Mapping[str, object], now: float) -> Iterator[messages.Event]:
+    def _set(self, key: str, notice: Mapping[str, object], now: float) -> Iterator[events.Event]:
         found = _parse(key, notice.get("value"))
         if isinstance(found, records.Generation):
-            yield messages.GenerationSeen(found, cast("int", notice["version"]))
+            yield events.GenerationSeen(found, cast("int", notice["version"]))
         elif isinstance(found, records.NodeRecord):
             self._records[found.uuid] = found
-            yield messages.PeerSeen(self._peer(found.uuid, now))
+            yield events.PeerSeen(self._peer(found.uuid, now))
         elif isinstance(found, records.Master):
-            yield messages.MasterSeen(found)
+            yield events.MasterSeen(found)
 
     def _note_presence(self, node: str, presence: object, since: float) -> None:
         known = next((word for word in _PRESENCES if word == presence), None)
         if known is not None:
             self._presences[node] = (known, since)
 
-    def _peer(self, uuid: str, now: float) -> messages.Peer:
+    def _peer(self, uuid: str, now: float) -> events.Peer:
         presence, since = self._presences.get(uuid, ("live", now))
-        return messages.Peer(self._records[uuid], presence, since)
+        return events.Peer(self._records[uuid], presence, since)
 
 
 def _parse(key: str, value: object) -> records.Generation | records.NodeRecord | records.Master | None:

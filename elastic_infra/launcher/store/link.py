@@ -1,7 +1,7 @@
 """A node's link to the store: a thread of its own, so that no name lookup and no dead peer ever holds up the agent.
 
-The agent gives orders and takes news; both are queues. A link connects again by itself until it is closed, tells at
-most one line about it in ten seconds, and beats once a second. What it carries is decided by the agent's machine.
+The agent gives orders and takes notifications; both are queues. A link connects again by itself until it is closed,
+tells at most one line about it in ten seconds, and beats once a second. The agent's machine decides what it carries.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final
 
-from ..protocol import messages
+from ..protocol import actions, events
 
-Order = messages.Swap | messages.Publish | messages.PublishMaster
+Order = actions.CompareAndSet | actions.Publish | actions.PublishMaster
 
 RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Waits between attempts to connect; the last one repeats."""
@@ -55,7 +55,7 @@ class Rejected:
     reason: str
 
 
-News = messages.Event | Acknowledged | Holding | Unreachable | Rejected
+Notification = events.Event | Acknowledged | Holding | Unreachable | Rejected
 
 
 class Link(ABC):
@@ -63,8 +63,8 @@ class Link(ABC):
 
     def __init__(self) -> None:
         self._orders: collections.deque[Order] = collections.deque()
-        self._news: collections.deque[News] = collections.deque()
-        self._news_read, self._news_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._notifications: collections.deque[Notification] = collections.deque()
+        self._notified_read, self._notified_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
@@ -74,21 +74,21 @@ class Link(ABC):
         self._thread.start()
 
     def fileno(self) -> int:
-        """Readable when there is news."""
-        return self._news_read
+        """Readable when there is a notification."""
+        return self._notified_read
 
     def order(self, order: Order) -> None:
         """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
         self._orders.append(order)
         poke(self._wake_write)
 
-    def take(self) -> list[News]:
-        """The news so far, oldest first."""
+    def take(self) -> list[Notification]:
+        """The notifications so far, oldest first."""
         if not self._closing:
-            _drain(self._news_read)
+            _drain(self._notified_read)
         taken = []
-        while self._news:
-            taken.append(self._news.popleft())
+        while self._notifications:
+            taken.append(self._notifications.popleft())
         return taken
 
     def close(self) -> None:
@@ -101,9 +101,9 @@ class Link(ABC):
         if not self._thread.is_alive():
             self._dispose()
 
-    def _tell(self, *news: News) -> None:
-        self._news.extend(news)
-        poke(self._news_write)
+    def _tell(self, *notifications: Notification) -> None:
+        self._notifications.extend(notifications)
+        poke(self._notified_write)
 
     def _take_orders(self) -> list[Order]:
         _drain(self._wake_read)
@@ -114,7 +114,7 @@ class Link(ABC):
 
     def _dispose(self) -> None:
         """Close what the link opened."""
-        for descriptor in (self._news_read, self._news_write, self._wake_read, self._wake_write):
+        for descriptor in (self._notified_read, self._notified_write, self._wake_read, self._wake_write):
             os.close(descriptor)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The store's server: one thread, one selector, JSON lines; what strangers send never ends it.
+"""The store's server: one thread, one selector, JSON lines; what an unauthenticated client sends never ends it.
 
 A connection says ``hello`` first (job, node, token) and then gets everything of its job, and every change as it
 happens. One connection a node: a later one takes the place of the former. A node whose connection the kernel closed
@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from . import requests, wire
-from .space import Notice, RefusedError, Space
+from . import wire
+from .keyspace import Keyspace, Notice, RefusedError, key_of, value_of, version_of
 
 HELLO_SECONDS: Final = 10.0
 """A connection that has not introduced itself by then is closed."""
@@ -45,11 +45,11 @@ class Server:
     """All jobs of one port."""
 
     def __init__(self, listener: socket.socket, token: str = "", clock: Callable[[], float] = time.monotonic) -> None:
-        self.epoch = secrets.token_hex(8)
+        self.incarnation = secrets.token_hex(8)
         self._listener = listener
         self._token = token
         self._clock = clock
-        self._spaces: dict[str, Space] = {}
+        self._keyspaces: dict[str, Keyspace] = {}
         self._connections: dict[socket.socket, Connection] = {}
         self._nodes: dict[tuple[str, str], Connection] = {}
         self._selector = selectors.DefaultSelector()
@@ -59,7 +59,11 @@ class Server:
 
     def is_done(self) -> bool:
         """Whether every job is over and all its nodes have gone, having read so."""
-        return bool(self._spaces) and not self._nodes and all(_is_over(space) for space in self._spaces.values())
+        return (
+            bool(self._keyspaces)
+            and not self._nodes
+            and all(_is_over(keyspace) for keyspace in self._keyspaces.values())
+        )
 
     def close(self) -> None:
         """Close every socket."""
@@ -85,12 +89,12 @@ class Server:
 
     def _tick(self, now: float) -> None:
         if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: nobody could be heard
-            for space in self._spaces.values():
-                for presence in space.presences.values():
+            for keyspace in self._keyspaces.values():
+                for presence in keyspace.presences.values():
                     presence.heard = max(presence.heard, now)
         self._ticked = now
-        for job, space in self._spaces.items():
-            self._notify(job, space.grow_silent(now, wire.SILENCE_SECONDS) + space.forget(now, KEEP_NODE_SECONDS))
+        for job, keyspace in self._keyspaces.items():
+            self._notify(job, keyspace.grow_silent(now, wire.SILENCE_SECONDS) + keyspace.forget(now, KEEP_NODE_SECONDS))
         for connection in list(self._connections.values()):
             if connection.job is None and now - connection.since > HELLO_SECONDS:
                 self._drop(connection)
@@ -142,26 +146,26 @@ class Server:
         operation = request.get("op")
         if connection.job is None:
             return self._hello(connection, request)
-        space = self._spaces[connection.job]
+        keyspace = self._keyspaces[connection.job]
         if connection.node:
-            self._take_place(connection.job, connection)
-            self._notify(connection.job, space.heard(connection.node, self._clock()))
+            self._become_current(connection.job, connection)
+            self._notify(connection.job, keyspace.heard(connection.node, self._clock()))
         if operation == "beat":
             return {}
-        key = requests.key(request)
+        key = key_of(request)
         if operation == "set":
-            self._notify(connection.job, space.put(key, requests.value(request)))
+            self._notify(connection.job, keyspace.put(key, value_of(request)))
             return {}
         if operation == "delete":
-            self._notify(connection.job, space.delete(key))
+            self._notify(connection.job, keyspace.delete(key))
             return {}
         if operation == "get":
-            version, value = space.entries.get(key, (0, None))
+            version, value = keyspace.entries.get(key, (0, None))
             return {"version": version, "value": value}
-        if operation == "swap":
-            swapped, notices = space.swap(key, request.get("value"), requests.version(request))
+        if operation == "compare_and_set":
+            succeeded, notices = keyspace.compare_and_set(key, request.get("value"), version_of(request))
             self._notify(connection.job, notices)
-            return {"swapped": swapped}
+            return {"succeeded": succeeded}
         message = "the operation is unknown"
         raise RefusedError(message)
 
@@ -174,13 +178,13 @@ class Server:
             message = "the token is wrong"
             raise RefusedError(message)
         now = self._clock()
-        space = self._spaces.setdefault(job, Space())
+        keyspace = self._keyspaces.setdefault(job, Keyspace())
         if node:
-            self._notify(job, space.heard(node, now))
+            self._notify(job, keyspace.heard(node, now))
         connection.job, connection.node = job, node
-        return {"epoch": self.epoch, **space.snapshot(now)}
+        return {"incarnation": self.incarnation, **keyspace.snapshot(now)}
 
-    def _take_place(self, job: str, connection: Connection) -> None:
+    def _become_current(self, job: str, connection: Connection) -> None:
         """A connection becomes its node's with the first request after hello: it has read the answer.
 
         A client that gave up waiting for that leaves hellos behind whose end means nothing.
@@ -228,17 +232,17 @@ class Server:
         if self._nodes.get(place) is not connection:
             return
         del self._nodes[place]
-        # A client closes its former connection once a new one has been greeted, so the former's end may be read first.
-        heirs = [each for each in self._connections.values() if (each.job, each.node) == place]
-        if heirs:
-            self._nodes[place] = heirs[-1]
+        # A client closes its former connection after the handshake of a new one, so the former's end may be read first.
+        newer = [each for each in self._connections.values() if (each.job, each.node) == place]
+        if newer:
+            self._nodes[place] = newer[-1]
         elif died:
-            self._notify(place[0], self._spaces[place[0]].closed(connection.node, self._clock()))
+            self._notify(place[0], self._keyspaces[place[0]].closed(connection.node, self._clock()))
 
 
-def _is_over(space: Space) -> bool:
+def _is_over(keyspace: Keyspace) -> bool:
     """The one thing the server knows of what it stores, and only to end itself."""
-    value = space.entries.get("gen", (0, None))[1]
+    value = keyspace.entries.get("gen", (0, None))[1]
     return isinstance(value, Mapping) and value.get("phase") == "final"
 
 

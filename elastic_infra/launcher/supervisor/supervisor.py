@@ -20,7 +20,7 @@ from ..signals import Signals
 from . import watchdog, worker_processes
 from .children import Children
 from .fork_server_client import ForkServer, Held, Pending
-from .worker_processes import Group
+from .worker_processes import WorkerProcesses
 
 SIGNAL_MARGIN_SECONDS: Final = 1.5
 """What the agent gets beyond the grace to leave by itself after a signal."""
@@ -38,7 +38,7 @@ class Supervisor:
         self._warm = warm
         self._signals = signals
         self._grace = grace_seconds
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, WorkerProcesses] = {}
         self._phase: ipc.AgentPhase = "starting"
         self._generation = 0
         self._started = 0
@@ -119,7 +119,7 @@ class Supervisor:
                 self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
 
     def _on_spawn(self, message: ipc.Spawn) -> None:
-        self._groups[message.generation] = Group(message.generation)
+        self._groups[message.generation] = WorkerProcesses(message.generation)
         self._generation, self._started = message.generation, len(message.workers)
         for spec in message.workers:
             if message.warm:
@@ -139,7 +139,7 @@ class Supervisor:
         self._children.send(ipc.WorkerStarted(generation, spec.local_rank, pid, warm=False))
 
     def _on_stop(self, message: ipc.Stop) -> None:
-        group = self._groups.setdefault(message.generation, Group(message.generation))
+        group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
         self._warm.forget(message.generation)
         group.pending = 0
         group.stop(message.first, message.grace_seconds, time.monotonic())
@@ -246,7 +246,7 @@ class Supervisor:
                 del self._groups[group.generation]
                 self._end(exit_codes.RETRY, f"Killed processes do not end: {worker_processes.describe(left)}.")
 
-    def _left(self, group: Group) -> tuple[processes.Process, ...]:
+    def _left(self, group: WorkerProcesses) -> tuple[processes.Process, ...]:
         others = (pid for other in self._groups.values() if other is not group for pid in other.alive)
         known = {*self._children.known(), self._warm.pid, *others}
         return worker_processes.members(processes.scan(), group.leaders, supervisor=os.getpid(), known=known)

@@ -25,7 +25,7 @@ First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 
 
 @dataclasses.dataclass
-class Group:
+class WorkerProcesses:
     """Workers of one generation on this node."""
 
     generation: int

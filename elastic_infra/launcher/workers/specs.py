@@ -19,7 +19,7 @@ from ..settings import PREFIX, LauncherSettings, env_name
 from . import progress
 
 if TYPE_CHECKING:
-    from ..protocol.messages import StartWorkers
+    from ..protocol.actions import StartWorkers
     from .logs import Destination
 
 GENERATION: Final = PREFIX + "GENERATION"

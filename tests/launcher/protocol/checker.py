@@ -95,7 +95,7 @@ def _picture(world: World) -> str:
     lines = [f"store: {world.store and world.store.generation}"]
     for host in world.hosts:
         state = host.state
-        group = state.group if state else None
+        group = state.workers if state else None
         mood = f"connected={host.connected} cut={host.cut} frozen={host.frozen} workers={host.workers}"
         lines.append(f"  {host.end or 'node'} {mood} group={group} waiting={state.waiting_for if state else ''!r}")
     return "\n".join(lines)

@@ -10,8 +10,18 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from elastic_infra.launcher.protocol import messages
-from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol.actions import (
+    Action,
+    ChoosePort,
+    CompareAndSet,
+    Exit,
+    Publish,
+    PublishMaster,
+    SetStopStep,
+    StartWorkers,
+    StopWorkers,
+)
+from elastic_infra.launcher.protocol.events import Event, Peer, PortChosen, StepsSeen
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.world import (
     BrokenError,
@@ -32,7 +42,7 @@ class Driver:
     """The machines of one scenario."""
 
     scenario: Scenario
-    _steps: dict[tuple[int, messages.Event], tuple[State, tuple[messages.Action, ...]]] = field(default_factory=dict)
+    _steps: dict[tuple[int, Event], tuple[State, tuple[Action, ...]]] = field(default_factory=dict)
     _canon: dict[object, object] = field(default_factory=dict)
     _ages: dict[tuple[int, float], State] = field(default_factory=dict)
 
@@ -52,10 +62,10 @@ class Driver:
             self._ages[key] = self.canonical(reduced(aged_state(state, seconds)))
         return self._ages[key]
 
-    def _feed(self, world: World, i: int, event: messages.Event) -> World:
+    def _feed(self, world: World, i: int, event: Event) -> World:
         return self._feed_all(world, i, (event,))
 
-    def _feed_all(self, world: World, i: int, events: tuple[messages.Event, ...]) -> World:
+    def _feed_all(self, world: World, i: int, events: tuple[Event, ...]) -> World:
         queue = deque(events)
         while queue:
             host = world.hosts[i]
@@ -65,10 +75,10 @@ class Driver:
             state, actions = self._step(host.state, event)
             world = with_host(world, i, replace(host, state=state))
             for action in actions:
-                world = self._obey(world, i, action, queue)
+                world = self._action_handlers(world, i, action, queue)
         return world
 
-    def _step(self, state: State, event: messages.Event) -> tuple[State, tuple[messages.Action, ...]]:
+    def _step(self, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
         key = (id(state), event)
         if key not in self._steps:
             after, actions = self.scenario.stepper(state, event, 0.0)
@@ -98,54 +108,60 @@ class Driver:
             host.stop,
         )
 
-    def _obey(self, world: World, i: int, action: messages.Action, queue: deque[messages.Event]) -> World:
+    def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
         """Carry an action out; what answers it at once goes to the queue."""
-        if isinstance(action, messages.Publish | messages.PublishMaster):
+        if isinstance(action, Publish | PublishMaster):
             return self._obey_store(world, i, action)
-        if isinstance(action, messages.StartWorkers):
+        if isinstance(action, StartWorkers):
             return self._start(world, i, action)
-        if isinstance(action, messages.Exit):
+        if isinstance(action, Exit):
             return self._exit(world, i, action)
         host = world.hosts[i]
-        if isinstance(action, messages.Swap):
+        if isinstance(action, CompareAndSet):
             host = replace(host, swap=action)
-        if isinstance(action, messages.StopWorkers):
+        if isinstance(action, StopWorkers):
             host = replace(host, stopping=action.first != "none" or host.stopping)
-        if isinstance(action, messages.ChoosePort):
-            queue.append(messages.PortChosen(action.generation, 1))
-        if isinstance(action, messages.SetStopStep) and action.step is not None:
+        if isinstance(action, ChoosePort):
+            queue.append(PortChosen(action.generation, 1))
+        if isinstance(action, SetStopStep) and action.step is not None:
             step = host.step if host.step >= 0 else None
-            queue.append(messages.StepsSeen(action.generation, step, step))
+            queue.append(StepsSeen(action.generation, step, step))
             host = replace(host, stop=(action.step, action.agreed))
         return with_host(world, i, host)
 
-    def _obey_store(self, world: World, i: int, action: messages.Publish | messages.PublishMaster) -> World:
+    def _obey_store(self, world: World, i: int, action: Publish | PublishMaster) -> World:
         """A write arrives, unless the connection it was given to is gone or cut."""
         host, store = world.hosts[i], world.store
-        if store is None or not host.connected or host.cut or host.seen is None or host.seen.epoch != store.epoch:
+        if (
+            store is None
+            or not host.connected
+            or host.cut
+            or host.seen is None
+            or host.seen.incarnation != store.incarnation
+        ):
             return world
-        if isinstance(action, messages.Publish):
+        if isinstance(action, Publish):
             return self._put(world, store.with_peer(Peer(action.record, "live", 0.0)))
         return self._put(world, replace(store, masters=(action.master,)))
 
-    def _exit(self, world: World, i: int, action: messages.Exit) -> World:
+    def _exit(self, world: World, i: int, action: Exit) -> World:
         host = world.hosts[i]
         if host.workers is not None:
             message = f"node {i} exits while its workers run"
             raise BrokenError(message)
         return self._close(with_host(world, i, host.over(f"exit {action.code}")), i)
 
-    def _start(self, world: World, i: int, action: messages.StartWorkers) -> World:
+    def _start(self, world: World, i: int, action: StartWorkers) -> World:
         host = world.hosts[i]
         if host.workers is not None:
             message = f"node {i} starts generation {action.generation} before it stopped {host.workers}"
             raise BrokenError(message)
         assert host.state is not None
-        assert host.state.group is not None
+        assert host.state.workers is not None
         assert host.state.generation is not None
         return with_host(world, i, replace(
             host,
-            workers=host.state.group.identity,
+            workers=host.state.workers.identity,
             members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
             stopping=False,
             ended=False,

@@ -54,8 +54,8 @@ def _is_settled(world: World, host: Host) -> bool:
     generation = world.store.generation if world.store else None
     if host.state is None or host.cut or host.frozen or generation is None or generation.phase != "running":
         return False
-    if host.state.place() is None:
-        return generation.finishing or len(generation.members) >= host.state.rules.max_nodes
+    if host.state.own_member() is None:
+        return generation.finishing or len(generation.members) >= host.state.limits.max_nodes
     return host.workers == generation.identity and not host.stopping and not host.ended
 
 

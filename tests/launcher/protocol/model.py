@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_infra.launcher.protocol import messages
-from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol import events
+from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.state import Node, start
 from tests.launcher.protocol.driver import Driver
 from tests.launcher.protocol.world import (
@@ -116,15 +116,15 @@ class Model(Driver):
         number = host.workers[0]
         if host.stopping:
             gone = replace(host, workers=None, stopping=False, ended=False)
-            yield f"gone {i}", self._feed(with_host(world, i, gone), i, messages.WorkersGone(number))
+            yield f"gone {i}", self._feed(with_host(world, i, gone), i, events.WorkersGone(number))
         elif not host.ended:
             if self._peer_is_missing(world, host):
                 ended = with_host(world, i, replace(host, ended=True))
-                yield f"collective fails {i}", self._feed(ended, i, messages.WorkerExited(number, 0, 1))
+                yield f"collective fails {i}", self._feed(ended, i, events.WorkerExited(number, 0, 1))
             yield from self._training(world, i, host)
             if world.done and self._may_finish(world, host):
                 ended = with_host(world, i, replace(host, ended=True, finished=host.workers))
-                yield f"finish {i}", self._feed(ended, i, messages.WorkerExited(number, 0, 0))
+                yield f"finish {i}", self._feed(ended, i, events.WorkerExited(number, 0, 0))
 
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
         """One more thing that goes wrong."""
@@ -156,14 +156,14 @@ class Model(Driver):
         if "cut" in kinds and not host.cut:
             yield f"cut {i}", with_host(world, i, replace(host, cut=True))
         if "leave" in kinds and host.state and not host.state.leaving:
-            yield f"leave {i}", self._feed(world, i, messages.SignalSeen(15))
+            yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
         if "fail" in kinds and host.workers and not host.stopping and not host.ended:
             failed = replace(with_host(world, i, replace(host, ended=True)), failures=world.failures + 1)
-            yield f"fail {i}", self._feed(failed, i, messages.WorkerExited(host.workers[0], 0, 1))
+            yield f"fail {i}", self._feed(failed, i, events.WorkerExited(host.workers[0], 0, 1))
 
     def _join(self, world: World, i: int) -> World:
-        state = self.canonical(start(Node(f"n{i}", address=f"host{i}", joined=i), self.scenario.rules, 0.0, 0.0))
-        return self._feed(with_host(world, i, replace(world.hosts[i], state=state)), i, messages.Ready())
+        state = self.canonical(start(Node(f"n{i}", address=f"host{i}", joined=i), self.scenario.limits, 0.0, 0.0))
+        return self._feed(with_host(world, i, replace(world.hosts[i], state=state)), i, events.Ready())
 
     def _connect(self, world: World, i: int, host: Host) -> World:
         store = world.store
@@ -174,36 +174,43 @@ class Model(Driver):
             store = store.with_peer(Peer(old.record, "live", 0.0))
             world = self._put(world, store)
             store = world.store or store
-        event = messages.StoreConnected(store.epoch, store.generation, store.version, store.peers, newest_master(store))
+        event = events.StoreConnected(
+            store.incarnation, store.generation, store.version, store.peers, newest_master(store)
+        )
         return self._feed(with_host(world, i, replace(host, connected=True, seen=store)), i, event)
 
     def _lose(self, world: World, i: int, host: Host) -> World:
         known = host.seen.peer(f"n{i}") if host.seen else None
         fresh = not host.cut and known is not None and known.presence == "live" and world.store is None
         lost = replace(host, connected=False, swap=None)
-        return self._feed(with_host(world, i, lost), i, messages.StoreLost(fresh))
+        return self._feed(with_host(world, i, lost), i, events.StoreLost(fresh))
 
     def _deliver(self, world: World, i: int, host: Host) -> World:
         store, seen = world.store, host.seen
         assert store is not None
-        if seen is None or seen.epoch != store.epoch:
+        if seen is None or seen.incarnation != store.incarnation:
             return self._lose(world, i, host)
         return self._feed_all(with_host(world, i, replace(host, seen=store)), i, changes(seen, store))
 
     def _apply_swap(self, world: World, i: int, host: Host) -> World:
         store, swap = world.store, host.swap
         assert swap is not None
-        if store is None or host.cut or not host.connected or (host.seen and host.seen.epoch != store.epoch):
+        if (
+            store is None
+            or host.cut
+            or not host.connected
+            or (host.seen and host.seen.incarnation != store.incarnation)
+        ):
             return with_host(world, i, replace(host, swap=None))
-        swapped = store.version == swap.version
-        if swapped:
+        succeeded = store.version == swap.version
+        if succeeded:
             store = replace(store, generation=swap.generation, version=store.version + 1)
             world = self._put(world, store)
             store = world.store or store
         seen = host.seen
         assert seen is not None
         world = with_host(world, i, replace(host, swap=None, seen=store))
-        return self._feed_all(world, i, (*changes(seen, store), messages.SwapDone(swapped)))
+        return self._feed_all(world, i, (*changes(seen, store), events.CompareAndSetDone(succeeded)))
 
     def _thaw(self, world: World, i: int, host: Host) -> World:
         thawed = replace(host, frozen=False, orphaned=False)
@@ -214,7 +221,7 @@ class Model(Driver):
     def _orphan(self, world: World, i: int, host: Host) -> World:
         assert host.workers is not None
         killed = replace(host, workers=None, stopping=False, ended=False)
-        return self._feed(with_host(world, i, killed), i, messages.WorkersGone(host.workers[0], orphaned=True))
+        return self._feed(with_host(world, i, killed), i, events.WorkersGone(host.workers[0], orphaned=True))
 
     def _beat(self, world: World, i: int) -> Iterator[tuple[str, World]]:
         peer = world.store.peer(f"n{i}") if world.store else None
@@ -247,7 +254,7 @@ class Model(Driver):
         world = with_host(world, i, replace(aged, orphaned=aged.orphaned or (due and host.frozen)))
         if due and not host.frozen:
             world = self._orphan(world, i, aged)
-        return self._feed(world, i, messages.Tick()) if world.hosts[i].awake else world
+        return self._feed(world, i, events.Tick()) if world.hosts[i].awake else world
 
     def _training(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """One more step together with all others; at the stop step the worker waits for consent, then exits 0."""
@@ -257,7 +264,7 @@ class Model(Driver):
             if host.stop[1]:
                 stopped = with_host(world, i, replace(host, ended=True))
                 stopped = replace(stopped, stops=world.stops | {(host.workers, host.step)})
-                exited = messages.WorkerExited(host.workers[0], 0, 0, stopped=True)
+                exited = events.WorkerExited(host.workers[0], 0, 0, stopped=True)
                 yield f"stops {i}", self._feed(stopped, i, exited)
             return
         goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
@@ -271,7 +278,7 @@ class Model(Driver):
         if host.workers is None or not self.scenario.steps:
             return world
         step = host.step if host.step >= 0 else None
-        return self._feed_all(world, i, (messages.StepsSeen(host.workers[0], step, step),))
+        return self._feed_all(world, i, (events.StepsSeen(host.workers[0], step, step),))
 
     def _members(self, world: World, host: Host) -> list[Host]:
         return [world.hosts[j] for j in sorted(host.members)]

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import change, commit, machine, messages
-from elastic_infra.launcher.protocol.limits import Rules
-from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol import change, commit, events, machine
+from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Exit, StopWorkers
+from elastic_infra.launcher.protocol.events import Peer
+from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Budget, Cause, Generation, Member, NodeRecord
-from elastic_infra.launcher.protocol.state import Group, Node, State, Store, start
+from elastic_infra.launcher.protocol.state import LocalWorkers, Node, State, Store, start
 
-EPOCH = "e"
-ALONE = Generation(1, members=(Member("n0", "n0", 1),), epoch=EPOCH, revision=1)
+INCARNATION = "e"
+ALONE = Generation(1, members=(Member("n0", "n0", 1),), incarnation=INCARNATION, revision=1)
 PAIR = replace(ALONE, members=(Member("n0", "n0", 1), Member("n1", "n1", 1)))
 FAILURE = Cause("worker_failed", "n1", "n1", 1, 1)
 
@@ -23,118 +24,116 @@ def ready(uuid: str) -> Peer:
 
 
 def peer(uuid: str, state: str, generation: Generation = PAIR, **more: object) -> Peer:
-    said = NodeRecord(uuid, "", state, generation=generation.number, epoch=EPOCH)  # type: ignore[arg-type]  # a state
+    said = NodeRecord(uuid, "", state, generation=generation.number, incarnation=INCARNATION)  # type: ignore[arg-type]  # a state
     return Peer(replace(said, **more), "live", 0.0)  # type: ignore[arg-type]  # its fields
 
 
-def connected(rules: Rules, generation: Generation | None, *peers: Peer, phase: str = "") -> State:
+def connected(limits: Limits, generation: Generation | None, *peers: Peer, phase: str = "") -> State:
     """A ready node n0, in ``generation`` if a group phase is given."""
-    state = replace(start(Node("n0"), rules, 0.0, 1000.0), ready=True, known=generation)
+    state = replace(start(Node("n0"), limits, 0.0, 1000.0), ready=True, latest_seen=generation)
     version = 1 if generation else 0
-    store = Store(connected=True, epoch=EPOCH, generation=generation, version=version, peers=peers)
-    group = Group(generation.identity, phase) if generation and phase else None  # type: ignore[arg-type]  # a phase
-    return replace(state, store=store, group=group, forming_since=0.0, idle_since=0.0)
+    store = Store(connected=True, incarnation=INCARNATION, generation=generation, version=version, peers=peers)
+    group = LocalWorkers(generation.identity, phase) if generation and phase else None  # type: ignore[arg-type]  # a phase
+    return replace(state, store=store, workers=group, forming_since=0.0, idle_since=0.0)
 
 
-def swaps(state: State, now: float, event: messages.Event | None = None) -> list[Generation | None]:
-    _, actions = machine.step(state, event or messages.Tick(), now)
-    return [action.generation for action in actions if isinstance(action, messages.Swap)]
+def compare_and_sets(state: State, now: float, event: events.Event | None = None) -> list[Generation | None]:
+    _, actions = machine.step(state, event or events.Tick(), now)
+    return [action.generation for action in actions if isinstance(action, CompareAndSet)]
 
 
-def of_kind(actions: tuple[messages.Action, ...], kind: type) -> list[messages.Action]:
+def of_kind(actions: tuple[Action, ...], kind: type) -> list[Action]:
     return [action for action in actions if isinstance(action, kind)]
 
 
 @pytest.mark.parametrize(
-    ("rules", "others", "now", "is_complete"),
+    ("limits", "others", "now", "is_complete"),
     [
-        (Rules(min_nodes=1, max_nodes=3, initial_nodes=3), 2, 0.0, True),
-        (Rules(min_nodes=1, max_nodes=3, initial_nodes=3), 1, 1.9, False),
-        (Rules(min_nodes=1, max_nodes=3, initial_nodes=3), 1, 2.0, True),
-        (Rules(min_nodes=3, max_nodes=3, initial_nodes=3), 1, 999.0, False),
-        (Rules(min_nodes=1, max_nodes=4, initial_nodes=2, startup_wait=120), 1, 0.0, True),
-        (Rules(min_nodes=1, max_nodes=4, initial_nodes=3, startup_wait=120), 1, 119.0, False),
-        (Rules(min_nodes=1, max_nodes=4, initial_nodes=3, startup_wait=120), 1, 120.0, True),
+        (Limits(min_nodes=1, max_nodes=3, initial_nodes=3), 2, 0.0, True),
+        (Limits(min_nodes=1, max_nodes=3, initial_nodes=3), 1, 1.9, False),
+        (Limits(min_nodes=1, max_nodes=3, initial_nodes=3), 1, 2.0, True),
+        (Limits(min_nodes=3, max_nodes=3, initial_nodes=3), 1, 999.0, False),
+        (Limits(min_nodes=1, max_nodes=4, initial_nodes=2, startup_wait=120), 1, 0.0, True),
+        (Limits(min_nodes=1, max_nodes=4, initial_nodes=3, startup_wait=120), 1, 119.0, False),
+        (Limits(min_nodes=1, max_nodes=4, initial_nodes=3, startup_wait=120), 1, 120.0, True),
     ],
 )
-def test_first_round_waits_for_whom_it_hopes(rules: Rules, others: int, now: float, is_complete: bool) -> None:
+def test_first_round_waits_for_whom_it_hopes(limits: Limits, others: int, now: float, is_complete: bool) -> None:
     """All places taken or ``initial_nodes`` there: at once; else the last call, or the start-up wait where it is on."""
-    state = connected(rules, None, *(ready(f"n{place + 1}") for place in range(others)))
+    state = connected(limits, None, *(ready(f"n{place + 1}") for place in range(others)))
 
     assert commit.first_round_is_complete(state, now) == is_complete
-    assert bool(swaps(state, now)) == is_complete
+    assert bool(compare_and_sets(state, now)) == is_complete
 
 
 def test_nobody_to_train_with_ends_after_join_timeout() -> None:
     """A node that finds no generation leaves with 200, not earlier."""
-    state = connected(Rules(min_nodes=2, max_nodes=2, join_timeout=60.0), None)
-    early, late = machine.step(state, messages.Tick(), 59.9)[1], machine.step(state, messages.Tick(), 60.0)[1]
+    state = connected(Limits(min_nodes=2, max_nodes=2, join_timeout=60.0), None)
+    early, late = machine.step(state, events.Tick(), 59.9)[1], machine.step(state, events.Tick(), 60.0)[1]
 
-    assert of_kind(early, messages.Exit) == []
-    assert [action.code for action in late if isinstance(action, messages.Exit)] == [200]
+    assert of_kind(early, Exit) == []
+    assert [action.code for action in late if isinstance(action, Exit)] == [200]
 
 
 @pytest.mark.parametrize(("exit_code", "age"), [(0, 0.0), (0, 59.0), (1, 30.0), (93, 1.0)])
 def test_late_joiner_leaves_with_the_jobs_code(exit_code: int, age: float) -> None:
     """Who comes when the job is over leaves as it ended."""
     final = replace(PAIR, phase="final", exit_code=exit_code, ended_at=1000)
-    state, actions = machine.step(connected(Rules(max_nodes=2), final), messages.Tick(), age)
+    state, actions = machine.step(connected(Limits(max_nodes=2), final), events.Tick(), age)
 
     assert state.exited
-    assert [action.code for action in actions if isinstance(action, messages.Exit)] == [exit_code]
+    assert [action.code for action in actions if isinstance(action, Exit)] == [exit_code]
 
 
 def test_old_end_without_a_live_member_is_forgotten() -> None:
     """A job that is made again under the same id trains; a live member of the old one keeps its end."""
     members = (Member("n8", "", 1), Member("n9", "", 1))
     final = replace(PAIR, members=members, phase="final", exit_code=0, ended_at=1000)
-    rules = Rules(max_nodes=2)
+    limits = Limits(max_nodes=2)
 
-    assert swaps(connected(rules, final), 60.0) == [None]
-    assert swaps(connected(rules, final, peer("n9", "finished", final)), 60.0) == []
+    assert compare_and_sets(connected(limits, final), 60.0) == [None]
+    assert compare_and_sets(connected(limits, final, peer("n9", "finished", final)), 60.0) == []
 
 
 def test_forgotten_end_is_not_brought_back() -> None:
     """A second joiner that still knows the old end does not restore it."""
     final = replace(PAIR, members=(Member("n8", "", 1),), phase="final", exit_code=0, ended_at=1000)
-    state = connected(Rules(min_nodes=2, max_nodes=2), final)
+    state = connected(Limits(min_nodes=2, max_nodes=2), final)
 
-    assert swaps(state, 60.0, messages.GenerationSeen(None, 0)) == []
+    assert compare_and_sets(state, 60.0, events.GenerationSeen(None, 0)) == []
 
 
 def test_sigterm_without_a_store_stops_at_once() -> None:
     """Nothing can be agreed: SIGTERM now, with the whole grace."""
-    state = connected(Rules(max_nodes=2), PAIR, peer("n1", "member"), phase="running")
-    state, _ = machine.step(state, messages.StoreLost(fresh=True), 1.0)
-    _, actions = machine.step(state, messages.SignalSeen(15), 2.0)
+    state = connected(Limits(max_nodes=2), PAIR, peer("n1", "member"), phase="running")
+    state, _ = machine.step(state, events.StoreLost(fresh=True), 1.0)
+    _, actions = machine.step(state, events.SignalSeen(15), 2.0)
 
-    assert of_kind(actions, messages.StopWorkers) == [
-        messages.StopWorkers(1, 30.0, "SIGTERM", "this node was told to end")
-    ]
+    assert of_kind(actions, StopWorkers) == [StopWorkers(1, 30.0, "SIGTERM", "this node was told to end")]
 
 
 def test_sigterm_gives_up_the_agreement_in_time() -> None:
     """While peers do not answer the leaving node waits until 5 s before its grace ends, then stops alone; exit 143."""
-    generation = replace(PAIR, phase="proposed", fence=9)
-    state = connected(Rules(max_nodes=2), generation, peer("n1", "member"), phase="running")
-    state, _ = machine.step(state, messages.SignalSeen(15), 0.0)
-    state, early = machine.step(state, messages.Tick(), 24.9)
-    state, late = machine.step(state, messages.Tick(), 25.0)
-    state, last = machine.step(state, messages.WorkersGone(1), 27.0)
+    generation = replace(PAIR, phase="proposed", stop_step=9)
+    state = connected(Limits(max_nodes=2), generation, peer("n1", "member"), phase="running")
+    state, _ = machine.step(state, events.SignalSeen(15), 0.0)
+    state, early = machine.step(state, events.Tick(), 24.9)
+    state, late = machine.step(state, events.Tick(), 25.0)
+    state, last = machine.step(state, events.WorkersGone(1), 27.0)
 
-    assert of_kind(early, messages.StopWorkers) == []
-    assert [(a.first, a.grace_seconds) for a in late if isinstance(a, messages.StopWorkers)] == [("SIGTERM", 5.0)]
-    assert [action.code for action in last if isinstance(action, messages.Exit)] == [143]
+    assert of_kind(early, StopWorkers) == []
+    assert [(a.first, a.grace_seconds) for a in late if isinstance(a, StopWorkers)] == [("SIGTERM", 5.0)]
+    assert [action.code for action in last if isinstance(action, Exit)] == [143]
 
 
 def test_newcomers_are_batched() -> None:
     """A planned change comes 30 s after the last one, or with the next checkpoint."""
-    group = Group(ALONE.identity, "running", highest=5, checkpoint=3, first_checkpoint=3)
-    state = replace(connected(Rules(max_nodes=3), ALONE, ready("n1")), group=group, planned_since=0.0)
+    group = LocalWorkers(ALONE.identity, "running", highest=5, checkpoint=3, first_checkpoint=3)
+    state = replace(connected(Limits(max_nodes=3), ALONE, ready("n1")), workers=group, planned_since=0.0)
 
     assert change.propose(state, 29.9) is None
     assert change.propose(state, 30.0) is not None
-    assert change.propose(replace(state, group=replace(group, checkpoint=4)), 1.0) is not None
+    assert change.propose(replace(state, workers=replace(group, checkpoint=4)), 1.0) is not None
 
 
 @pytest.mark.parametrize(
@@ -143,8 +142,8 @@ def test_newcomers_are_batched() -> None:
 )
 def test_a_newcomer_waits_until_the_others_have_trained(highest: int | None, age: float, is_due: bool) -> None:
     """A first step is enough; workers that report none get 30 s. What ended the last generation does not matter."""
-    group = Group(ALONE.identity, "running", started=100.0, highest=highest)
-    state = replace(connected(Rules(max_nodes=3), ALONE, ready("n1")), group=group)
+    group = LocalWorkers(ALONE.identity, "running", started=100.0, highest=highest)
+    state = replace(connected(Limits(max_nodes=3), ALONE, ready("n1")), workers=group)
 
     assert (change.propose(state, 100.0 + age) is not None) is is_due
 
@@ -153,13 +152,15 @@ def test_node_that_keeps_failing_alone_is_left_out() -> None:
     """The second failure in a row of one node costs that node and not the budget; it leaves with 200."""
     spent = Budget(restarts=1, charged=1, culprit="n1", culprit_failures=1)
     broken = replace(PAIR, phase="broken", cause=FAILURE, budget=spent)
-    (after,) = swaps(connected(Rules(max_nodes=2, max_restarts=3), broken, peer("n1", "stopped"), phase="stopped"), 0.0)
+    (after,) = compare_and_sets(
+        connected(Limits(max_nodes=2, max_restarts=3), broken, peer("n1", "stopped"), phase="stopped"), 0.0
+    )
     assert after is not None
-    evicted = replace(connected(Rules(max_nodes=2), after), node=Node("n1"), known=after)
-    _, actions = machine.step(evicted, messages.Tick(), 0.0)
+    evicted = replace(connected(Limits(max_nodes=2), after), node=Node("n1"), latest_seen=after)
+    _, actions = machine.step(evicted, events.Tick(), 0.0)
 
     assert ([member.uuid for member in after.members], after.budget.charged, after.evicted) == (["n0"], 1, "n1")
-    assert [action.code for action in actions if isinstance(action, messages.Exit)] == [200]
+    assert [action.code for action in actions if isinstance(action, Exit)] == [200]
 
 
 def test_charge_of_a_node_lost_a_moment_later_is_taken_back() -> None:
@@ -167,42 +168,44 @@ def test_charge_of_a_node_lost_a_moment_later_is_taken_back() -> None:
     charged = replace(PAIR, number=2, phase="broken", charged=True, budget=Budget(1, 1, culprit="n1"))
     charged = replace(charged, cause=Cause("node_lost", "n1", "n1"))
     lost = Peer(peer("n1", "member", charged).record, "closed", 0.0)
-    state = connected(Rules(max_nodes=2, max_restarts=3), charged, lost, phase="stopped")
+    state = connected(Limits(max_nodes=2, max_restarts=3), charged, lost, phase="stopped")
     seen = (charged.identity, "broken")
     soon = replace(state, seen=seen, committed_since=0.0, phase_since=1.5)
     late = replace(soon, phase_since=60.0)
 
-    assert [after.budget.restarts for after in swaps(soon, 60.0) if after] == [0]
-    assert [after.budget.restarts for after in swaps(late, 60.0) if after] == [1]
+    assert [after.budget.restarts for after in compare_and_sets(soon, 60.0) if after] == [0]
+    assert [after.budget.restarts for after in compare_and_sets(late, 60.0) if after] == [1]
 
 
 def test_job_fails_only_after_the_roll_call() -> None:
     """With the budget spent the end waits 2 s for news that a member was lost; a single node ends at once."""
     broken = replace(PAIR, phase="broken", cause=FAILURE)
-    state = connected(Rules(max_nodes=2), broken, peer("n1", "stopped"), phase="stopped")
+    state = connected(Limits(max_nodes=2), broken, peer("n1", "stopped"), phase="stopped")
     state = replace(state, seen=(broken.identity, "broken"))
     alone = replace(ALONE, phase="broken", cause=replace(FAILURE, uuid="n0"))
 
-    assert swaps(state, 1.9) == []
-    assert [(after.phase, after.exit_code) for after in swaps(state, 2.0) if after] == [("final", 1)]
-    assert [after.phase for after in swaps(connected(Rules(), alone, phase="stopped"), 0.0) if after] == ["final"]
+    assert compare_and_sets(state, 1.9) == []
+    assert [(after.phase, after.exit_code) for after in compare_and_sets(state, 2.0) if after] == [("final", 1)]
+    assert [after.phase for after in compare_and_sets(connected(Limits(), alone, phase="stopped"), 0.0) if after] == [
+        "final"
+    ]
 
 
 def test_failure_under_a_reborn_store_is_not_charged() -> None:
     """Who broke a generation first died with the store: its failure costs nothing."""
-    broken = replace(PAIR, phase="broken", cause=FAILURE, epoch="before", trusted=True)
-    stopped = replace(peer("n1", "stopped").record, epoch="before")
-    state = connected(Rules(max_nodes=2), broken, Peer(stopped, "live", 0.0), phase="stopped")
+    broken = replace(PAIR, phase="broken", cause=FAILURE, incarnation="before", confirmed=True)
+    stopped = replace(peer("n1", "stopped").record, incarnation="before")
+    state = connected(Limits(max_nodes=2), broken, Peer(stopped, "live", 0.0), phase="stopped")
 
-    assert [(after.number, after.budget.charged) for after in swaps(state, 0.0) if after] == [(2, 0)]
+    assert [(after.number, after.budget.charged) for after in compare_and_sets(state, 0.0) if after] == [(2, 0)]
 
 
 def test_hang_is_killed_without_sigterm() -> None:
     """After a hang verdict: stacks, then SIGKILL, on this node and on its peers."""
-    state = connected(Rules(max_nodes=2), PAIR, peer("n1", "member"), phase="running")
-    _, own = machine.step(state, messages.HangSeen(1, 0, "rank 0 hangs"), 0.0)
+    state = connected(Limits(max_nodes=2), PAIR, peer("n1", "member"), phase="running")
+    _, own = machine.step(state, events.HangSeen(1, 0, "rank 0 hangs"), 0.0)
     broken = replace(PAIR, phase="broken", cause=Cause("hang", "n1", "n1"), revision=2)
-    _, others = machine.step(state, messages.GenerationSeen(broken, 2), 0.0)
+    _, others = machine.step(state, events.GenerationSeen(broken, 2), 0.0)
 
     for actions in (own, others):
-        assert [a.first for a in actions if isinstance(a, messages.StopWorkers)] == ["stacks"]
+        assert [a.first for a in actions if isinstance(a, StopWorkers)] == ["stacks"]

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import change, machine, messages
-from elastic_infra.launcher.protocol.limits import Rules
-from elastic_infra.launcher.protocol.member_status import Standing
+from elastic_infra.launcher.protocol import change, events, machine
+from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Publish
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.member_status import MemberStatus
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol import checker, laws, world
 
@@ -23,9 +24,9 @@ def scenario(
     """A scenario in one line; ``kinds`` is "all" or a list with blanks."""
     low, high = map(int, nnodes.split(":"))
     gap = world.MOMENT / 2
-    rules = Rules(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
+    limits = Limits(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
-    return replace(world.Scenario(rules, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
+    return replace(world.Scenario(limits, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
 
 SCENARIOS = {
@@ -75,42 +76,42 @@ def test_laws_hold_deeper(name: str) -> None:
     assert explored.good > 0
 
 
-Step = tuple[State, tuple[messages.Action, ...]]
+Step = tuple[State, tuple[Action, ...]]
 
 
-def says_stopped_too_early(state: State, event: messages.Event, now: float) -> Step:
+def says_stopped_too_early(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: says that its workers are gone when it has only told them to stop."""
     after, actions = machine.step(state, event, now)
     return after, tuple(
         replace(action, record=replace(action.record, state="stopped"))
-        if isinstance(action, messages.Publish) and action.record.state == "draining"
+        if isinstance(action, Publish) and action.record.state == "draining"
         else action
         for action in actions
     )
 
 
-def believes_everybody_dead(state: State, event: messages.Event, now: float) -> Step:
+def believes_everybody_dead(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: takes a silent node for a dead one at once."""
-    if isinstance(event, messages.PeerSeen) and event.peer.presence == "silent":
-        event = messages.PeerSeen(replace(event.peer, presence="closed"))
+    if isinstance(event, events.PeerSeen) and event.peer.presence == "silent":
+        event = events.PeerSeen(replace(event.peer, presence="closed"))
     return machine.step(state, event, now)
 
 
-def ignores_failures(state: State, event: messages.Event, now: float) -> Step:
+def ignores_failures(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: forgets that a worker failed."""
-    if isinstance(event, messages.WorkerExited) and event.exit_code != 0:
+    if isinstance(event, events.WorkerExited) and event.exit_code != 0:
         return state, ()
     return machine.step(state, event, now)
 
 
-def charges_membership(state: State, event: messages.Event, now: float) -> Step:
+def charges_membership(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: takes every lost node for the failure of a worker."""
     after, actions = machine.step(state, event, now)
     return after, tuple(map(_as_failure, actions))
 
 
-def _as_failure(action: messages.Action) -> messages.Action:
-    if not isinstance(action, messages.Swap) or action.generation is None or action.generation.number < 2:
+def _as_failure(action: Action) -> Action:
+    if not isinstance(action, CompareAndSet) or action.generation is None or action.generation.number < 2:
         return action
     charged = replace(action.generation.budget, charged=action.generation.budget.charged + 1)
     return replace(action, generation=replace(action.generation, budget=charged))
@@ -133,8 +134,8 @@ def test_checker_finds_a_broken_machine(mutant: world.Stepper, explored: world.S
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the waits for old workers, of others and of one's own, a node starts before it stopped."""
-    monkeypatch.setattr(Standing, "busy", property(lambda _: False))
-    monkeypatch.setattr(Standing, "done", True, raising=False)
+    monkeypatch.setattr(MemberStatus, "busy", property(lambda _: False))
+    monkeypatch.setattr(MemberStatus, "done", True, raising=False)
     monkeypatch.setattr(State, "active", property(lambda _: False))
 
     with pytest.raises(world.BrokenError, match="before it stopped"):

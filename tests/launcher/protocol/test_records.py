@@ -19,9 +19,9 @@ GENERATIONS = st.builds(
     number=st.integers(0),
     phase=st.sampled_from(["running", "proposed", "draining", "broken", "final"]),
     members=MEMBERS,
-    fence=st.none() | st.integers(0),
+    stop_step=st.none() | st.integers(0),
     cause=st.none() | CAUSES,
-    epoch=st.text(),
+    incarnation=st.text(),
     budget=st.builds(records.Budget, restarts=st.integers(0), failed_step=st.none() | st.integers()),
     finishing=st.booleans(),
 )

@@ -1,6 +1,6 @@
 """The shapes of the world around the machine, and how it ages.
 
-Time is abstract: ages are 0, "a moment" (beyond every short wait of the rules) or "an age" (beyond ``dead_after``).
+Time is abstract: ages are 0, "a moment" (beyond every short wait of the limits) or "an age" (beyond ``dead_after``).
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from elastic_infra.launcher.protocol import machine, messages
-from elastic_infra.launcher.protocol.limits import Rules
-from elastic_infra.launcher.protocol.messages import Peer
+from elastic_infra.launcher.protocol import actions, machine
+from elastic_infra.launcher.protocol.events import Event, GenerationSeen, MasterSeen, Peer, PeerSeen
+from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation, Master
-from elastic_infra.launcher.protocol.state import Group, State
+from elastic_infra.launcher.protocol.state import LocalWorkers, State
 
 MOMENT = 10.0
 AGE = 1000.0
 
 Identity = tuple[int, str]
-Stepper = Callable[[State, messages.Event, float], tuple[State, tuple[messages.Action, ...]]]
+Stepper = Callable[[State, Event, float], tuple[State, tuple[actions.Action, ...]]]
 
 
 @dataclass(frozen=True)
 class Store:
     """What the server holds; ``presences`` count from now backwards."""
 
-    epoch: str
+    incarnation: str
     generation: Generation | None = None
     version: int = 0
     peers: tuple[Peer, ...] = ()
@@ -57,7 +57,7 @@ class Host:
     """The dead-man timer is due, and fires before anything else once the node is thawed."""
     seen: Store | None = None
     """What was last delivered to it."""
-    swap: messages.Swap | None = None
+    swap: actions.CompareAndSet | None = None
     """Under way to the store."""
     workers: Identity | None = None
     members: frozenset[int] = frozenset()
@@ -101,7 +101,7 @@ class World:
 class Scenario:
     """What may happen in one exploration."""
 
-    rules: Rules
+    limits: Limits
     faults: int
     kinds: frozenset[str]
     """Of crash, freeze, cut, slow, leave, fail, store."""
@@ -130,20 +130,20 @@ def newest_master(store: Store) -> Master | None:
     return store.masters[-1] if store.masters else None
 
 
-def changes(old: Store, new: Store) -> tuple[messages.Event, ...]:
+def changes(old: Store, new: Store) -> tuple[Event, ...]:
     """What a node must be told to see ``new`` where it saw ``old``; the generation last."""
-    events: list[messages.Event] = [messages.PeerSeen(peer) for peer in new.peers if peer not in old.peers]
+    events: list[Event] = [PeerSeen(peer) for peer in new.peers if peer not in old.peers]
     master = newest_master(new)
     if master is not None and new.masters != old.masters:
-        events.append(messages.MasterSeen(master))
+        events.append(MasterSeen(master))
     if (new.generation, new.version) != (old.generation, old.version):
-        events.append(messages.GenerationSeen(new.generation, new.version))
+        events.append(GenerationSeen(new.generation, new.version))
     return tuple(events)
 
 
 def is_out_of(host: Host, identity: Identity | None) -> bool:
     """Whether a node has been in this generation and is out of it, not having finished it."""
-    group = host.state.group if host.state else None
+    group = host.state.workers if host.state else None
     return group is not None and group.identity == identity and group.phase == "stopped"
 
 
@@ -177,13 +177,13 @@ def aged_state(state: State, seconds: float) -> State:
         since=_older(state.store.since, seconds),
         peers=tuple(aged_peer(peer, seconds) for peer in state.store.peers),
     )
-    group = state.group
+    group = state.workers
     if group is not None:
         group = replace(group, started=_older(group.started, seconds), stop_by=0.0)
     return replace(
         state,
         store=store,
-        group=group,
+        workers=group,
         leaving_since=optional(state.leaving_since),
         idle_since=optional(state.idle_since),
         phase_since=_older(state.phase_since, seconds),
@@ -197,8 +197,8 @@ def reduced(state: State) -> State:
     """Without the ages that no rule reads as things stand: the scenarios have no window and no join timeout."""
     generation = state.generation
     stopping = generation is not None and generation.phase in {"draining", "broken"}
-    restored = generation is not None and generation.epoch != state.store.epoch
-    group = state.group
+    restored = generation is not None and generation.incarnation != state.store.incarnation
+    group = state.workers
     return replace(
         state,
         idle_since=None,
@@ -206,17 +206,17 @@ def reduced(state: State) -> State:
         phase_since=state.phase_since if stopping else 0.0,
         committed_since=state.committed_since if generation is not None and generation.charged else 0.0,
         store=replace(state.store, since=state.store.since if restored else 0.0),
-        group=replace(group, started=group.started if _may_be_too_young(state, group) else 0.0) if group else None,
+        workers=replace(group, started=group.started if _may_be_too_young(state, group) else 0.0) if group else None,
     )
 
 
 def _is_past(since: float | None, state: State) -> bool:
-    return since is None or -since >= state.rules.planned_gap
+    return since is None or -since >= state.limits.planned_gap
 
 
-def _may_be_too_young(state: State, group: Group) -> bool:
+def _may_be_too_young(state: State, group: LocalWorkers) -> bool:
     """Whether the age of the workers decides when a newcomer is taken in: they report nothing and there is room."""
     generation = state.generation
     is_of = generation is not None and generation.identity == group.identity
-    full = is_of and generation is not None and len(generation.members) >= state.rules.max_nodes
+    full = is_of and generation is not None and len(generation.members) >= state.limits.max_nodes
     return group.phase == "running" and group.highest is None and not full

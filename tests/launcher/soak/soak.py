@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.launcher.soak import census, network, nodes, plan, verdict
+from tests.launcher.soak import network, nodes, plan, process_inventory, verdict
 from tests.launcher.soak.lines import Lines
 
 RECOVERY_SECONDS: Final = 300.0
@@ -179,7 +179,7 @@ class Soak:
         return True
 
     def _kill_worker(self, fault: plan.Fault) -> str:
-        alive = census.take(self._folder / "alive")
+        alive = process_inventory.take(self._folder / "alive")
         newest = sorted(
             (worker for worker in alive if worker.group == self._newest_group()), key=lambda each: each.rank
         )

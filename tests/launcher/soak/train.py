@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 
 from elastic_infra.training import Progress
-from tests.launcher.soak import census
+from tests.launcher.soak import process_inventory
 
 STEP_SECONDS = 0.05
 SAVE_EVERY = 5
 
 
-def worker_of(environ: dict[str, str]) -> census.Worker:
+def worker_of(environ: dict[str, str]) -> process_inventory.Worker:
     """Who this is."""
-    return census.Worker(
+    return process_inventory.Worker(
         node=environ["ELASTIC_INFRA_NODE_NAME"],
         generation=int(environ["ELASTIC_INFRA_GENERATION"]),
         meeting=f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}",
@@ -33,7 +33,7 @@ def worker_of(environ: dict[str, str]) -> census.Worker:
     )
 
 
-def write(folder: Path, event: str, worker: census.Worker, **fields: object) -> None:
+def write(folder: Path, event: str, worker: process_inventory.Worker, **fields: object) -> None:
     """Append one line; one write is one line, whoever else writes."""
     head = {"event": event, "time": time.monotonic(), "restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}
     line = json.dumps({**head, **vars(worker), **fields}) + "\n"
@@ -44,7 +44,7 @@ def write(folder: Path, event: str, worker: census.Worker, **fields: object) -> 
         os.close(descriptor)
 
 
-def train(folder: Path, worker: census.Worker) -> None:
+def train(folder: Path, worker: process_inventory.Worker) -> None:
     """From the furthest checkpoint until told to stop or to finish."""
     import torch
     import torch.distributed as dist
@@ -77,8 +77,8 @@ def train(folder: Path, worker: census.Worker) -> None:
 def main() -> None:
     """Be counted, then train."""
     folder, worker = Path(sys.argv[1]), worker_of(dict(os.environ))
-    census.enter(folder / "alive", worker)
-    write(folder, "start", worker, alive=[vars(other) for other in census.take(folder / "alive")])
+    process_inventory.enter(folder / "alive", worker)
+    write(folder, "start", worker, alive=[vars(other) for other in process_inventory.take(folder / "alive")])
     train(folder, worker)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.launcher.soak.census import Worker
+from tests.launcher.soak.process_inventory import Worker
 
 Line = Mapping[str, Any]
 

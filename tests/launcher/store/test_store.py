@@ -20,12 +20,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elastic_infra.launcher.protocol import messages, records
+from elastic_infra.launcher.protocol import actions, events, records
 from elastic_infra.launcher.store import client, link, server, wire
-from elastic_infra.launcher.store.space import Space
+from elastic_infra.launcher.store.keyspace import Keyspace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-GENERATION = records.Generation(1, members=(records.Member("a", "a", 1),), epoch="e")
+GENERATION = records.Generation(1, members=(records.Member("a", "a", 1),), incarnation="e")
 
 
 class Served:
@@ -61,10 +61,10 @@ class Node:
 
     def __init__(self, port: int, name: str, token: str = "secret", host: str = "localhost") -> None:
         self.link = client.TcpLink(client.Target(host, port, "job", name, token))
-        self.news: list[link.News] = []
+        self.news: list[link.Notification] = []
         self.link.start()
 
-    def wait_for(self, what: Callable[[link.News], bool], seconds: float = 20.0) -> link.News:
+    def wait_for(self, what: Callable[[link.Notification], bool], seconds: float = 20.0) -> link.Notification:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for news in self.news:
@@ -74,7 +74,7 @@ class Node:
             self.news += self.link.take()
         raise AssertionError(self.news)
 
-    def wait_for_kind(self, kind: type) -> link.News:
+    def wait_for_kind(self, kind: type) -> link.Notification:
         return self.wait_for(lambda news: isinstance(news, kind))
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Node:
 def nodes(served: Served) -> Iterator[tuple[Node, Node]]:
     pair = (Node(served.port, "a"), Node(served.port, "b"))
     for node in pair:
-        node.wait_for_kind(messages.StoreConnected)
+        node.wait_for_kind(events.StoreConnected)
     yield pair
     for node in pair:
         node.close()
@@ -98,23 +98,23 @@ def nodes(served: Served) -> Iterator[tuple[Node, Node]]:
 def test_swap_has_one_winner(nodes: tuple[Node, Node]) -> None:
     """Of two compare-and-sets at one version one succeeds, and both nodes see its value."""
     first, second = nodes
-    first.link.order(messages.Swap(GENERATION, 0))
-    second.link.order(messages.Swap(replace(GENERATION, number=2), 0))
-    done = [node.wait_for_kind(messages.SwapDone) for node in nodes]
-    seen = [node.wait_for_kind(messages.GenerationSeen) for node in nodes]
+    first.link.order(actions.CompareAndSet(GENERATION, 0))
+    second.link.order(actions.CompareAndSet(replace(GENERATION, number=2), 0))
+    done = [node.wait_for_kind(events.CompareAndSetDone) for node in nodes]
+    seen = [node.wait_for_kind(events.GenerationSeen) for node in nodes]
 
-    assert sorted(news.swapped for news in done if isinstance(news, messages.SwapDone)) == [False, True]
+    assert sorted(news.succeeded for news in done if isinstance(news, events.CompareAndSetDone)) == [False, True]
     assert seen[0] == seen[1]
 
 
 def test_closed_connection_is_a_dead_node(nodes: tuple[Node, Node]) -> None:
     """Peers hear at once that a node's connection has ended."""
     first, second = nodes
-    first.link.order(messages.Publish(records.NodeRecord("a", "", "ready")))
-    second.wait_for_kind(messages.PeerSeen)
+    first.link.order(actions.Publish(records.NodeRecord("a", "", "ready")))
+    second.wait_for_kind(events.PeerSeen)
     first.close()
 
-    second.wait_for(lambda news: isinstance(news, messages.PeerSeen) and news.peer.presence == "closed", 5)
+    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.presence == "closed", 5)
 
 
 def test_beats_are_acknowledged(nodes: tuple[Node, Node]) -> None:
@@ -160,12 +160,12 @@ def test_something_else_on_the_port_is_named() -> None:
 
 def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
     """Two run ids on one port do not see each other."""
-    nodes[0].link.order(messages.Swap(GENERATION, 0))
-    nodes[0].wait_for_kind(messages.SwapDone)
+    nodes[0].link.order(actions.CompareAndSet(GENERATION, 0))
+    nodes[0].wait_for_kind(events.CompareAndSetDone)
     other = client.TcpLink(client.Target("localhost", served.port, "another", "c", "secret"))
     other.start()
-    connected: list[link.News] = []
-    while not any(isinstance(news, messages.StoreConnected) for news in connected):
+    connected: list[link.Notification] = []
+    while not any(isinstance(news, events.StoreConnected) for news in connected):
         select.select([other.fileno()], [], [], 1)
         connected += other.take()
     other.close()
@@ -173,7 +173,7 @@ def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
         if isinstance(news, link.Holding) and news.descriptor is not None:
             os.close(news.descriptor)
 
-    pictures = [news for news in connected if isinstance(news, messages.StoreConnected)]
+    pictures = [news for news in connected if isinstance(news, events.StoreConnected)]
     assert pictures[0].generation is None
 
 
@@ -196,7 +196,7 @@ def test_garbage_never_ends_it(served: Served, data: bytes) -> None:
 
     with socket.create_connection(("127.0.0.1", served.port)) as other:
         other.sendall(wire.encode({"op": "hello", "id": 1, "job": "garbage", "node": "", "token": "secret"}))
-        assert b"epoch" in other.recv(4096)
+        assert b"incarnation" in other.recv(4096)
 
 
 def test_oversized_message_is_cut_off(served: Served) -> None:
@@ -218,7 +218,7 @@ def test_ipv6() -> None:
     except OSError as error:
         pytest.skip(f"no IPv6 loopback here: {error}")
     node = Node(six.port, "a", host="::1")
-    node.wait_for_kind(messages.StoreConnected)
+    node.wait_for_kind(events.StoreConnected)
     node.close()
     six.close()
 
@@ -287,7 +287,7 @@ def presence(served: Served, node: str) -> str:
 
 def test_silence_is_no_end() -> None:
     """A node that only stopped beating is silent, speaks again and is live; a closed one is forgotten at last."""
-    space = Space()
+    space = Keyspace()
     space.put("node/a", {})
     space.heard("a", 0.0)
 
@@ -302,14 +302,14 @@ def test_silence_is_no_end() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 4), st.booleans()), max_size=30))
 def test_versions_never_repeat(calls: list[tuple[str, int, bool]]) -> None:
     """A version names one value of a key for ever, deletions included."""
-    space = Space()
+    space = Keyspace()
     seen: set[tuple[str, int]] = set()
     for key, version, deletes in calls:
         at = space.entries.get(key, (0, None))[0] if version == 0 else version
-        swapped, notices = space.swap(key, None if deletes else {}, at)
+        succeeded, notices = space.compare_and_set(key, None if deletes else {}, at)
         for notice in notices:
             if notice["event"] == "set":
                 name = (key, int(str(notice["version"])))
                 assert name not in seen
                 seen.add(name)
-        assert swapped or not notices
+        assert succeeded or not notices

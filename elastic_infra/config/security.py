@@ -1,0 +1,27 @@
+"""Whom the pods run as."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from elastic_infra.config.base import Part
+from elastic_infra.config.values import MAX_INT32, InputName, Whole
+
+
+class Security(Part):
+    """Whom the pods run as."""
+
+    profile: Literal["restricted", "baseline"] = "restricted"
+    """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+
+    service_account: InputName | None = None
+    """Service account of the pods; its token is not mounted."""
+
+    run_as_user: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = 1000
+    """User, group and volume group. Needs no entry in the image's passwd file: HOME and the caches of torch and
+    Triton are on a writable volume. 0 only with `baseline`."""
+
+    read_only_root: bool = False
+    """Mount the image read-only; /tmp and HOME stay writable."""

@@ -1,0 +1,124 @@
+"""What the agent's pure machine returns: orders that the edges carry out, in the order given. Shapes only.
+
+Times are seconds of this node's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .records import Cause, Generation, Master, NodeRecord
+
+
+@dataclass(frozen=True)
+class CompareAndSet:
+    """Compare-and-set of ``gen``: at most one is outstanding a node; answered by ``CompareAndSetDone``."""
+
+    generation: Generation | None
+    """None deletes: a final state nobody lives to see is forgotten."""
+    version: int
+    """The version it must still have; 0 means it must not exist."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Set this node's own record (with no compare: only its owner writes it)."""
+
+    record: NodeRecord
+
+
+@dataclass(frozen=True)
+class PublishMaster:
+    """Set ``gen/<n>/master``; only the group leader of ``n`` does."""
+
+    master: Master
+
+
+@dataclass(frozen=True)
+class ChoosePort:
+    """Find a free port for the workers' own store of this generation; answered by ``PortChosen``."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class StartWorkers:
+    """Start this node's workers. The names are torch's facts of a worker group, and what is ours.
+
+    Local worker ``i`` has rank ``first_rank + i``; role ranks equal ranks (one role, as torchrun's).
+    """
+
+    generation: int
+    attempt: int
+    """How often workers of this job were started before, for any cause (ELASTIC_INFRA_ATTEMPT)."""
+    restart_count: int
+    """Failures charged to ``max_restarts`` so far (TORCHELASTIC_RESTART_COUNT)."""
+    first_rank: int
+    local_world_size: int
+    world_size: int
+    group_rank: int
+    group_world_size: int
+    master_address: str
+    master_port: int
+    cause: Cause | None
+    """Why the generation before ended; None for the first."""
+
+
+@dataclass(frozen=True)
+class StopWorkers:
+    """End this node's workers: a first signal to each worker alone, SIGKILL to its whole group at the deadline.
+
+    Always answered by ``WorkersGone``. A second one for the same generation only moves the deadline earlier.
+    """
+
+    generation: int
+    grace_seconds: float
+    first: Literal["SIGTERM", "stacks", "SIGKILL", "none"]
+    """``stacks``: dump every thread's stack, then SIGKILL at once (after a hang). ``none``: the workers were told
+    by ``SetStopStep`` to stop by themselves; only the deadline holds."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class SetStopStep:
+    """Write the stop step to the progress memory.
+
+    While not ``agreed`` a worker that reaches ``step`` waits there; once agreed ``progress.step(step)`` returns
+    True; None withdraws.
+    """
+
+    generation: int
+    step: int | None
+    agreed: bool
+
+
+@dataclass(frozen=True)
+class Emit:
+    """One event line (design: events); ``fields`` are its own, in order."""
+
+    event: str
+    fields: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tell:
+    """One line for people in the log."""
+
+    level: Literal["info", "warning", "error"]
+    line: str
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Nothing of this node runs any more: leave with this code. The last action of a machine."""
+
+    code: int
+    reason: str
+    cause: Cause | None = None
+    """The root cause for the termination message, where the job failed."""
+
+
+Action = (
+    CompareAndSet | Publish | PublishMaster | ChoosePort | StartWorkers | StopWorkers | SetStopStep | Emit | Tell | Exit
+)

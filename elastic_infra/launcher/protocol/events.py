@@ -1,0 +1,174 @@
+"""What the agent's pure machine takes: facts that the edges observed. Shapes only, no decisions.
+
+Times are seconds of this node's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .records import Generation, Master, NodeRecord
+
+Presence = Literal["live", "silent", "closed"]
+"""How the store sees a node: it beats; it has not beaten for ``silence_seconds``; its supervisor's connection is
+closed, so the kernel has ended every process that held it."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time passed and nothing else."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A node as the store knows it."""
+
+    record: NodeRecord
+    presence: Presence
+    since: float
+    """When the presence began, on this node's clock."""
+
+
+@dataclass(frozen=True)
+class StoreConnected:
+    """A connection to the store stands, with everything that is in it."""
+
+    incarnation: str
+    generation: Generation | None
+    version: int
+    """Of the key ``gen``; 0 where it does not exist."""
+    peers: tuple[Peer, ...]
+    master: Master | None
+
+
+@dataclass(frozen=True)
+class StoreLost:
+    """The connection is gone or does not answer.
+
+    ``fresh`` is True when the store's own end was seen closing and the last acknowledged beat had been sent less
+    than ``silence_seconds`` before: then the store cannot have dropped this node without its knowledge.
+    """
+
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class GenerationSeen:
+    """The key ``gen`` has this value at this version."""
+
+    generation: Generation | None
+    version: int
+
+
+@dataclass(frozen=True)
+class PeerSeen:
+    """A node's record or presence changed."""
+
+    peer: Peer
+
+
+@dataclass(frozen=True)
+class PeerForgotten:
+    """A node's record was deleted: it left."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class MasterSeen:
+    """The group leader of a generation published where its workers meet."""
+
+    master: Master
+
+
+@dataclass(frozen=True)
+class CompareAndSetDone:
+    """The outstanding ``CompareAndSet`` was answered; the value it met comes as ``GenerationSeen`` before this."""
+
+    succeeded: bool
+
+
+@dataclass(frozen=True)
+class Ready:
+    """This node can start workers at once (script readable, store reachable, supervisor armed)."""
+
+
+@dataclass(frozen=True)
+class PortChosen:
+    """The answer to ``ChoosePort``."""
+
+    generation: int
+    port: int
+
+
+@dataclass(frozen=True)
+class WorkerExited:
+    """One worker of this node ended; ``exit_code`` is negative for a signal, as in ``subprocess``."""
+
+    generation: int
+    local_rank: int
+    exit_code: int
+    message: str = ""
+    """One line on the root cause where the worker left one (torch's error file)."""
+    stopped: bool = False
+    """True when ``progress.step`` had told this worker to stop before it exited."""
+
+
+@dataclass(frozen=True)
+class WorkersGone:
+    """No process of this generation's local workers is left, and none holds an accelerator."""
+
+    generation: int
+    orphaned: bool = False
+    """True when the dead-man timer killed them: the store had not answered for ``orphan_timeout``."""
+
+
+@dataclass(frozen=True)
+class StepsSeen:
+    """What this node's workers reported: ``highest``/``lowest`` over the local ranks; None before the first."""
+
+    generation: int
+    lowest: int | None
+    highest: int | None
+    per_second: float = 0.0
+    """Steps a second, for the choice of the stop step."""
+    checkpoint: int | None = None
+    """The newest step the script reported as saved."""
+    first: int | None = None
+    """The step this generation began with, where steps are counted one by one."""
+
+
+@dataclass(frozen=True)
+class HangSeen:
+    """A verdict of the hang rules; SIGTERM is not tried after it (a blocked collective runs no handler)."""
+
+    generation: int
+    local_rank: int
+    message: str
+
+
+@dataclass(frozen=True)
+class SignalSeen:
+    """The supervisor was told to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT, ...)."""
+
+    signal: int
+
+
+Event = (
+    Tick
+    | StoreConnected
+    | StoreLost
+    | GenerationSeen
+    | PeerSeen
+    | PeerForgotten
+    | MasterSeen
+    | CompareAndSetDone
+    | Ready
+    | PortChosen
+    | WorkerExited
+    | WorkersGone
+    | StepsSeen
+    | HangSeen
+    | SignalSeen
+)
