@@ -15,7 +15,7 @@ from elastic_infra import ElasticTrainingJob, __version__
 
 
 class Host(ComponentProvider):
-    """Pulumi's own host, mended in two places.
+    """Pulumi's own host, fixed in two places.
 
     Mappings are sorted: they cross the wire without an order, and variables in another order are another pod. A
     user's mistake is told as one: the base class adds frames of this package to it.

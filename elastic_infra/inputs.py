@@ -36,7 +36,7 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
         return config, render(name, config)
     except ConfigError as error:
         faults = "".join(f"\n  - {fault}" for fault in error.faults)
-        message = f"ElasticTrainingJob {name!r} cannot be deployed. Mend these:{faults}"
+        message = f"ElasticTrainingJob {name!r} cannot be deployed. Fix these:{faults}"
         raise pulumi.RunError(message) from None
 
 

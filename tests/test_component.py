@@ -199,7 +199,7 @@ def test_a_wrong_config_is_a_run_error() -> None:
         inputs.rendered("train", wrong)
 
     assert str(error.value).splitlines() == [
-        "ElasticTrainingJob 'train' cannot be deployed. Mend these:",
+        "ElasticTrainingJob 'train' cannot be deployed. Fix these:",
         "  - elastic.nnodes: the minimum (4) must be at least 1 and at most the maximum (2); the limit is 10000.",
         "  - sript: is not a known key. Did you mean 'script'?",
     ]

@@ -1,4 +1,4 @@
-"""What is wrong with a config, said so that it can be mended: one error, every fault as ``path: reason``.
+"""What is wrong with a config, said so that it can be fixed: one error, every fault as ``path: reason``.
 
 No value is ever quoted: a value may be a secret. Paths, limits and allowed words are.
 """
@@ -18,7 +18,7 @@ from elastic_infra.config.values import is_late
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Fault:
-    """One thing to mend (or, in a warning, to know).
+    """One thing to fix (or, in a warning, to know).
 
     Attributes:
         path: where, as ``elastic.nnodes`` or ``storage.volumes[0].name``; empty for the whole document.

@@ -13,7 +13,7 @@ from elastic_infra.manifests.pod import CONTAINER, pod_template
 from elastic_infra.manifests.storage import mounted
 
 PERMANENT_EXIT_CODES: Final = (1, 2, 93)
-"""The launcher's codes that a retry cannot mend: the script failed, bad arguments, no progress."""
+"""The launcher's codes that a retry cannot fix: the script failed, bad arguments, no progress."""
 
 
 def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:

@@ -117,7 +117,7 @@ def labels(workload: Workload, rule: settings.Labels) -> Messages:
         if name not in given:
             yield f"lacks the label {name!r}. Set labels.{name}."
         elif pattern and not re.fullmatch(pattern, str(given[name])):
-            yield f"has a label {name!r} whose value does not match {pattern!r}. Mend labels.{name}."
+            yield f"has a label {name!r} whose value does not match {pattern!r}. Fix labels.{name}."
 
 
 def priority_class(workload: Workload, rule: settings.PriorityClass) -> Messages:

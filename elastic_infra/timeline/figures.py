@@ -30,8 +30,8 @@ class Outage:
     changes: int
     """Generations that it took until a step was made."""
     steps_lost: int
-    """Steps that had been made and were made again, for they were in no checkpoint: the highest step before minus the
-    first one after plus one. 0 while no step is made again."""
+    """Steps that had been made before and were repeated, for they were in no checkpoint: the highest step before minus
+    the first one after plus one. 0 while no step is repeated."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ Part = tuple[tuple[str, ...], float]
 
 
 @dataclass(frozen=True)
-class Scene:
+class Layout:
     """What every part needs."""
 
     history: History

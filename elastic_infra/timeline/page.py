@@ -64,7 +64,7 @@ def _table(caption: str, names: Cells, rows: Iterable[Cells], numbers: Sequence[
 
 
 def _outages(history: History, figures: Figures) -> str:
-    names = ("no.", "at", "seconds", "steps made again", "kind", "cause")
+    names = ("no.", "at", "seconds", "repeated steps", "kind", "cause")
     rows = (
         (
             str(number),

@@ -12,7 +12,7 @@ from typing import Final
 from elastic_infra.timeline import formatting, lanes, scale, svg, theme
 from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.history import History, Mark
-from elastic_infra.timeline.layout import LEFT, LETTER, RIGHT, WIDTH, Part, Scene, fit
+from elastic_infra.timeline.layout import LEFT, LETTER, RIGHT, WIDTH, Layout, Part, fit
 
 MOST_OUTAGES: Final = 10
 """Listed in the picture; the longest, where there are more. The tables and JSON have all."""
@@ -25,13 +25,13 @@ OUTCOMES: Final = {
 
 def draw(history: History, figures: Figures) -> str:
     """The picture, as a document of its own."""
-    scene = Scene(history, figures, scale.Scale(history.begin, history.end, LEFT, WIDTH - LEFT - RIGHT))
-    above: tuple[Callable[[Scene, float], Part], ...] = (_head, _numbers, lanes.groups, lanes.job, lanes.lanes)
+    layout = Layout(history, figures, scale.Scale(history.begin, history.end, LEFT, WIDTH - LEFT - RIGHT))
+    above: tuple[Callable[[Layout, float], Part], ...] = (_head, _numbers, lanes.groups, lanes.job, lanes.lanes)
     top, markup = 12.0, list[str]()
     for part in (*above, _axis, _legend, _table):
-        drawn, top = part(scene, top)
+        drawn, top = part(layout, top)
         markup += drawn
-    return _document(scene, top + 10, markup)
+    return _document(layout, top + 10, markup)
 
 
 def summary(history: History, figures: Figures) -> str:
@@ -44,7 +44,7 @@ def summary(history: History, figures: Figures) -> str:
     )
 
 
-def _document(scene: Scene, height: float, markup: Sequence[str]) -> str:
+def _document(layout: Layout, height: float, markup: Sequence[str]) -> str:
     attributes: dict[str, svg.Value] = {
         "xmlns": "http://www.w3.org/2000/svg",
         "viewBox": f"0 0 {WIDTH:g} {height:g}",
@@ -53,9 +53,9 @@ def _document(scene: Scene, height: float, markup: Sequence[str]) -> str:
         "role": "img",
         "aria-labelledby": "timeline-title timeline-desc",
     }
-    said = svg.escaped(summary(scene.history, scene.figures))
+    said = svg.escaped(summary(layout.history, layout.figures))
     names = (
-        svg.element("title", {"id": "timeline-title"}, f"Timeline of {svg.escaped(_name(scene.history))}"),
+        svg.element("title", {"id": "timeline-title"}, f"Timeline of {svg.escaped(_name(layout.history))}"),
         svg.element("desc", {"id": "timeline-desc"}, said),
     )
     ground = svg.box((0, 0), (WIDTH, height), {"class": "bg", "rx": 6})
@@ -66,23 +66,23 @@ def _name(history: History) -> str:
     return history.run_id or history.script or "a job"
 
 
-def _head(scene: Scene, top: float) -> Part:
-    when = f"{formatting.moment(scene.history.begin)}, {formatting.seconds(scene.history.seconds)}"
+def _head(layout: Layout, top: float) -> Part:
+    when = f"{formatting.moment(layout.history.begin)}, {formatting.seconds(layout.history.seconds)}"
     return (
-        svg.words((RIGHT, top + 14), "head", fit(f"Timeline of {_name(scene.history)}", 560)),
-        svg.words((WIDTH - RIGHT, top + 14), "soft right", f"{when}; {OUTCOMES[scene.history.outcome]}"),
+        svg.words((RIGHT, top + 14), "head", fit(f"Timeline of {_name(layout.history)}", 560)),
+        svg.words((WIDTH - RIGHT, top + 14), "soft right", f"{when}; {OUTCOMES[layout.history.outcome]}"),
     ), top + 26
 
 
-def _numbers(scene: Scene, top: float) -> Part:
-    known = scene.figures
-    lost = f"; {formatting.count(known.steps_lost, 'step')} made again" if known.steps_lost else ""
+def _numbers(layout: Layout, top: float) -> Part:
+    known = layout.figures
+    lost = f"; {formatting.count(known.steps_lost, 'step')} repeated" if known.steps_lost else ""
     training = "no steps were reported"
     if known.training_seconds is not None:
         training = f"training {formatting.seconds(known.training_seconds)} of {formatting.seconds(known.wall_seconds)}"
     outages = f"{'outage' if len(known.outages) == 1 else 'outages'}, {formatting.seconds(known.outage_seconds)} in all"
     longest = (
-        f"longest {formatting.seconds(known.longest_outage_seconds)}{lost}" if known.outages else "no step made again"
+        f"longest {formatting.seconds(known.longest_outage_seconds)}{lost}" if known.outages else "no step repeated"
     )
     kinds = ", ".join(f"{kind} {number}" for kind, number in known.restarts.items())
     workers = sorted({known.smallest_world, known.largest_world})
@@ -90,7 +90,7 @@ def _numbers(scene: Scene, top: float) -> Part:
         (RIGHT, f"{formatting.percent(known.goodput)}", "goodput", training),
         (222.0, str(len(known.outages)), outages, longest),
         (490.0, str(known.generations), "generations, each change by kind", kinds),
-        (830.0, " to ".join(map(str, workers)), "workers", f"on {formatting.count(len(scene.history.lanes), 'node')}"),
+        (830.0, " to ".join(map(str, workers)), "workers", f"on {formatting.count(len(layout.history.lanes), 'node')}"),
     )
     markup = []
     for left, number, first, second in tiles:
@@ -99,24 +99,24 @@ def _numbers(scene: Scene, top: float) -> Part:
     return tuple(markup), top + 74
 
 
-def _axis(scene: Scene, top: float) -> Part:
-    markup = [svg.line((LEFT, top + 2), (LEFT + scene.scale.width, top + 2), "grid")]
+def _axis(layout: Layout, top: float) -> Part:
+    markup = [svg.line((LEFT, top + 2), (LEFT + layout.scale.width, top + 2), "grid")]
     markup.append(svg.words((LEFT - 24, top + 18), "soft right small", "time"))
-    for moment, text in scene.scale.ticks(12):
-        place = scene.scale.at(moment)
+    for moment, text in layout.scale.ticks(12):
+        place = layout.scale.at(moment)
         markup.append(svg.line((place, top + 2), (place, top + 7), "edge"))
         look = "soft small middle" if place < WIDTH - RIGHT - 12 else "soft small right"
         markup.append(svg.words((place, top + 18), look, text))
     return tuple(markup), top + 32
 
 
-def _legend(scene: Scene, top: float) -> Part:
-    names = [name for name in theme.SURFACES if name in _used(scene)]
-    kinds = [kind for kind in theme.MARKS if kind in {mark.kind for mark in _all_marks(scene.history)}]
+def _legend(layout: Layout, top: float) -> Part:
+    names = [name for name in theme.SURFACES if name in _used(layout)]
+    kinds = [kind for kind in theme.MARKS if kind in {mark.kind for mark in _all_marks(layout.history)}]
     left, markup = RIGHT, list[str]()
     for name in names:
         markup.append(svg.box((left, top + 2), (22, 12), {**theme.fill(name), "class": "grid"}))
-        text = {"again": "train again", "rendezvous": "rendezvous, wait"}.get(name, name)
+        text = {"repeated": "train, repeated", "rendezvous": "rendezvous, wait"}.get(name, name)
         markup.append(svg.words((left + 28, top + 12), "small", text))
         left += 46 + len(text) * LETTER * 0.92
     bottom = top + 22
@@ -128,17 +128,17 @@ def _legend(scene: Scene, top: float) -> Part:
     return tuple(markup), bottom + (24 if kinds else 2)
 
 
-def _used(scene: Scene) -> set[str]:
-    phases: set[str] = {interval.phase for lane in scene.history.lanes for interval in lane.intervals}
-    return phases | ({"again"} if scene.figures.repeated_seconds else set())
+def _used(layout: Layout) -> set[str]:
+    phases: set[str] = {interval.phase for lane in layout.history.lanes for interval in lane.intervals}
+    return phases | ({"repeated"} if layout.figures.repeated_seconds else set())
 
 
 def _all_marks(history: History) -> tuple[Mark, ...]:
     return (*history.marks, *(mark for lane in history.lanes for mark in lane.marks))
 
 
-def _table(scene: Scene, top: float) -> Part:
-    known = scene.figures.outages
+def _table(layout: Layout, top: float) -> Part:
+    known = layout.figures.outages
     if not known:
         return (), top
     longest = sorted(range(len(known)), key=lambda index: -known[index].seconds)[:MOST_OUTAGES]
@@ -146,10 +146,10 @@ def _table(scene: Scene, top: float) -> Part:
     markup = [svg.words((RIGHT, top + 18), "head", head)]
     for row, index in enumerate(sorted(longest), 1):
         outage, base = known[index], top + 20 + row * 17
-        made = f"; {formatting.count(outage.steps_lost, 'step')} made again" if outage.steps_lost else ""
+        made = f"; {formatting.count(outage.steps_lost, 'step')} repeated" if outage.steps_lost else ""
         texts = (
             (RIGHT + 22, "right", str(index + 1)),
-            (RIGHT + 84, "right", scene.since(outage.begin)),
+            (RIGHT + 84, "right", layout.since(outage.begin)),
             (RIGHT + 160, "right", formatting.seconds(outage.seconds)),
             (RIGHT + 176, "", fit(f"{outage.kind}: {formatting.cause(outage.cause)}", 640 if made else 800) + made),
         )

@@ -14,7 +14,7 @@ def lines(known: Figures) -> tuple[tuple[str, str], ...]:
         ("goodput", formatting.percent(known.goodput)),
         ("training", _training(known)),
         ("first step", _first_step(known)),
-        ("steps", "unknown" if known.steps is None else f"{known.steps}, {known.steps_lost} of them made again"),
+        ("steps", "unknown" if known.steps is None else f"{known.steps}, {known.steps_lost} of them repeated"),
         ("outages", outages + longest),
         ("restarts", ", ".join(f"{kind} {number}" for kind, number in known.restarts.items())),
         ("generations", f"{known.generations}, of {known.smallest_world} to {known.largest_world} workers"),
@@ -25,7 +25,7 @@ def lines(known: Figures) -> tuple[tuple[str, str], ...]:
 def _training(known: Figures) -> str:
     if known.training_seconds is None:
         return "unknown: no steps were reported"
-    again = f", {formatting.seconds(known.repeated_seconds)} of it again" if known.repeated_seconds else ""
+    again = f", {formatting.seconds(known.repeated_seconds)} of it repeated" if known.repeated_seconds else ""
     return f"{formatting.seconds(known.training_seconds)} of {formatting.seconds(known.wall_seconds)}{again}"
 
 

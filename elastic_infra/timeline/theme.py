@@ -26,7 +26,7 @@ class Look:
 
 SURFACES: Final[Mapping[str, Look]] = {
     "train": Look(("#0f766e", "#14b8a6"), ("#0f766e", "#14b8a6"), "", ("#ffffff", "#022c22")),
-    "again": Look(("#ccfbf1", "#134e4a"), ("#0f766e", "#5eead4"), "M0 2H8M0 6H8", ("#134e4a", "#ccfbf1")),
+    "repeated": Look(("#ccfbf1", "#134e4a"), ("#0f766e", "#5eead4"), "M0 2H8M0 6H8", ("#134e4a", "#ccfbf1")),
     "rendezvous": Look(("#f1f5f9", "#1e293b"), ("#64748b", "#94a3b8"), "M2 2h1M6 6h1", ("#334155", "#e2e8f0")),
     "start": Look(
         ("#dbeafe", "#172554"), ("#3b6fd8", "#7ba7f0"), "M-1 9L9 -1M-1 1L1 -1M7 9L9 7", ("#1e3a8a", "#dbeafe")

@@ -388,7 +388,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 def test_every_broken_rule_is_reported_at_once() -> None:
-    """One run shows all that is to be mended."""
+    """One run shows all that is to be fixed."""
     with pytest.raises(ConfigError) as caught:
         jobs.job(
             module="train",

@@ -33,7 +33,7 @@ SECRET = "hunter2-secret"
     ],
 )
 def test_every_fault_is_a_line(scratch: Stack, name: str, changes: dict[str, Any], lines: list[str]) -> None:
-    """All of them at once, so that one run is enough to mend the config."""
+    """All of them at once, so that one run is enough to fix the config."""
     outcome = scratch.preview(job(name, **changes))
 
     assert outcome.failed

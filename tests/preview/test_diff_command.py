@@ -157,9 +157,9 @@ def test_two_jobs_of_one_name(tmp_path: Path, side: str) -> None:
     write(tmp_path, {f"{side}/b/llm.yaml": EVAL})
     code, document, stderr = diff(tmp_path, "base", "head")
     write(tmp_path, {f"{side}/b/llm.yaml": f"name: other\n{EVAL}"})
-    mended, _, _ = diff(tmp_path, "base", "head")
+    fixed, _, _ = diff(tmp_path, "base", "head")
 
-    assert (code, mended) == (2, 0)
+    assert (code, fixed) == (2, 0)
     assert consequences(document) == {"ok": "none"}
     (error,) = document["errors"]
     assert (error["side"], error["path"], error["job"]) == (side, "b/llm.yaml", "llm")
