@@ -9,10 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, get_args
+
+from . import log
 
 Name = Literal[
     "launcher_started",
@@ -82,7 +83,7 @@ class EventLog:
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                print(f"elasticrun: events cannot be written: {error.strerror}.", file=sys.stderr, flush=True)
+                log.say(f"events cannot be written: {error.strerror}.")
 
 
 def utc(wall: float) -> str:

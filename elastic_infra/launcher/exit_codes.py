@@ -18,6 +18,9 @@ STOPPED: Final = 143
 RETRY: Final = 200
 """Store lost beyond ``join_timeout``, watchdog fired, or this node alone keeps failing: retry."""
 
+PERMANENT: Final = (SCRIPT_FAILED, USAGE, NO_PROGRESS)
+"""A retry of the pod cannot help; every other failure is worth one."""
+
 
 def of_signal(number: int) -> int:
     """The launcher was ended by a signal: retry."""

@@ -13,9 +13,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from . import defaults, exit_codes
+from . import defaults, exit_codes, log
 from .command_line import devices, option_values, options, plan
 from .settings import LauncherSettings, SettingsError
 from .signals import Signals
@@ -23,8 +23,6 @@ from .signals import Signals
 if TYPE_CHECKING:
     from . import event_log, ipc, run_dir
 
-
-LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
 AgentMain = Callable[["ipc.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "run_dir.RunDir"], None]
 """The agent's entry, run in the process that the supervisor forks for it."""
@@ -53,7 +51,7 @@ def main(
     if signals.caught:
         return exit_codes.of_signal(signals.caught[0])
     for line in resolved.warnings:
-        _say(line)
+        log.say(line)
     return run(resolved, settings, environ, signals, agent_main)
 
 
@@ -72,7 +70,7 @@ def run(
         folder = logs.make_run_folder(resolved.logs.directory, resolved.run_id)
         files = run_dir.make(folder, environ, sys.executable)
     except OSError as error:
-        _say(f"Log files cannot be made: {error.strerror}: {error.filename!r}. Check --log-dir and the disk.")
+        log.say(f"Log files cannot be made: {error.strerror}: {error.filename!r}. Check --log-dir and the disk.")
         return exit_codes.of_log_folder(error)
     try:
         processes.become_subreaper()
@@ -120,7 +118,7 @@ def _supervise(
     if watcher.fired:
         _event(settings, "watchdog_fired", {"message": leave.reason})
     if code != exit_codes.SUCCESS:
-        _say(leave.reason)
+        log.say(leave.reason)
         failures.leave_behind(code, leave.reason, watcher.report, settings.termination_log, environ)
     return code
 
@@ -138,8 +136,7 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
         "agent_megabytes": megabytes,
         **{name: value for name, value in settings.changed().items() if name != "store_token"},
     }
-    if LEVELS.get(settings.log_level.upper(), 0) <= LEVELS["INFO"]:
-        _say(" ".join(f"{name}={value}" for name, value in shown.items()))
+    log.Log(settings.log_level).tell("info", " ".join(f"{name}={value}" for name, value in shown.items()))
     _event(settings, "launcher_started", shown)
 
 
@@ -175,7 +172,7 @@ def _run_torchrun(
     workers: int,
 ) -> NoReturn:
     """Become torchrun, with the runtime defaults applied."""
-    _say(
+    log.say(
         f"Torchrun runs this launch ({delegated.reason}); missing then: membership changes without a restart, "
         "warm start, hang detection, the watchdog, events, status and the exit codes."
     )
@@ -188,9 +185,5 @@ def _run_torchrun(
 
 
 def _refuse(message: str) -> int:
-    _say(message)
+    log.say(message)
     return exit_codes.USAGE
-
-
-def _say(line: str) -> None:
-    print(f"{options.PROGRAM}: {line}", file=sys.stderr, flush=True)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from elastic_infra.config import JobConfig
+from elastic_infra.launcher import exit_codes
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.identity import run_id
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import CONTAINER, pod_template
 from elastic_infra.manifests.storage import mounted
-
-PERMANENT_EXIT_CODES: Final = (1, 2, 93)
-"""The launcher's codes that a retry cannot fix: the script failed, bad arguments, no progress."""
 
 
 def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
@@ -54,7 +50,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, V
 
 def _failure_rules() -> list[Value]:
     # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
-    codes: dict[str, Value] = {"containerName": CONTAINER, "operator": "In", "values": list(PERMANENT_EXIT_CODES)}
+    codes: dict[str, Value] = {"containerName": CONTAINER, "operator": "In", "values": list(exit_codes.PERMANENT)}
     return [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": codes},

@@ -9,12 +9,11 @@ from __future__ import annotations
 import collections
 import os
 import selectors
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .. import exit_codes, ipc
+from .. import exit_codes, ipc, log
 from ..command_line.plan import Plan
 from ..protocol import events, machine
 from ..protocol.actions import (
@@ -46,9 +45,6 @@ STORE_BUFFER_SECONDS: Final = 0.002
 """A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
 write back for so long, and without this wait a worker could pass the stop step unseen."""
 
-_LEVELS: Final = {"info": 20, "warning": 30, "error": 40}
-_LEVEL_NAMES: Final = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
-
 
 class Agent:
     """One node's agent."""
@@ -77,7 +73,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
         self._left = False
-        self._traces = settings.log_level.upper() == "DEBUG"
+        self._log = log.Log(settings.log_level)
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
@@ -104,8 +100,8 @@ class Agent:
         while self._events and not self._left:
             event = self._events.popleft()
             self._state, actions = machine.step(self._state, event, self._clock())
-            if self._traces and (actions or not isinstance(event, events.Tick)):
-                self._say(f"{self._clock():.3f} {event} -> {actions}")
+            if self._log.shows("debug") and (actions or not isinstance(event, events.Tick)):
+                self._log.tell("debug", f"{self._clock():.3f} {event} -> {actions}")
             for action in actions:
                 self._action_handlers[type(action)](self, action)
 
@@ -136,7 +132,7 @@ class Agent:
             elif isinstance(notification, links.Holding):
                 self._hold(notification)
             elif isinstance(notification, links.Unreachable):
-                self._say_at(30, self._store.trouble(notification))
+                self._log.tell("warning", self._store.trouble(notification))
             elif isinstance(notification, links.Rejected):
                 self._leave(
                     exit_codes.USAGE, f"The store at {self._store.endpoint} refuses this node: {notification.reason}"
@@ -261,14 +257,7 @@ class Agent:
         self._observer.emit(action.event, self._state, dict(action.fields))
 
     def _tell(self, action: Tell) -> None:
-        self._say_at(_LEVELS[action.level], action.line)
-
-    def _say_at(self, level: int, line: str) -> None:
-        if line and level >= _LEVEL_NAMES.get(self._settings.log_level.upper(), 30):
-            self._say(line)
-
-    def _say(self, line: str) -> None:
-        print(f"elasticrun: {line}", file=sys.stderr, flush=True)
+        self._log.tell(action.level, action.line)
 
     def _exit(self, action: Exit) -> None:
         reason = action.reason

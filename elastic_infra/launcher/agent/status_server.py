@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
+
+from .. import log
 
 HEALTHY_SECONDS: Final = 10.0
 """An agent that has not gone round for this long is not healthy."""
@@ -111,7 +112,7 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
     try:
         server = http.server.ThreadingHTTPServer(("", port), Handler)
     except OSError as error:
-        print(f"elasticrun: status port {port}: {error.strerror}; going on without.", file=sys.stderr, flush=True)
+        log.say(f"status port {port}: {error.strerror}; going on without.")
         return 0
     threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
     return int(server.server_address[1])

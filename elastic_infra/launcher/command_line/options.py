@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn
 
-PROGRAM: Final = "elasticrun"
+from ..log import PROGRAM
 
 DEVIATIONS: Final[Mapping[str, str]] = {
     "PET_STANDALONE": 'An empty value is true: training-operator writes PET_STANDALONE="", torchrun fails on it.',

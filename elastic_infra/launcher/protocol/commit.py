@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .. import exit_codes
 from . import ranks, restart_budget
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, NodeRecord, order_of
@@ -117,7 +118,7 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     verdict = restart_budget.charge(generation.budget, failure, state.limits.max_restarts)
     others = tuple(status for status in statuses if status.member.uuid != failure.uuid)
     alone = restart_budget.keeps_failing_alone(verdict.budget)
-    if alone and verdict.exit_code != restart_budget.NO_PROGRESS and len(others) >= state.limits.min_nodes:
+    if alone and verdict.exit_code != exit_codes.NO_PROGRESS and len(others) >= state.limits.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from .. import exit_codes
 from . import change, commit, events, group
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
@@ -17,9 +18,6 @@ from .member_status import member_statuses
 from .records import Generation
 from .report import report
 from .state import State, record, with_store
-
-EXIT_LOST: Final = 200
-"""The store or the job's other nodes stayed away for ``join_timeout``; or this node alone keeps failing."""
 
 
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -129,15 +127,17 @@ def _exit(state: State, now: float) -> Step:
 def _ending(state: State, now: float) -> Exit | None:
     generation, limits = state.generation, state.limits
     if state.leaving:
-        return Exit(128 + (state.signal or 15), "this node was told to end")
+        return Exit(
+            exit_codes.of_signal(state.signal) if state.signal else exit_codes.STOPPED, "this node was told to end"
+        )
     if generation is not None and group.is_newest(state):
         if generation.phase == "final" and not _is_stale(state, generation, now):
-            return Exit(generation.exit_code or 0, "the job is over", generation.cause)
+            return Exit(generation.exit_code or exit_codes.SUCCESS, "the job is over", generation.cause)
         if generation.evicted == state.node.uuid:
-            return Exit(EXIT_LOST, "the workers of this node alone keep failing", generation.cause)
+            return Exit(exit_codes.RETRY, "the workers of this node alone keep failing", generation.cause)
     if state.idle_since is not None and now - state.idle_since >= limits.join_timeout:
         what = "no generation with enough nodes" if state.store.connected else "no store"
-        return Exit(EXIT_LOST, f"{what} for {limits.join_timeout:g} s")
+        return Exit(exit_codes.RETRY, f"{what} for {limits.join_timeout:g} s")
     return None
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..exit_codes import NO_PROGRESS, SCRIPT_FAILED
 from .records import Budget, Cause
 
-FAILED: Final = 1
-"""The script failed beyond its budget."""
-NO_PROGRESS: Final = 93
-"""The same step failed three times."""
 STARTUP_TRIES: Final = 2
 """A script that cannot start is tried twice: once may be bad luck, a third try teaches nothing."""
 SAME_STEP_TRIES: Final = 3
-"""Failures without a step of progress before the job ends with 93."""
+"""Failures without a step of progress before the job ends with ``NO_PROGRESS``."""
 ALONE_TRIES: Final = 2
 """A node that fails this often in a row, its peers healthy, is left out."""
 
@@ -41,11 +38,11 @@ def charge(budget: Budget, failure: Cause, max_restarts: int) -> Verdict:
     progressed = failure.step is not None and (budget.failed_step is None or failure.step > budget.failed_step)
     spent = _spend(budget, failure, fresh=progressed)
     if failure.startup and spent.startup_failures >= STARTUP_TRIES:
-        return Verdict(spent, FAILED, f"the script failed while starting, {STARTUP_TRIES} times")
+        return Verdict(spent, SCRIPT_FAILED, f"the script failed while starting, {STARTUP_TRIES} times")
     if spent.same_step_failures >= SAME_STEP_TRIES:
         return Verdict(spent, NO_PROGRESS, f"no progress: step {spent.failed_step} failed {SAME_STEP_TRIES} times")
     if spent.restarts > max_restarts:
-        return Verdict(spent, FAILED, f"{spent.restarts} failures, max_restarts is {max_restarts}")
+        return Verdict(spent, SCRIPT_FAILED, f"{spent.restarts} failures, max_restarts is {max_restarts}")
     return Verdict(spent)
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-import sys
 from collections.abc import Mapping
 from typing import Final
 
-from .. import processes
+from .. import log, processes
 
 WRITE_SECONDS: Final = 1.0
 """What one worker gets, where milliseconds are usual; one that cannot write does not keep the others from it."""
@@ -49,7 +48,7 @@ class Dump:
             self.asked, rank = self.waiting.pop(0)
             self.until = now + WRITE_SECONDS
             if self.asked in alive:
-                print(f"elasticrun: Stacks of local rank {rank} (pid {self.asked}):", file=sys.stderr, flush=True)
+                log.say(f"Stacks of local rank {rank} (pid {self.asked}):")
                 processes.send_to_main_thread(self.asked, self.number)
                 if self.ends_workers:
                     processes.send(self.asked, signal.SIGCONT)
