@@ -47,7 +47,7 @@ def config(index: int) -> ElasticTrainingJobArgs:
 
 
 def component(jobs: int) -> None:
-    """Our program."""
+    """The program that declares the jobs with our component."""
     from elastic_infra import ElasticTrainingJob
 
     for index in range(jobs):

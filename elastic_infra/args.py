@@ -398,7 +398,7 @@ class Disruption(TypedDict):
 
 
 class Security(TypedDict):
-    """Whom the pods run as."""
+    """The user, the service account and the security profile of the pods."""
 
     profile: NotRequired[str]
     """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
@@ -566,7 +566,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """What may end a pod."""
 
     security: NotRequired[Security]
-    """Whom pods run as."""
+    """The user, the service account and the security profile of the pods."""
 
     storage: NotRequired[Storage]
     """Volumes."""

@@ -61,7 +61,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """The tool's name: that of its folder."""
         return self.folder.name
 
     @property

@@ -24,7 +24,7 @@ Schema = Mapping[str, Any]
 
 
 def source() -> str:
-    """The document."""
+    """The text of docs/reference.md."""
     schema = json_schema()
     sections = [_section(path, part, schema["$defs"]) for path, part in _parts("", schema, schema["$defs"])]
     return "\n".join([_HEADER, *sections])

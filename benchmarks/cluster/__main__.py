@@ -173,7 +173,7 @@ def _went_wrong(space: Namespace, error: AssertionError) -> str:
 
 
 def report(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> str:
-    """The document."""
+    """The results as the Markdown page RESULTS.md."""
     machine = f"{os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}"
     note = (
         "Each cell: the longest time without a step of any worker after the event (from the job's creation on for the "

@@ -18,7 +18,7 @@ TRAPPING = Path("trapping")
 
 
 def journal(event: str) -> None:
-    """Append one line."""
+    """Append one line to this worker's journal."""
     line = {
         "event": event,
         "rank": RANK,
@@ -31,14 +31,14 @@ def journal(event: str) -> None:
 
 
 def step() -> NoReturn:
-    """Steps without collectives."""
+    """Write a step to the journal ten times a second, without collectives."""
     while True:
         time.sleep(0.1)
         journal("step")
 
 
 def wait() -> NoReturn:
-    """Run until ended."""
+    """Sleep until the launcher ends this worker."""
     while True:
         time.sleep(60)
 

@@ -70,7 +70,7 @@ class Job:
             self._store.wait()
 
     def start_node(self, *prefix: str) -> Launched:
-        """One more node."""
+        """Start one more node's launcher."""
         common = {"JOURNAL": str(self.folder / "journal"), "GLOO_SOCKET_IFNAME": "lo"}
         events = {"ELASTIC_INFRA_EVENTS": str(self._events(len(self.nodes)))}
         arguments = arms.arguments(self.arm, self.launch, self.port)
@@ -148,7 +148,7 @@ class Job:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """For one job."""
+    """The folder of one job's events, logs and checkpoints."""
     with tempfile.TemporaryDirectory(prefix="bench_", ignore_cleanup_errors=True) as path:
         yield Path(path)
 

@@ -21,7 +21,7 @@ def import_seconds() -> float:
 
 
 def facts(seconds: float) -> list[str]:
-    """One line each."""
+    """What the figures depend on (processor, memory, versions), one line each."""
     version = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True
     ).stdout.strip()

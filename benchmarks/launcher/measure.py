@@ -47,7 +47,7 @@ class Summary:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """How many runs were made: those with a value and those without."""
         return len(self.values) + sum(self.without.values())
 
 

@@ -34,7 +34,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Chain:
-    """Events that follow each other in one job; whoever loses the job gets a new one for the next event."""
+    """Events that follow each other in one job; an arm that loses the job gets a new one for the next event."""
 
     name: str
     launch: arms.Launch

@@ -19,7 +19,7 @@ def text(manifests: Manifests, *, short: bool = False) -> str:
     """All objects as one stream of YAML documents, dependencies first.
 
     Args:
-        short: without the launcher's archive, which nobody reads.
+        short: without the launcher's archive, which no reader needs.
     """
     objects = [_without_archive(manifest) if short else manifest for _, manifest in manifests.objects()]
     dumped: str = yaml.dump_all(

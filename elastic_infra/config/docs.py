@@ -1,4 +1,4 @@
-"""What a part's fields say about themselves: their docstrings, read from the source when somebody asks.
+"""What a part's fields say about themselves: their docstrings, read from the source when a reader asks for them.
 
 Not read at import, as pydantic can: that would parse every class's source at each start of the CLI and of `pulumi up`.
 """

@@ -114,7 +114,7 @@ class JobConfig(Part):
     """What may end a pod."""
 
     security: Security = Security()
-    """Whom pods run as."""
+    """The user, the service account and the security profile of the pods."""
 
     storage: Storage = Storage()
     """Volumes."""

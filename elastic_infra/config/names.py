@@ -32,7 +32,7 @@ class ObjectNames:
 
     @property
     def disruption_budget(self) -> str:
-        """The PodDisruptionBudget."""
+        """Name of the PodDisruptionBudget."""
         return f"{self.job}-pdb"
 
     @property

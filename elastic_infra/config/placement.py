@@ -1,4 +1,4 @@
-"""Where pods go."""
+"""Where pods are scheduled: queue, priority, selectors, tolerations, spread."""
 
 from __future__ import annotations
 

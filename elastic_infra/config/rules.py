@@ -23,7 +23,7 @@ GRACE_RESERVE_SECONDS: Final = 5
 
 
 def faults(config: JobConfig) -> tuple[Fault, ...]:
-    """Every broken rule."""
+    """Every rule between fields that the config breaks, in the order of the rules."""
     return tuple(fault for rule in _RULES for fault in rule(config))
 
 

@@ -1,4 +1,4 @@
-"""Whom the pods run as."""
+"""The user, the service account and the security profile of the pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_infra.config.values import MAX_INT32, InputName, Whole
 
 
 class Security(Part):
-    """Whom the pods run as."""
+    """The user, the service account and the security profile of the pods."""
 
     profile: Literal["restricted", "baseline"] = "restricted"
     """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""

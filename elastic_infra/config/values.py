@@ -26,7 +26,7 @@ class Late(Protocol):
 
 
 def is_late(value: object) -> bool:
-    """Whether a value is a ``pulumi.Output``. Nobody can hold one in a process that has not imported pulumi."""
+    """Whether a value is a ``pulumi.Output``. No value can be one in a process that has not imported pulumi."""
     pulumi = sys.modules.get("pulumi")
     return pulumi is not None and isinstance(value, pulumi.Output)
 

@@ -27,7 +27,7 @@ class Limits:
     file: str = ""
 
     def describe(self) -> str:
-        """For people."""
+        """How limits are enforced here, in a few words for the start of a run."""
         if self.parent is not None:
             return "held by a cgroup"
         return "held for each process alone (RLIMIT_DATA; no cgroup can be made here)"

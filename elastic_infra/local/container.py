@@ -45,7 +45,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What is started."""
+    """The command line, environment and folder of one container."""
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
@@ -83,7 +83,7 @@ def machine_environ(machine: Mapping[str, str]) -> dict[str, str]:
 
 
 def unresolved(container: Mapping[str, Any], values: Mapping[str, str]) -> tuple[Fault, ...]:
-    """References to Secrets and ConfigMaps, which nobody can resolve here."""
+    """References to Secrets and ConfigMaps, which cannot be resolved without a cluster."""
     return tuple(_unresolved(container, values))
 
 

@@ -48,7 +48,7 @@ BACK_SECONDS: Final = 2.0
 LINGER_SECONDS: Final = 2.0
 """From the first success to SIGTERM for the nodes that are left, as long as the operator takes to see it."""
 LAST_GRACE_SECONDS: Final = 15.0
-"""Grace of what is left when the job has failed: nobody waits for its checkpoint."""
+"""Grace of what is left when the job has failed: no checkpoint is waited for."""
 
 _FIRST_RETRIED: Final = 128
 """Under `ExitCode` lower codes are permanent."""

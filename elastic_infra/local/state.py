@@ -84,7 +84,7 @@ Verdict = Literal["retry", "permanent", "done"]
 
 @dataclasses.dataclass(frozen=True)
 class Tick:
-    """Time has passed."""
+    """Time passed; nothing else happened."""
 
 
 @dataclasses.dataclass(frozen=True)

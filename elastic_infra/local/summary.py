@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from elastic_infra.local.start import Prepared
 
 WIDTH = 100
-"""Columns where nobody looks at a terminal."""
+"""Columns where the output is no terminal."""
 
 
 def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
@@ -51,7 +51,7 @@ def show(records: Sequence[Record]) -> None:
 
 
 def closing(prepared: Prepared) -> Iterator[str]:
-    """Where everything is."""
+    """The last lines of a run: the paths of events, logs and picture."""
     work = prepared.workspace
     yield f"logs: {work.logs}"
     yield f"events: {work.events}"

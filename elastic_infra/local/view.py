@@ -24,7 +24,7 @@ from elastic_infra.timeline.nodes import Node
 from elastic_infra.timeline.records import Record
 
 REDRAW_SECONDS: Final = 0.25
-"""A terminal is drawn anew at most this often: nobody reads faster."""
+"""A terminal is drawn anew at most this often: a reader follows no faster."""
 STEP_SECONDS: Final = 10.0
 """A log tells how far the training is this often."""
 KEPT: Final = 20
@@ -35,7 +35,7 @@ LOOKS: Final = {"train": "green", "start": "blue", "hang": "bold red", "stop": "
 
 
 class View(Protocol):
-    """Shows what happens."""
+    """Shows a run while it happens: a live table on a terminal, lines elsewhere."""
 
     def update(self, records: Sequence[Record]) -> None:
         """Take what is new; may be called with nothing, so that time goes on."""

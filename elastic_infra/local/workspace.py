@@ -55,7 +55,7 @@ class Workspace:
         return self.folder / "pods" / name
 
     def remove_scratch(self) -> None:
-        """Delete what nobody wants to see after the run."""
+        """Delete what is of no use after the run."""
         for folder in (self.memory, self.scratch, self.folder / "pods"):
             shutil.rmtree(folder, ignore_errors=True)
         os.close(self.lock)

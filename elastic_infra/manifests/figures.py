@@ -1,4 +1,4 @@
-"""Reads the figures of a job back from its workload object, for whoever has no config: policies, previews by Pulumi."""
+"""Reads the figures of a job back from its workload, for readers without a config: policies, previews by Pulumi."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pod_template(workload: Mapping[str, Value]) -> Value:
 
 
 def container(workload: Mapping[str, Value]) -> Value:
-    """The training container."""
+    """The container that trains: the first of the pod."""
     return next(items(at(pod_template(workload), "spec.containers")), None)
 
 

@@ -1,4 +1,4 @@
-"""Which changes of an object can be rolled out in place, and which parts somebody else owns.
+"""Which changes of an object can be rolled out in place, and which parts belong to another writer.
 
 The operator never rolls a changed PyTorchJob out to pods that exist (its pods would be a mix of old and new), so
 these parts replace the job. Used by the component as Pulumi options and by the preview to predict them.

@@ -52,7 +52,7 @@ def gpus(workload: Workload) -> int:
 
 
 def nodes(workload: Workload) -> int:
-    """Nodes at most."""
+    """The most nodes that a job may have."""
     return figures(workload).max_nodes
 
 
@@ -89,7 +89,7 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
 
 
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
+    """Pods satisfy https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
     spec, training = at(pod_template(workload), "spec"), container(workload)
     held = {
         "runAsNonRoot": at(spec, "securityContext.runAsNonRoot") is True,
@@ -142,7 +142,7 @@ def restart_budget(workload: Workload, rule: settings.RestartBudget) -> Messages
 
 
 def no_active_deadline(workload: Workload, _rule: settings.NoActiveDeadline) -> Messages:
-    """No deadline is set that nobody enforces in time."""
+    """No deadline is set that the training operator enforces late."""
     if figures(workload).active_deadline_seconds is not None:
         yield (
             "relies on active_deadline_seconds, at which the training operator looks only when something happens "

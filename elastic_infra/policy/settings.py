@@ -117,7 +117,7 @@ class RestartBudget(Rule):
 
 
 class NoActiveDeadline(Rule):
-    """Nobody relies on `active_deadline_seconds`, which the training operator enforces late (kubeflow/trainer#3358)."""
+    """No job relies on `active_deadline_seconds`, which the training operator enforces late (kubeflow/trainer#3358)."""
 
 
 def _level(value: object) -> object:

@@ -57,7 +57,7 @@ class OnDisk:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The file's name without its folder."""
         return self.root.resolve().name
 
     def files(self, wanted: Wanted) -> Iterator[tuple[str, bytes]]:

@@ -1,7 +1,7 @@
 """The worker groups one after the other: how large each was, why it came, and which steps it made. Pure.
 
 Every member tells of its generation; the first to speak makes the entry, the others complete it. Numbers start again
-when all launchers and their store were replaced: that is another life of the job, and nobody's steps are lost by it
+when all launchers and their store were replaced: that is another life of the job, in which no step is lost
 that were in a checkpoint.
 """
 
@@ -91,7 +91,7 @@ def _find(generations: Generations, record: Record) -> tuple[int, Generations]:
 
 
 def _is_another(generations: Generations, index: int, record: Record) -> bool:
-    """Whether a start belongs to a later life: nobody starts a generation twice, or long after it was followed."""
+    """Whether a start belongs to a later life: no node starts a generation twice, or long after the next one."""
     if record.event != "workers_started":
         return False
     followed = generations[index + 1].begin if index + 1 < len(generations) else record.at

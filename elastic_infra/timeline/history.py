@@ -46,7 +46,7 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """The interval's length in seconds."""
         return self.end - self.begin
 
 
@@ -85,7 +85,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Wall time."""
+        """Wall time from the first event to the last, in seconds."""
         return self.end - self.begin
 
 

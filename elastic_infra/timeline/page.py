@@ -30,7 +30,7 @@ Cells = Sequence[str]
 
 
 def page(history: History, figures: Figures) -> str:
-    """The whole page."""
+    """The picture and its tables as one HTML page without scripts."""
     name = history.run_id or history.script or "a job"
     head = (
         '<meta charset="utf-8">',

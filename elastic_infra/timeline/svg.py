@@ -15,7 +15,7 @@ def element(name: str, attributes: Mapping[str, Value], *children: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as markup."""
+    """Text with the characters of markup escaped."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return html.escape(printable, quote=False)
 
@@ -31,13 +31,13 @@ def words(at: tuple[float, float], look: str, text: str) -> str:
 
 
 def box(corner: tuple[float, float], size: tuple[float, float], look: Mapping[str, Value], hover: str = "") -> str:
-    """A rectangle."""
+    """A rectangle, with an optional text that shows on hover."""
     place = {"x": corner[0], "y": corner[1], "width": size[0], "height": size[1]}
     return element("rect", {**place, **look}, *filter(None, (title(hover),)))
 
 
 def line(begin: tuple[float, float], end: tuple[float, float], look: str) -> str:
-    """A straight line."""
+    """A straight line of one style class."""
     return element("line", {"x1": begin[0], "y1": begin[1], "x2": end[0], "y2": end[1], "class": look})
 
 

@@ -77,7 +77,7 @@ _FIXED: Final = (
 
 
 def style() -> str:
-    """The style sheet."""
+    """The style sheet for light and dark pages."""
     return svg.element("style", {}, f"{_FIXED}{_rules(0)}@media (prefers-color-scheme:dark){{{_rules(1)}}}")
 
 
@@ -92,7 +92,7 @@ def fill(name: str) -> Mapping[str, svg.Value]:
 
 
 def mark(kind: MarkKind, at: tuple[float, float], hover: str = "") -> str:
-    """One mark."""
+    """The shape of one kind of mark, with its hover text."""
     look = {"fault": "m-fault", "worker": "m-worker"}.get(kind, "m-open")
     shape = svg.element("path", {"d": MARKS[kind], "class": f"mark {look}"})
     return svg.element(

@@ -61,7 +61,7 @@ class Training:
     step: int = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """This worker's part."""
+        """The part of the state that this worker saves."""
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer, "step": self.step}
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--layers", type=int, default=2)

@@ -60,7 +60,7 @@ class Training:
             state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step}
             torch.save(state, draft)
             draft.replace(CHECKPOINT)
-        dist.barrier()  # nobody is ahead of the checkpoint
+        dist.barrier()  # no rank is ahead of the checkpoint
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one. Rank 0 reads for all, so that all go on from the same."""
@@ -113,7 +113,7 @@ def train(
 
 
 def parse_options() -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", type=Path, default=STORAGE / "images", help="folder with train and val")
     parser.add_argument("--epochs", type=int, default=10)

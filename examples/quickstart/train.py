@@ -49,7 +49,7 @@ class Training:
             state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step}
             torch.save(state, draft)
             draft.replace(CHECKPOINT)
-        dist.barrier()  # nobody is ahead of the checkpoint
+        dist.barrier()  # no rank is ahead of the checkpoint
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one. Rank 0 reads for all, so that all go on from the same."""
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--learning-rate", type=float, default=0.001)
