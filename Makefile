@@ -21,16 +21,22 @@ demo: ## the main job: one job rendered, explained, previewed, and run here with
 	$(READY)
 	@$(RUN) tools.demo
 
-.PHONY: test test-oldest golden bench soak
+.PHONY: test test-oldest test-system-python golden bench soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
 	@$(RUN) pytest -m "not cluster and not slow" $(PYTEST_ARGS)
 
 test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
 	$(READY)
-	@$(RUN) tools.oldest
+	@$(RUN) tools.extra_env oldest
 	@$(CURDIR)/.venv-oldest/bin/python -m pytest -m "not cluster and not slow" \
 	  $(wildcard tests/launcher tests/training) $(PYTEST_ARGS)
+
+test-system-python: ## command line, config, previews and tools on the system's own Python, without torch
+	$(READY)
+	@$(RUN) tools.extra_env system
+	@$(CURDIR)/.venv-system/bin/python -m pytest -n auto -m "not cluster and not slow and not engine and not launcher" \
+	  tests/test_cli.py tests/config tests/preview tests/tools $(PYTEST_ARGS)
 
 golden: ## write the expected files anew; look at the difference before you commit it
 	$(READY)
@@ -94,4 +100,4 @@ test-cluster: ## the tests on a real Kubernetes
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .demo dist
+	rm -rf .venv .venv-oldest .venv-system .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .demo dist

@@ -22,6 +22,7 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
         *("--group", "build", "--group", "test", "--group", "lint"),
     ),
     python_env.OLDEST_LOCK: ("--group", "build", "--group", "test-launcher", "--group", "oldest"),
+    python_env.SYSTEM_LOCK: ("pyproject.toml", "--group", "build", "--group", "test-system"),
 }
 """What goes into each file, as arguments of ``uv pip compile``."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from elastic_infra.preview.sources import SourceError, Wanted
 
@@ -55,13 +54,9 @@ class Revision:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """The commit's files in a folder that is gone afterwards; links out of it are refused."""
-        archive = _run(self.top, ("archive", "--format=tar", self.commit))
-        with (
-            tempfile.TemporaryDirectory(prefix="elastic-infra-") as place,
-            tarfile.open(fileobj=io.BytesIO(archive)) as tar,
-        ):
-            tar.extractall(place, filter="data")
+        """The commit's files in a folder that is gone afterwards; links out of it are left out."""
+        with tempfile.TemporaryDirectory(prefix="elastic-infra-") as place:
+            _write(Path(place), _tree(self.top, self.commit, []), self.top)
             yield Path(place, self.path)
 
 
@@ -129,9 +124,46 @@ def _entries(revision: Revision, paths: list[str]) -> dict[str, str]:
     """Path to object id of the plain files under these paths."""
     if revision.path and not revision.is_file and _kind(revision.top, revision.commit, revision.path) is None:
         return {}
-    listing = _git(revision.top, "ls-tree", "-r", "-z", "--full-tree", revision.commit, "--", *paths)
+    found = _tree(revision.top, revision.commit, paths)
+    return {entry.path: entry.id for entry in found if entry.mode.startswith(_PLAIN)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """One file of a commit, by git's mode and object id."""
+
+    path: str
+    mode: str
+    id: str
+
+
+_PLAIN: Final = "100"
+"""How the modes of plain files begin; what follows are the permissions."""
+_LINK: Final = "120000"
+
+
+def _tree(top: Path, commit: str, paths: list[str]) -> list[_Entry]:
+    listing = _git(top, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
     rows = [row.partition("\t") for row in listing.split("\0") if row]
-    return {path: facts.split()[2] for facts, _, path in rows if facts.startswith("100")}
+    return [_Entry(path, *facts.split()[::2]) for facts, _, path in rows]
+
+
+def _write(place: Path, entries: list[_Entry], top: Path) -> None:
+    """Write a commit's files and its links that stay inside; not by an archive, whose attributes leave files out."""
+    chosen = [entry for entry in entries if entry.mode.startswith(_PLAIN) or entry.mode == _LINK]
+    links: list[Path] = []
+    for entry, content in zip(chosen, _blobs(top, [entry.id for entry in chosen]), strict=True):
+        target = place / entry.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if entry.mode == _LINK:
+            target.symlink_to(os.fsdecode(content))
+            links.append(target)
+        else:
+            target.write_bytes(content)
+            target.chmod(int(entry.mode[-3:], 8))
+    inside = place.resolve()
+    for link in [link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)]:
+        link.unlink()
 
 
 def _inside(path: str, revision: Revision) -> str:

@@ -90,7 +90,7 @@ def run_program(home: Path, project: Mapping[str, Any], config: Mapping[str, str
             "config": dict(config),
             "result": str(result),
         }
-        command = [sys.executable, "-I", str(Path(__file__).with_name("collector.py"))]
+        command = [sys.executable, "-I", "-B", str(Path(__file__).with_name("collector.py"))]
         _run(command, home, json.dumps(order), environment(Path(place)))
         try:
             return [(name, data) for name, data in json.loads(result.read_text("utf-8"))]
@@ -105,7 +105,6 @@ def environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PATH": os.environ.get("PATH", os.defpath),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": str(home),
     }
 

@@ -71,6 +71,32 @@ def test_the_process_has_nothing_to_lose(repository: Path) -> None:
     assert not any(name in done.stderr for name in secret)
 
 
+def test_a_revision_is_run_as_it_would_be_checked_out(tmp_path: Path) -> None:
+    """Links that stay inside work, those that lead out by whatever way are not there, and no attribute hides a file."""
+    program = """
+from pathlib import Path
+import sys
+sys.exit(" ".join(sorted(path.name for path in Path(".").iterdir() if path.exists())))
+"""
+    commit(
+        tmp_path, {"Pulumi.yaml": PROJECT, "__main__.py": program, "a/b/c": "c", ".gitattributes": "a export-ignore"}
+    )
+    for link, target in {
+        "in": "a/b/c",
+        "out": str(tmp_path),
+        "root": "a/b/../..",
+        "a/up": "..",
+        "way": "a/up/..",
+    }.items():
+        (tmp_path / link).symlink_to(target)
+    commit(tmp_path, {})
+    write(tmp_path, {"__main__.py": "pass"})
+    _, document, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+
+    (fault,) = document["errors"]
+    assert fault["reason"].endswith(": .gitattributes Pulumi.yaml __main__.py a in root")
+
+
 READING = """
 from pathlib import Path
 import yaml

@@ -26,7 +26,11 @@ def declared() -> list[Requirement]:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     wanted = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["launcher"]]
-    wanted += [line for name in ("build", "test", "test-launcher", "lint") for line in groups[name]]
+    wanted += [
+        line
+        for name in ("build", "test", "test-launcher", "test-system", "test-tools", "lint")
+        for line in groups[name]
+    ]
     return [Requirement(line) for line in wanted if isinstance(line, str)]
 
 

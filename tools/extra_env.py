@@ -1,0 +1,97 @@
+"""Makes an environment beside ``.venv``, for tests on another Python or another torch. Quick when done.
+
+``python -m tools.extra_env oldest`` makes ``.venv-oldest``: the oldest torch that the launcher claims, on the oldest
+Python that this machine has. ``python -m tools.extra_env system`` makes ``.venv-system``: the system's own Python,
+which Linux distributions keep at one patch release for years, without torch. Both run inside ``.venv``, whose uv does
+the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tools import python_env
+from tools.run import ROOT, Say, SetupError, output, stopwatch
+
+SYSTEM_PYTHON: Final = os.environ.get("SYSTEM_PYTHON", "/usr/bin/python3")
+
+
+@dataclasses.dataclass(frozen=True)
+class Extra:
+    """An environment to make.
+
+    Attributes:
+        folder: its place in the checkout.
+        lock: what is installed into it.
+        pythons: names or paths of interpreters, the first that is there is taken.
+    """
+
+    folder: Path
+    lock: str
+    pythons: Sequence[str]
+
+    def fingerprint(self) -> str:
+        """What the environment was made for: another checkout or lock makes it anew."""
+        return f"{ROOT} {hashlib.sha256((ROOT / self.lock).read_bytes()).hexdigest()}"
+
+
+EXTRAS: Final[Mapping[str, Extra]] = {
+    "oldest": Extra(ROOT / ".venv-oldest", python_env.OLDEST_LOCK, (python_env.OLDEST, sys.executable)),
+    "system": Extra(ROOT / ".venv-system", python_env.SYSTEM_LOCK, (SYSTEM_PYTHON,)),
+}
+
+
+def make(extra: Extra, uv: Path, say: Say) -> None:
+    """Make the environment anew.
+
+    Raises:
+        SetupError: none of its Pythons is here, or a package cannot be had.
+    """
+    options = ["venv", "--quiet", "--clear", "--seed", "--no-python-downloads", "--python"]
+    for python in extra.pythons:
+        try:
+            output([uv, *options, python, extra.folder])
+            break
+        except SetupError as error:
+            reason = error
+            say(f"{extra.folder.name}: no Python {python} here")
+    else:
+        raise reason
+    say(f"{extra.folder.name}: installing {extra.lock}")
+    python_env.install(extra.folder, say, extra.lock)
+
+
+def ensure(extra: Extra, uv: Path, say: Say) -> None:
+    """Make the environment unless it is there.
+
+    Raises:
+        SetupError: as ``make``.
+    """
+    record = extra.folder / "setup.txt"
+    if not record.exists() or record.read_text() != extra.fingerprint():
+        make(extra, uv, say)
+        record.write_text(extra.fingerprint())
+
+
+def main() -> int:
+    """Make the environment that is asked for; 0 when it is there, 1 with the reason when not."""
+    parser = argparse.ArgumentParser(prog="python -m tools.extra_env", description="Makes an environment.")
+    parser.add_argument("extra", choices=EXTRAS)
+    extra = EXTRAS[parser.parse_args().extra]
+    try:
+        ensure(extra, Path(sys.executable).with_name("uv"), stopwatch())
+    except SetupError as error:
+        print(f"{extra.folder.name} cannot be made: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
