@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .. import exit_codes, ipc, log
 from ..command_line.plan import Plan
-from ..protocol import events, machine
+from ..protocol import events, machine, report
 from ..protocol.actions import (
     ChoosePort,
     CompareAndSet,
@@ -99,7 +99,10 @@ class Agent:
     def _take_steps(self) -> None:
         while self._events and not self._left:
             event = self._events.popleft()
-            self._state, actions = machine.step(self._state, event, self._clock())
+            before = self._state
+            self._state, actions = machine.step(before, event, self._clock())
+            for line in report.transitions(before, self._state, actions):
+                self._log.tell("info", line)
             if self._log.shows("debug") and (actions or not isinstance(event, events.Tick)):
                 self._log.tell("debug", f"{self._clock():.3f} {event} -> {actions}")
             for action in actions:

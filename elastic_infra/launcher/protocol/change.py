@@ -16,22 +16,27 @@ from .state import LocalWorkers, State
 def break_up(state: State, now: float) -> Generation | None:
     """All members must stop at once: a worker failed here, or a member is lost."""
     generation = state.generation
+    # Not this node's generation, or one that is broken or over already.
     if generation is None or state.own_member() is None or generation.phase not in {"running", "proposed", "draining"}:
         return None
+    # What this node saw itself goes before what it hears of others: it holds rank and exit code.
     cause = _own_end(state, generation) or _loss(state, generation, now)
     return replace(generation, phase="broken", cause=cause) if cause else None
 
 
 def propose(state: State, now: float) -> Generation | None:
-    """A planned change: someone is leaving, or newcomers are ready."""
+    """A planned change: a member is leaving, or newcomers are ready."""
     generation, workers = state.generation, state.workers_of(state.generation)
+    # Only a member whose workers train proposes, and only one change at a time.
     if generation is None or workers is None or generation.phase != "running" or workers.phase != "running":
         return None
     cause = _departure(state, generation, now) or _arrival(state, generation, workers, now)
     if cause is None:
         return None
+    # The script reports no steps: there is nothing to agree on, SIGTERM ends the workers.
     if workers.highest is None:
         return replace(generation, phase="draining", cause=cause, stop_step=None)
+    # The script reports steps: the members agree on one that none of them has reached.
     return replace(generation, phase="proposed", cause=cause, stop_step=_stop_step(state, workers))
 
 
@@ -40,21 +45,29 @@ def agree(state: State, now: float) -> Generation | None:
     generation, workers = state.generation, state.workers_of(state.generation)
     if generation is None or generation.phase != "proposed" or state.own_member() is None:
         return None
+    # This node has shown its workers the stop step and they have not accepted it: either they are past it and it must
+    # be raised, or their answer is still to come.
     if workers is not None and workers.stop_step == generation.stop_step and workers.accepted != workers.stop_step:
         return replace(generation, stop_step=_stop_step(state, workers)) if _is_past(workers) else None
     statuses = member_statuses(state, generation, now)
+    # Every worker waits at the stop step or is below it: none can pass it any more.
     if all(status.finished or _accepts(state, generation, status) for status in statuses):
         return replace(generation, phase="draining")
+    # A peer has yet to answer.
     return None
 
 
 def _own_end(state: State, generation: Generation) -> Cause | None:
     """Why this node's own workers ended before the generation did."""
     workers = state.workers_of(generation)
+    # No workers of this generation ran here, or SIGTERM ends the workers one by one: those that get it a moment later
+    # see their collectives fail, which means nothing.
     if workers is None or (generation.phase == "draining" and generation.stop_step is None):
-        return None  # who is told to stop a moment later sees his collectives fail, which means nothing
+        return None
+    # A worker failed or hangs, or the dead-man timer ended them.
     if workers.failure is not None:
         return workers.failure
+    # They were stopped for a reason of this node's own, without an agreement: SIGTERM came and time ran out.
     if workers.phase == "stopped" and generation.phase != "draining":
         node = state.node
         return Cause("leaving" if state.leaving else "orphaned", node.name or node.address, node.uuid)
@@ -63,8 +76,10 @@ def _own_end(state: State, generation: Generation) -> Cause | None:
 
 def _loss(state: State, generation: Generation, now: float) -> Cause | None:
     for status in member_statuses(state, generation, now):
+        # Its workers exited 0 by themselves: nothing is lost with it.
         if status.finished or status.member.uuid == state.node.uuid:
             continue
+        # It stopped although no stop was agreed, or it does not answer and had not stopped before.
         stopped_alone = status.done and generation.phase != "draining"
         if stopped_alone or (status.gone and not status.done):
             return Cause("leaving" if status.leaving else "node_lost", status.member.name, status.member.uuid)
@@ -80,12 +95,15 @@ def _departure(state: State, generation: Generation, now: float) -> Cause | None
 
 def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: float) -> Cause | None:
     full = len(generation.members) >= state.limits.max_nodes
+    # No place is free, the job is about to end, or the workers have not trained long enough to be stopped.
     if full or generation.finishing or not planned_change_is_due(state, workers, now):
         return None
+    # A member has finished, so the others are about to.
     if any(status.finished for status in member_statuses(state, generation, now)):
         return None
     members = {member.uuid for member in generation.members}
     newcomer = next((said for said in candidates(state, ()) if said.uuid not in members), None)
+    # No newcomer is ready, or the ready one was left out because it keeps failing alone.
     if newcomer is None or newcomer.uuid == generation.evicted:
         return None
     return Cause("scale_up", newcomer.name or newcomer.address, newcomer.uuid)
@@ -97,12 +115,15 @@ def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bo
     A generation that a newcomer ends before its first step has cost its start and given nothing, and where nodes come
     one by one as fast as workers start, none would ever train. A script that reports no steps has trained as far as
     anyone can tell once its workers are ``planned_gap`` old: a process that lives and uses the processor may still be
-    loading. The newcomer's wait costs nobody a step, for the others train on.
+    loading. The newcomer's wait costs no node a step, for the others train on.
     """
+    # The start of these workers has paid off, whatever they report.
     if now - workers.started >= state.limits.planned_gap:
         return True
+    # A checkpoint was saved since they started: a stop now repeats next to nothing.
     if workers.checkpoint is not None and workers.checkpoint != workers.first_checkpoint:
         return True
+    # They make steps, and newcomers have not ended a generation a moment ago.
     recent = state.planned_since is not None and now - state.planned_since < state.limits.planned_gap
     return workers.highest is not None and not recent
 

@@ -18,34 +18,45 @@ from .state import State, record
 def restore(state: State, now: float) -> Generation | None:
     """Bring what this node knows into a store that knows less: it was reborn."""
     known, there = state.latest_seen, state.generation
+    # This node has seen no record: it has nothing to bring.
     if known is None:
         return None
     restored = known.incarnation != state.store.incarnation
+    # The store is empty or holds an older record: it was reborn, and this node's record is the newer one.
     if known.order > order_of(there):
         return replace(known, confirmed=restored and state.has_latest)
+    # A member that may have missed a later record has brought this one in; this node cannot have missed one, so it
+    # vouches for the record.
     if there is not None and restored and not there.confirmed and state.has_latest and there.identity == known.identity:
         return replace(there, confirmed=True)
+    # The store knows as much as this node, or more.
     return None
 
 
 def form(state: State, now: float) -> Generation | None:
     """The first generation of a store that knows none."""
+    # There is a record, or was one that `restore` brings back first.
     if state.generation is not None or state.latest_seen is not None:
         return None
+    # Too few nodes are ready, or more of them are worth waiting for.
     if not first_round_is_complete(state, now):
         return None
     return _generation(state, Generation(0), (), candidates(state, ()))
 
 
 def first_round_is_complete(state: State, now: float) -> bool:
-    """Enough nodes are ready, and nobody is worth waiting for any longer."""
+    """Enough nodes are ready, and no further node is worth waiting for."""
     limits, ready = state.limits, len(candidates(state, ()))
+    # The job cannot run with so few nodes.
     if ready < limits.min_nodes or state.forming_since is None:
         return False
+    # Every place is taken, or all the nodes are here that the first round hopes for.
     if ready >= limits.max_nodes or (limits.startup_wait > 0 and ready >= limits.initial_nodes):
         return True
+    # The component knows how many pods it has made: late image pulls are waited for.
     if limits.startup_wait > 0:
         return now - state.store.since >= limits.startup_wait
+    # From the command line nothing says how many nodes will come: torchrun's last call.
     return now - state.forming_since >= limits.last_call
 
 
@@ -63,6 +74,7 @@ def succeed(state: State, now: float) -> Generation | None:
     generation = state.generation
     if generation is None or generation.phase == "final" or not generation.members:
         return None
+    # A member trains, stopped without having finished, or is lost: the job is not over.
     if not all(status.finished for status in member_statuses(state, generation, now)):
         return None
     cause = Cause("succeeded", state.node.name or state.node.address, state.node.uuid)
@@ -75,12 +87,16 @@ def commit(state: State, now: float) -> Generation | None:
     if generation is None or generation.phase == "final":
         return None
     statuses = member_statuses(state, generation, now)
+    # A member lives and has not stopped its workers, or nothing asks this generation to end.
     if any(status.busy for status in statuses) or not _is_over(generation, statuses):
         return None
+    # No member says that it has stopped, and one of them may only be out of reach: its workers may still train.
     if not (any(status.done for status in statuses) or all(status.dead for status in statuses)):
         return None
+    # The script failed: the failure is charged, and the job ends where the budget is spent.
     if _is_chargeable(state, generation, statuses):
         return _charged(state, generation, statuses, now)
+    # A membership change: free of charge, and the charge for its first sign is taken back.
     budget = (
         restart_budget.refund(generation.budget) if _is_refundable(state, generation, statuses) else generation.budget
     )
@@ -89,15 +105,17 @@ def commit(state: State, now: float) -> Generation | None:
 
 def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """Its members agreed to stop, or none of them is left to agree to anything."""
+    # Planned or forced, the members have been told.
     if generation.phase in {"draining", "broken"}:
         return True
+    # Every member died at once: newcomers begin where the members ended.
     return all(status.live is None for status in statuses)
 
 
 def _is_chargeable(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """A failure of the script's own making: the failure of a group that lost a member is a membership change.
 
-    Where the store was reborn under this generation nobody knows any more who broke it first.
+    Where the store was reborn under this generation, no node knows any more which member broke it first.
     """
     failed = generation.cause is not None and generation.cause.kind in {"worker_failed", "hang"}
     witnessed = generation.incarnation == state.store.incarnation
@@ -118,15 +136,19 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     verdict = restart_budget.charge(generation.budget, failure, state.limits.max_restarts)
     others = tuple(status for status in statuses if status.member.uuid != failure.uuid)
     alone = restart_budget.keeps_failing_alone(verdict.budget)
+    # One node fails again and again while its peers are well: the node is left out, the job's budget is spared.
     if alone and verdict.exit_code != exit_codes.NO_PROGRESS and len(others) >= state.limits.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )
         return _next(state, replace(generation, budget=spared, evicted=failure.uuid, charged=False), others)
+    # The budget allows another try.
     if verdict.exit_code is None:
         return _next(state, replace(generation, budget=verdict.budget, charged=True), statuses)
+    # The budget is spent, but the job must not end for what may yet turn out to be the first sign of a lost node.
     if len(statuses) > 1 and now - state.phase_since < state.limits.loss_wait:
-        return None  # the failure may yet turn out to be the first sign of a lost node
+        return None
+    # The script failed beyond its budget: the job is over.
     cause = replace(failure, message=failure.message or verdict.reason)
     return _final(state, replace(generation, budget=verdict.budget), verdict.exit_code, cause, now)
 
@@ -135,7 +157,9 @@ def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ..
     survivors = tuple(status.live for status in statuses if status.live is not None)
     finishing = generation.finishing or any(status.finished for status in statuses)
     newcomers = candidates(state, survivors)
+    # The node that keeps failing alone is not let in again.
     newcomers = tuple(said for said in newcomers if said.uuid != generation.evicted)
+    # A node has finished, so the others are about to: a newcomer would only start the script to see it end.
     if finishing and len(survivors) >= state.limits.min_nodes:
         newcomers = ()
     return _generation(state, replace(generation, finishing=finishing), survivors, newcomers)
@@ -145,6 +169,7 @@ def _generation(
     state: State, last: Generation, survivors: tuple[NodeRecord, ...], newcomers: tuple[NodeRecord, ...]
 ) -> Generation | None:
     members = ranks.assign(survivors, newcomers, state.limits.max_nodes)
+    # Too few nodes are left or there, or no place is left for this node: only a member commits its generation.
     if len(members) < state.limits.min_nodes or state.node.uuid not in {member.uuid for member in members}:
         return None
     return Generation(

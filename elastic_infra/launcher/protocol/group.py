@@ -18,10 +18,13 @@ _STRENGTH: Final = {"none": 0, "SIGTERM": 1, "stacks": 2, "SIGKILL": 2}
 def enter(state: State, now: float) -> Step:
     """Take the place this node has in a newly committed generation; never before the old workers are gone."""
     generation = state.generation
+    # This node has no place in it, has old workers to stop first, or took its place already.
     if generation is None or state.own_member() is None or state.active or state.workers_of(generation) is not None:
         return state, ()
+    # A reborn store shows an older record, the job is over, or this node cannot start workers yet.
     if not is_newest(state) or generation.phase == "final" or not state.ready:
         return state, ()
+    # A generation that ends before this node has started counts as stopped here, so that no peer waits for this node.
     startable = generation.phase in {"running", "proposed"} and not state.leaving
     return with_workers(state, LocalWorkers(generation.identity, "preparing" if startable else "stopped", now)), ()
 
@@ -29,14 +32,18 @@ def enter(state: State, now: float) -> Step:
 def start(state: State, now: float) -> Step:
     """Start the workers once the generation's meeting place is known."""
     generation, workers, place = state.generation, state.workers, state.own_member()
+    # Nothing is to be started, or the store cannot say whether this generation still stands.
     if workers is None or workers.phase != "preparing" or not state.store.connected or not is_newest(state):
         return state, ()
+    # The generation ended, or this node was told to end, before its workers started.
     if generation is None or place is None or not _may_start(state, generation, workers):
         return with_workers(state, replace(workers, phase="stopped")), ()
+    # A follower waits for the leader's meeting place of this very generation.
     if generation.members[0].uuid != state.node.uuid:
         master = state.store.master
         met = master is not None and master.identity == generation.identity
         return _started(state, generation, workers, place, master, now) if met and master else (state, ())
+    # The leader starts as soon as it has a port, asks for one once, and waits for the answer.
     if workers.port:
         return _started(state, generation, workers, place, _master(state, workers), now)
     if workers.port_asked:
@@ -47,8 +54,10 @@ def start(state: State, now: float) -> Step:
 def meet(state: State, now: float) -> Step:
     """The leader publishes the meeting place, once in every life of the store."""
     generation, workers = state.generation, state.workers_of(state.generation)
+    # There is no port to publish yet, or no store to publish it in.
     if generation is None or workers is None or not workers.port or not state.store.connected:
         return state, ()
+    # This life of the store has it, or another node leads.
     if workers.met_in == state.store.incarnation or generation.members[0].uuid != state.node.uuid:
         return state, ()
     workers = replace(workers, met_in=state.store.incarnation)
@@ -92,9 +101,11 @@ def _started(
 def set_stop_step(state: State, now: float) -> Step:
     """Keep the stop step in the progress memory what the generation record says."""
     generation, workers = state.generation, state.workers_of(state.generation)
+    # No workers of this generation train here, or it has no stop step.
     if generation is None or workers is None or workers.phase != "running" or generation.stop_step is None:
         return state, ()
     agreed = generation.phase == "draining"
+    # The generation is not stopping by a step, or the workers see this step already.
     if generation.phase not in {"proposed", "draining"} or (workers.stop_step, workers.stop_step_agreed) == (
         generation.stop_step,
         agreed,
@@ -108,10 +119,12 @@ def stop(state: State, now: float) -> Step:
     """Order the local workers to stop where there is a reason, or harder and earlier than before."""
     workers = state.workers
     order = _order(state, workers, now) if workers is not None and workers.active else None
+    # No workers run here, or there is no reason to stop them.
     if workers is None or order is None:
         return state, ()
     by = now + order.grace
     stronger = _STRENGTH[order.first] > _STRENGTH[workers.stop_first]
+    # They were told already, as hard and as early as this order asks.
     if workers.phase == "stopping" and not stronger and by >= workers.stop_by - 0.05:
         return state, ()
     by = min(by, workers.stop_by) if workers.phase == "stopping" else by
@@ -131,6 +144,7 @@ class _Order:
 
 def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     """The most urgent reason to stop, None while there is none."""
+    # Every worker has ended by itself: what they started and left behind ends with them.
     if len(workers.exits) >= state.node.local_world_size:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
     return _own_failure(state, workers) or _departure(state, now) or _generation_ended(state, workers)
@@ -139,8 +153,10 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
 def _own_failure(state: State, workers: LocalWorkers) -> _Order | None:
     if workers.failure is None:
         return None
+    # A worker blocked in a collective runs no SIGTERM handler.
     if workers.failure.kind == "hang":
         return _Order("stacks", 0.0, "hang")
+    # The other workers of this node may still save what they have.
     return _Order("SIGTERM", state.limits.failure_grace, "a worker of this node failed")
 
 
@@ -149,6 +165,7 @@ def _departure(state: State, now: float) -> _Order | None:
     if state.leaving_since is None:
         return None
     end = state.leaving_since + state.limits.shutdown_grace
+    # The peers can still agree on a stop step with this node: a collective checkpoint needs all of them.
     if state.store.connected and now < end - state.limits.leave_margin:
         return None
     return _Order("SIGTERM", max(0.0, end - now), "this node was told to end")
@@ -157,22 +174,29 @@ def _departure(state: State, now: float) -> _Order | None:
 def _generation_ended(state: State, workers: LocalWorkers) -> _Order | None:
     generation = state.generation
     limits = state.limits
+    # A store that is away, or reborn and behind, ends no worker: the dead-man timer bounds that time.
     if generation is None or not is_newest(state):
         return None
+    # The peers took this node for lost and went on: its workers are of no use any more.
     if generation.identity != workers.identity:
         return _Order("SIGTERM", limits.failure_grace, "the job goes on in a later generation")
+    # A peer failed, hangs or is lost; a hung collective holds these workers too.
     if generation.phase in {"broken", "final"}:
         hung = generation.cause is not None and generation.cause.kind == "hang"
         broke = _Order("SIGTERM", limits.failure_grace, "the generation broke")
         return _Order("stacks", 0.0, "a peer hangs, so these workers do") if hung else broke
+    # A planned change, agreed.
     return _planned(state, generation, workers) if generation.phase == "draining" else None
 
 
 def _planned(state: State, generation: Generation, workers: LocalWorkers) -> _Order | None:
     """Without a stop step SIGTERM, with one nothing before it is reached."""
+    # The script reports no steps.
     if generation.stop_step is None:
         return _Order("SIGTERM", state.limits.shutdown_grace, "a planned change")
+    # `progress.step` has told a worker to stop: it saves and exits by itself, within the grace.
     reached = workers.highest is not None and workers.highest >= generation.stop_step
     if reached or workers.exits:
         return _Order("none", state.limits.shutdown_grace, "a planned change at an agreed step")
+    # The step lies ahead: the workers train on until they reach it.
     return None

@@ -1,7 +1,8 @@
 """The agent's decisions: ``step(state, event, now) -> (state, actions)``.
 
 Takes one fact down, then looks at the whole state and orders what is due; nothing depends on which event came, so a
-lost or repeated one does no harm. Pure: no I/O, no clock, no randomness.
+lost or repeated one does no harm. Pure: no I/O, no clock, no randomness. States, transitions and guarantee are on one
+page, ``docs/protocol.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ac
     """The next state and the orders to carry out, in their order."""
     before, state = state, _observe(apply_event(state, event, now), now)
     actions: list[Action] = []
-    for rule in _RULES:
+    for rule in RULES:
         if state.exited:
             break
         state, more = rule(state, now)
@@ -75,15 +76,8 @@ def _compare_and_set(state: State, now: float) -> Step:
 
 
 def _advance(state: State, now: float) -> Generation | None:
-    for change_of in (
-        commit.form,
-        commit.succeed,
-        change.break_up,
-        commit.commit,
-        change.agree,
-        change.propose,
-    ):
-        wanted = change_of(state, now)
+    for decide in DECISIONS:
+        wanted = decide(state, now)
         if wanted is not None:
             return wanted
     return None
@@ -172,7 +166,17 @@ def _waiting_beside(state: State, generation: Generation) -> str:
     return "the next planned change takes this node in"
 
 
-_RULES: Final = (
+DECISIONS: Final = (
+    commit.form,
+    commit.succeed,
+    change.break_up,
+    commit.commit,
+    change.agree,
+    change.propose,
+)
+"""What may become of the generation record, most urgent first: the first that wants a change is asked for."""
+
+RULES: Final = (
     group.enter,
     group.meet,
     group.start,
@@ -183,3 +187,4 @@ _RULES: Final = (
     _exit,
     _tell,
 )
+"""What a node does after every event, in this order."""

@@ -45,11 +45,15 @@ def member_statuses(state: State, generation: Generation, now: float) -> tuple[M
 
 
 def _member_status(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
+    # This node: what it knows of itself is newer than its record in the store.
     if member.uuid == state.node.uuid:
         return _seen(generation, member, Peer(record(state), "live", now), MemberStatus(member))
     peer = state.store.peer(member.uuid)
+    # The store has no record of it.
     if peer is None:
         return _unseen(state, generation, member, now)
+    # Its connection closed, it was silent past its own dead-man timer, or a successor has its name: its workers have
+    # ended. While it is only silent it may come back, so the others go on without it and do not count it dead.
     silent_for = now - peer.since if peer.presence == "silent" else 0.0
     dead = peer.presence == "closed" or silent_for >= state.limits.dead_after or _replaced(state, peer.record)
     gone = dead or peer.presence == "silent"
@@ -74,13 +78,16 @@ def _seen(generation: Generation, member: Member, peer: Peer, presence: MemberSt
 def _unseen(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     """A member without a record: the store forgot it long after its end, or was reborn and has yet to see it.
 
-    After a rebirth a member trains on until it is back, so nobody counts it out while all is well; once the
+    After a rebirth a member trains on until it is back, so it is not counted out while all is well; once the
     generation has to stop anyway it is waited for briefly. Without a confirmed record it may be in a generation that
     only it knows, so nothing but its death will do.
     """
+    # The store that committed the generation had its record and has forgotten it: it ended long ago.
     if generation.incarnation == state.store.incarnation:
         return MemberStatus(member, gone=True, dead=True)
+    # The store was reborn: the member has been out of reach past its dead-man timer, or a successor has its name.
     dead = now - state.store.since >= state.limits.dead_after or _succeeded_by_namesake(state, member)
+    # Or it is late to reconnect while the generation stops: the others go on without it.
     stopping = generation.phase in {"draining", "broken"}
     waited = now - max(state.store.since, state.phase_since) >= state.limits.rebirth
     return MemberStatus(member, gone=dead or (generation.confirmed and stopping and waited), dead=dead)

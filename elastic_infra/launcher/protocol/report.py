@@ -1,11 +1,11 @@
-"""What a step was, for the event lines: read off from the states before and after it and from its actions. Pure."""
+"""What a step was, for event lines and log: read off from the states before and after it and from its actions. Pure."""
 
 from __future__ import annotations
 
 from . import events, ranks
-from .actions import Action, Emit, Exit, StartWorkers, StopWorkers
+from .actions import Action, CompareAndSet, Emit, Exit, StartWorkers, StopWorkers
 from .records import Cause, Generation
-from .state import State
+from .state import State, record
 
 Fields = tuple[tuple[str, str | int | float | bool | None], ...]
 
@@ -16,6 +16,47 @@ def report(before: State, event: events.Event, after: State, actions: tuple[Acti
     for action in actions:
         emits += _of_action(after, action)
     return tuple(emits)
+
+
+def transitions(before: State, after: State, actions: tuple[Action, ...]) -> tuple[str, ...]:
+    """Lines for the log: which node or generation went from which state to which, and what this node asks for."""
+    return (*_node_transition(before, after), *_generation_transition(before, after), *_wishes(after, actions))
+
+
+def _node_transition(before: State, after: State) -> list[str]:
+    old, new = record(before), record(after)
+    if (old.state, old.identity) == (new.state, new.identity):
+        return []
+    of = f", generation {new.generation}" if new.generation else ""
+    return [f"{_own_name(after)}: {old.state} -> {new.state}{of}."]
+
+
+def _generation_transition(before: State, after: State) -> list[str]:
+    generation = after.generation
+    if generation is None or before.seen == after.seen:
+        return []
+    was = before.seen[1] if before.seen and before.seen[0] == generation.identity else "new"
+    return [f"Generation {generation.number}: {was} -> {_described(generation)}."]
+
+
+def _wishes(after: State, actions: tuple[Action, ...]) -> list[str]:
+    wanted = [action.generation for action in actions if isinstance(action, CompareAndSet)]
+    there = after.generation
+    was = f"{there.number} {there.phase}" if there else "none"
+    return [
+        f"{_own_name(after)} asks for generation {was} -> {f'{new.number} {_described(new)}' if new else 'none'}."
+        for new in wanted
+    ]
+
+
+def _described(generation: Generation) -> str:
+    why = f", {generation.cause.kind} {generation.cause.node}" if generation.cause else ""
+    step = f", stop step {generation.stop_step}" if generation.stop_step is not None else ""
+    return f"{generation.phase} of {len(generation.members)} nodes{why}{step}"
+
+
+def _own_name(state: State) -> str:
+    return state.node.name or state.node.uuid[:8]
 
 
 def _of_event(event: events.Event) -> list[Emit]:

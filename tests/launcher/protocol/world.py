@@ -18,7 +18,8 @@ MOMENT = 10.0
 AGE = 1000.0
 
 Identity = tuple[int, str]
-Stepper = Callable[[State, Event, float], tuple[State, tuple[actions.Action, ...]]]
+Step = tuple[State, tuple[actions.Action, ...]]
+Stepper = Callable[[State, Event, float], Step]
 
 
 @dataclass(frozen=True)

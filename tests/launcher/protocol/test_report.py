@@ -1,0 +1,40 @@
+"""What the log says of a step: which node or generation went from which state to which, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_infra.launcher.protocol import events, machine, report
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.records import Cause
+from elastic_infra.launcher.protocol.state import State
+from tests.launcher.protocol.test_machine import PAIR, connected, peer
+
+
+def lines(state: State, event: events.Event) -> tuple[str, ...]:
+    after, actions = machine.step(state, event, 1.0)
+    return report.transitions(state, after, actions)
+
+
+def test_lost_node_is_told_with_its_generation() -> None:
+    """The node that sees the loss says what it asks for; then generation and node change, and the lines say so."""
+    state = replace(connected(Limits(max_nodes=2), PAIR, peer("n1", "member"), phase="running"), phase_since=0.5)
+    state = replace(state, seen=(PAIR.identity, "running"))
+    lost = replace(peer("n1", "member"), presence="closed")
+    broken = replace(PAIR, phase="broken", cause=Cause("node_lost", "n1", "n1"), revision=2)
+
+    assert lines(state, events.PeerSeen(lost)) == (
+        "n0 asks for generation 1 running -> 1 broken of 2 nodes, node_lost n1.",
+    )
+    assert lines(state, events.GenerationSeen(broken, 2)) == (
+        "n0: member -> draining, generation 1.",
+        "Generation 1: running -> broken of 2 nodes, node_lost n1.",
+    )
+
+
+def test_step_that_changes_nothing_is_silent() -> None:
+    """Time passes without a line."""
+    state = connected(Limits(max_nodes=2), PAIR, peer("n1", "member"), phase="running")
+    state, _ = machine.step(state, events.Tick(), 0.0)
+
+    assert lines(state, events.Tick()) == ()
