@@ -1,7 +1,7 @@
 """The launcher's way into any image: a ConfigMap with a zip of its sources.
 
-The same sources give the same bytes: stored, sorted, with fixed times. The name carries their hash, so that a new
-version of the package is a new ConfigMap and a visible restart, never a silent change under a running job.
+The name carries the zip's hash, so that a new version of the package is a new ConfigMap and a visible restart, never a
+silent change under a running job.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import io
-import zipfile
 from importlib import resources
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.archive import build
 from elastic_infra.manifests.metadata import metadata
 from elastic_infra.manifests.model import Manifest
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
 
 ARCHIVE: Final = "launcher.zip"
 COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
@@ -29,26 +26,9 @@ COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
 STORE_MODULE: Final = "elastic_infra.launcher.store"
 
-MAX_ARCHIVE_BYTES: Final = 700 * 1024
-"""A ConfigMap holds 1 MiB, and base64 adds a third."""
-
-_CONTENT: Final = ("__init__.py", "launcher", "training")
-_FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
-_UNIX: Final = 3
-"""The zip format's number for the kind of system; Python would write the one it runs on."""
-_ENTRY: Final = '''\
-"""Entry of the mounted launcher: reachable for itself and for the workers that it starts."""
-
-import os
-import sys
-
-archive = sys.path[0]
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [archive, os.environ.get("PYTHONPATH")]))
-
-from elastic_infra.launcher.__main__ import main  # noqa: E402 - after the path is set
-
-sys.exit(main())
-'''
+MAX_OBJECT_BYTES: Final = 262_144
+"""`kubectl apply` keeps the whole object in an annotation, and Kubernetes bounds all annotations of an object:
+https://kubernetes.io/docs/reference/using-api/declarative-config/"""
 
 
 def launcher_config_map(name: str, config: JobConfig) -> Manifest:
@@ -79,23 +59,7 @@ def _encoded(content: bytes) -> str:
 
 @functools.cache
 def archive() -> bytes:
-    """The zip: sources of the launcher and of what training scripts import, and its entry."""
+    """The zip: the one that the wheel carries, or in a checkout one of its present sources."""
     package = resources.files("elastic_infra")
-    files = {"__main__.py": _ENTRY.encode()}
-    for part in _CONTENT:
-        _collect(package.joinpath(part), f"elastic_infra/{part}", files)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as target:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(path, _FIXED_TIME)
-            entry.create_system = _UNIX
-            target.writestr(entry, files[path])
-    return buffer.getvalue()
-
-
-def _collect(source: Traversable, path: str, files: dict[str, bytes]) -> None:
-    if source.is_dir():
-        for child in source.iterdir():
-            _collect(child, f"{path}/{child.name}", files)
-    elif path.endswith(".py"):
-        files[path] = source.read_bytes()
+    released = package / "manifests" / ARCHIVE
+    return released.read_bytes() if released.is_file() else build(Path(str(package)))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tokenize
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from elastic_infra.manifests import launcher
+import pytest
+
+from elastic_infra.manifests import archive, launcher
 from tests import jobs
 
 ROOT = Path(__file__).parents[2]
@@ -21,12 +28,12 @@ def _zip() -> zipfile.ZipFile:
 
 
 def test_the_zip_says_nothing_of_the_machine_that_made_it() -> None:
-    """Stored, sorted, fixed times, one kind of system: another machine gives the same hash."""
+    """Sorted, fixed times, one kind of system."""
     entries = _zip().infolist()
 
     assert [entry.filename for entry in entries] == sorted(entry.filename for entry in entries)
     assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
-    assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
+    assert {entry.compress_type for entry in entries} == {zipfile.ZIP_DEFLATED}
     assert {entry.create_system for entry in entries} == {3}
 
 
@@ -51,9 +58,118 @@ def test_the_zip_holds_the_launcher_and_what_training_scripts_import() -> None:
     assert all(name.endswith(".py") for name in names)
 
 
-def test_the_zip_fits_a_config_map() -> None:
-    """A ConfigMap holds 1 MiB, and base64 adds a third."""
-    assert len(launcher.archive()) < launcher.MAX_ARCHIVE_BYTES
+def test_the_config_map_can_be_applied_by_kubectl() -> None:
+    """Its whole text, as client-side apply keeps it in an annotation, with room for labels and annotations."""
+    applied = json.dumps(jobs.objects(jobs.job())["launcher"])
+
+    assert len(applied) + 8_192 < launcher.MAX_OBJECT_BYTES
+
+
+def test_the_launcher_alone_is_small() -> None:
+    """Without what training scripts import, which grows with what it offers."""
+    package = ROOT / "elastic_infra"
+    sources = {path: text for path, text in archive.sources(package).items() if "/training/" not in path}
+    content = archive.packed({path: archive.stripped(text).encode() for path, text in sources.items()})
+
+    assert len(base64.b64encode(content)) <= 190_000
+
+
+SOURCES = archive.sources(ROOT / "elastic_infra")
+TRICKY = '''"""Docstring with a "quote" and a # sign, ä."""
+
+from __future__ import annotations
+
+VALUES = [
+    "first",  # why
+    "",
+]
+"""What an attribute means."""
+
+
+class Empty(Exception):
+    """Nothing
+    else."""
+
+
+class Both:
+    """Class."""
+
+    TEXT = """kept # here
+  "as it stands"   """
+
+    def method(self) -> str:  # a comment
+        r"""A raw one is left."""
+        'single'
+        return "not # a comment" + '#"' + f"{self.TEXT!r}#{'#'}"
+'''
+
+
+@pytest.mark.parametrize("source", [*SOURCES.values(), TRICKY], ids=[*SOURCES, "tricky"])
+def test_stripping_changes_no_statement_and_no_line(source: str) -> None:
+    """The same program on the same lines, read by Python's own parser, and no comment left."""
+    left = archive.stripped(source)
+
+    assert _statements(left) == _statements(source)
+    assert [token for token in _tokens(left) if token.type == tokenize.COMMENT] == []
+
+
+def test_docstrings_go() -> None:
+    """From modules, classes, functions and attributes; a text that is a value stays."""
+    left = archive.stripped(TRICKY)
+
+    assert [text for text in ("Docstring", "means", "Nothing", "Class.", "single", "why") if text in left] == []
+    assert 'kept # here\n  "as it stands"   ' in left
+
+
+def _statements(source: str) -> list[tuple[int, str]]:
+    """Line and content of each statement; docstrings and the `pass` in place of one left out."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [each for each in body if not _is_needless(each)]  # type: ignore[attr-defined]
+    return [(node.lineno, ast.dump(node)) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def _is_needless(node: ast.stmt) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return is_text or isinstance(node, ast.Pass)
+
+
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(source).readline)
+
+
+def test_a_traceback_from_the_zip_names_the_sources_lines(tmp_path: Path) -> None:
+    """Who reads it looks into the sources of the same version."""
+    program = "from elastic_infra.launcher import exit_codes as found; print(found.__file__)\n"
+    program += "from elastic_infra.launcher import launch; print(launch.main.__code__.co_firstlineno)"
+    done = _run(tmp_path, "-c", program, PYTHONPATH=str(_mounted(tmp_path)))
+    lines = SOURCES["elastic_infra/launcher/launch.py"].splitlines()
+
+    assert "launcher.zip" in done.stdout
+    assert lines[int(done.stdout.splitlines()[-1]) - 1].startswith("def main(")
+
+
+def test_a_wheel_carries_the_zip_of_its_sources(tmp_path: Path) -> None:
+    """Bytes of deflate differ between machines, so a release brings its own."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+
+    assert zipfile.ZipFile(wheel).read("elastic_infra/manifests/launcher.zip") == archive.build(ROOT / "elastic_infra")
+
+
+def test_an_installed_wheel_mounts_the_zip_that_it_carries(tmp_path: Path) -> None:
+    """Whatever the installing machine's zlib would make of the sources."""
+    package = tmp_path / "elastic_infra"
+    shutil.copytree(ROOT / "elastic_infra", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "manifests/launcher.zip").write_bytes(b"as released")
+    program = "from elastic_infra.manifests.launcher import archive; print(archive())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd="/", capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "b'as released'"
 
 
 def test_the_config_map_is_immutable_and_named_by_its_content() -> None:

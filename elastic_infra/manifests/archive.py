@@ -1,0 +1,112 @@
+"""Builds the launcher's zip from the sources: small, and the same bytes from the same sources on one machine.
+
+Standard library only and loaded by path: the wheel's build runs this before any dependency is there. deflate's bytes
+differ between zlib and its successors, so the wheel carries the zip, and a release is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+CONTENT: Final = ("__init__.py", "launcher", "training")
+"""What the zip holds of the package: the launcher, and what training scripts import."""
+
+ENTRY: Final = '''\
+"""Entry of the mounted launcher: reachable for itself and for the workers that it starts."""
+
+import os
+import sys
+
+archive = sys.path[0]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [archive, os.environ.get("PYTHONPATH")]))
+
+from elastic_infra.launcher.__main__ import main  # noqa: E402 - after the path is set
+
+sys.exit(main())
+'''
+
+_FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_UNIX: Final = 3
+"""The zip format's number for the kind of system; Python would write the one it runs on."""
+
+
+def build(package: Path) -> bytes:
+    """The zip: stripped sources and their entry, deflated, sorted, with fixed times.
+
+    Args:
+        package: folder of `elastic_infra`.
+    """
+    return packed({path: stripped(source).encode() for path, source in sources(package).items()})
+
+
+def sources(package: Path) -> dict[str, str]:
+    """Every source in the zip, by its path there."""
+    chosen = (path for part in CONTENT for path in _python_files(package / part))
+    files = {f"elastic_infra/{path.relative_to(package).as_posix()}": path.read_text("utf-8") for path in chosen}
+    return {"__main__.py": ENTRY, **files}
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """The files as a zip that says nothing of the machine that made it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as target:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _FIXED_TIME)
+            entry.create_system = _UNIX
+            target.writestr(entry, files[path], zipfile.ZIP_DEFLATED, compresslevel=9)
+    return buffer.getvalue()
+
+
+def stripped(source: str) -> str:
+    """The source without comments and docstrings, each statement on the line that it had: tracebacks stay true.
+
+    A small reader of its own: Python's would cost each start of a checkout's program half a second.
+    """
+    depth = 0
+
+    def kept(token: re.Match[str]) -> str:
+        nonlocal depth
+        text = token.group()
+        depth += (text in _OPENING) - (text in _CLOSING)
+        if text.lstrip().startswith("#"):
+            return ""
+        is_docstring = text[0] in "\"'" and depth == 0 and _is_statement(token)
+        return _nothing(token) if is_docstring else text
+
+    return _TOKEN.sub(kept, source)
+
+
+_OPENING: Final = tuple("([{")
+_CLOSING: Final = tuple(")]}")
+_TOKEN: Final = re.compile(
+    r'''"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\ *\#[^\n]*|[()\[\]{}]''', re.DOTALL
+)
+"""A string, a comment or a bracket: what looks like one inside of another is found as that other."""
+_LINE_END: Final = re.compile(r" *(#|\n|\Z)")
+
+
+def _is_statement(text: re.Match[str]) -> bool:
+    """Whether nothing else stands on a string's lines."""
+    return not _before(text).strip() and _LINE_END.match(text.string, text.end()) is not None
+
+
+def _nothing(text: re.Match[str]) -> str:
+    """What takes a docstring's place: it may be all that a body has, and a future import tolerates no statement."""
+    return ("pass" if _before(text) else "") + "\n" * text.group().count("\n")
+
+
+def _before(token: re.Match[str]) -> str:
+    """What stands left of it on its line."""
+    return token.string[token.string.rfind("\n", 0, token.start()) + 1 : token.start()]
+
+
+def _python_files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from path.rglob("*.py")
+    elif path.suffix == ".py":
+        yield path
