@@ -19,7 +19,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "run": "elastic_infra.cli.run",
     "timeline": "elastic_infra.cli.timeline",
     "diff": "elastic_infra.cli.diff",
-    "comment": "elastic_infra.cli.diff",
 }
 """Command to the module whose `register(app)` adds it, in the order of the help text."""
 
@@ -78,7 +77,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
 def _modules(arguments: Sequence[str]) -> Sequence[str]:
     """Modules to import: the asked command's; all of them for the help text and for an unknown command."""
     asked = arguments[0] if arguments else ""
-    return [COMMANDS[asked]] if asked in COMMANDS else list(dict.fromkeys(COMMANDS.values()))
+    return [COMMANDS[asked]] if asked in COMMANDS else list(COMMANDS.values())
 
 
 def _quietly(number: int, frame: object) -> NoReturn:

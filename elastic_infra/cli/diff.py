@@ -1,4 +1,4 @@
-"""The commands `diff` and `comment`: read, compare, print. Exit codes: 0, 1 (`--exit-code`: something changes), 2."""
+"""The command `diff`: read, compare, print. Exit codes: 0, 1 (`--exit-code`: something changes), 2."""
 
 from __future__ import annotations
 
@@ -29,19 +29,17 @@ class Format(str, Enum):
     JSON = "json"
 
 
-Title = Annotated[str, typer.Option(help="Heading of the Markdown.")]
-Link = Annotated[str | None, typer.Option(help="Where more can be read, such as the CI run.")]
-
-
 def register(app: typer.Typer) -> None:
-    """Add the commands to the program."""
+    """Add the command to the program."""
     app.command()(diff)
-    app.command()(comment)
 
 
 def diff(  # noqa: PLR0913, PLR0917 - the options of a command
-    base: Annotated[str, typer.Argument(help="File, folder, git revision or REVISION:PATH.")],
-    head: Annotated[str, typer.Argument(help="The same, after the change.")],
+    base: Annotated[str | None, typer.Argument(help="File, folder, git revision or REVISION:PATH.")] = None,
+    head: Annotated[str | None, typer.Argument(help="The same, after the change.")] = None,
+    from_pulumi: Annotated[
+        Path | None, typer.Option("--from-pulumi", help="Instead of both: the output of `pulumi preview --json`.")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 when something changes.")] = False,  # noqa: FBT002
     name: Annotated[str | None, typer.Option(help="Name of the job, for two files.")] = None,
@@ -50,37 +48,45 @@ def diff(  # noqa: PLR0913, PLR0917 - the options of a command
         typer.Option("--run-programs", help="Also run Pulumi programs, under mocks. Executes the code of both sides."),
     ] = False,
     stack: Annotated[str | None, typer.Option(help="Stack whose plain config the programs get.")] = None,
-    title: Title = "Training jobs",
-    link: Link = None,
+    title: Annotated[str, typer.Option(help="Heading of the Markdown.")] = "Training jobs",
+    link: Annotated[str | None, typer.Option(help="Where more can be read, such as the CI run.")] = None,
 ) -> None:
     """Show what a change of job specs does to the jobs: nothing, an update in place, or a restart."""
-    sides = read_sides(base, head, Path(), Reading(name, run_programs, stack))
-    comparison = compare(*sides)
+    if from_pulumi is not None:
+        if base or name or run_programs or stack:
+            message = "--from-pulumi takes the place of BASE, HEAD, --name, --run-programs and --stack. Drop these."
+            raise typer.BadParameter(message)
+        comparison = _of_preview(from_pulumi)
+    elif base and head:
+        comparison = _of_sides(base, head, Reading(name, run_programs, stack))
+    else:
+        message = "two sides are compared. Give BASE and HEAD, or --from-pulumi FILE."
+        raise typer.BadParameter(message)
     _print(comparison, output, title, link)
-    for fault in comparison.errors:
-        typer.echo(f"{fault.side} {fault.path}: {fault.reason}", err=True)
-    for side in sides:
-        for notice in side.notices:
-            typer.echo(notice, err=True)
     if comparison.errors:
         raise typer.Exit(BAD_INPUT)
     raise typer.Exit(int(exit_code and comparison.consequence is not Consequence.NONE))
 
 
-def comment(
-    from_pulumi: Annotated[Path, typer.Option("--from-pulumi", help="Output of `pulumi preview --json`.")],
-    output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.MARKDOWN,
-    title: Title = "Training jobs",
-    link: Link = None,
-) -> None:
-    """Make the same comment from a real `pulumi preview --json`."""
+def _of_sides(base: str, head: str, reading: Reading) -> Comparison:
+    """What the specs of two sides say; faults and notices go to stderr."""
+    sides = read_sides(base, head, Path(), reading)
+    comparison = compare(*sides)
+    for fault in comparison.errors:
+        typer.echo(f"{fault.side} {fault.path}: {fault.reason}", err=True)
+    for side in sides:
+        for notice in side.notices:
+            typer.echo(notice, err=True)
+    return comparison
+
+
+def _of_preview(file: Path) -> Comparison:
+    """What the engine's own preview says."""
     try:
-        comparison = read_preview(from_pulumi)
+        return read_preview(file)
     except PreviewError as error:
-        typer.echo(f"{from_pulumi}: {error}", err=True)
+        typer.echo(f"{file}: {error}", err=True)
         raise typer.Exit(BAD_INPUT) from None
-    _print(comparison, output, title, link)
-    raise typer.Exit(BAD_INPUT if comparison.errors else 0)
 
 
 def _print(comparison: Comparison, output: Format, title: str, link: str | None) -> None:

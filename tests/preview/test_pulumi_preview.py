@@ -98,7 +98,7 @@ def test_jobs_come_and_go_and_secrets_do_not_show(engine: Engine, tmp_path: Path
     stack.up(lambda: (job("old")(), job("kept")())[0])
     path = tmp_path / "preview.json"
     path.write_text(_preview(stack, program, engine), "utf-8")
-    done = run(tmp_path, "comment", "--from-pulumi", "preview.json", "--title", "Preview")
+    done = run(tmp_path, "diff", "--from-pulumi", "preview.json", "--format", "markdown", "--title", "Preview")
     jobs = {each.name: each.consequence.value for each in read_preview(path).jobs}
 
     assert jobs == {"old": "removed", "new": "added", "kept": "restart"}
@@ -121,7 +121,7 @@ def test_something_else_is_refused(content: str | None, reason: str, tmp_path: P
     with pytest.raises(PreviewError, match=reason):
         read_preview(path)
 
-    assert run(tmp_path, "comment", "--from-pulumi", "preview.json").returncode == 2
+    assert run(tmp_path, "diff", "--from-pulumi", "preview.json").returncode == 2
 
 
 def test_the_engines_errors_are_told(tmp_path: Path) -> None:
@@ -131,7 +131,24 @@ def test_the_engines_errors_are_told(tmp_path: Path) -> None:
         {"severity": "error", "urn": "urn:pulumi:dev::infra::pkg:index:Type::llm", "message": "no such image\n"}
     ]
     path.write_text(json.dumps({"steps": [], "diagnostics": diagnostics}), "utf-8")
-    done = run(tmp_path, "comment", "--from-pulumi", "preview.json")
+    done = run(tmp_path, "diff", "--from-pulumi", "preview.json", "--format", "markdown")
 
     assert done.returncode == 2
     assert "`llm`: no such image" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Give BASE and HEAD"),
+        (["main"], "Give BASE and HEAD"),
+        (["main", "HEAD", "--from-pulumi", "preview.json"], "takes the place of BASE"),
+        (["--from-pulumi", "preview.json", "--name", "llm"], "takes the place of BASE"),
+    ],
+)
+def test_a_diff_is_of_two_sides_or_of_a_preview(arguments: list[str], says: str, tmp_path: Path) -> None:
+    """Anything between the two is an error of usage, not half a comparison."""
+    done = run(tmp_path, "diff", *arguments)
+
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
