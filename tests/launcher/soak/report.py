@@ -63,7 +63,7 @@ own. The next fault comes once training has recovered, or in the middle of the r
 step's weight is known beforehand. `make soak` runs 200 faults (root, iproute2 and iptables needed) and `make test`
 eight; this page is what the following command wrote.
 
-    python -m tests.launcher.soak --seed {seed} --faults {faults} --summary docs/soak.md
+    python -m tests.launcher.soak --seed {seed} --faults {faults} --summary benchmarks/launcher/SOAK.md
 
 {table}
 An outage here is the longest time without a step from a fault on to the next fault, so it holds a fault's own length:
