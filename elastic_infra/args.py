@@ -86,7 +86,7 @@ class Elastic(TypedDict):
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""
 
     rdzv_backend: NotRequired[str]
-    """Where nodes meet. `c10d` is the launcher's own store; the etcd ones need `rdzv_endpoint`."""
+    """Where nodes meet. `c10d` is the launcher's own store. With the etcd ones, which need `rdzv_endpoint`, torchrun itself runs the job: `elastic-infra explain` says what is missing then."""
 
     rdzv_endpoint: NotRequired[pulumi.Input[str]]
     """`host:port` of an etcd server. Refused with `c10d`, whose endpoint follows from `rendezvous`."""

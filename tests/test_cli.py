@@ -244,6 +244,20 @@ class TestExplain:
         assert found["rendezvous"] is None
         assert {budget["name"] for budget in found["budgets"]}.isdisjoint({"start", "lost_node"})
 
+    @pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
+    def test_a_job_that_torchrun_runs_does_without(self, tmp_path: Path, backend: str) -> None:
+        """With the user's etcd the launcher becomes torchrun, and what is missing then is said beforehand."""
+        file = tmp_path / "job.yaml"
+        file.write_text(
+            f"image: i\nscript: s.py\nelastic: {{nnodes: 2, rdzv_backend: {backend}, rdzv_endpoint: 'etcd:2379'}}\n"
+        )
+        found = json.loads(elastic_infra("explain", file, "--name", "j", "--format", "json").out)
+
+        assert found["missing"].startswith("membership changes without a restart, warm start")
+        assert repr(backend) in found["missing"]
+        assert "does without" in elastic_infra("explain", file, "--name", "j").out
+        assert "does without" not in elastic_infra("explain", QUICKSTART).out
+
 
 class TestProgram:
     def test_version(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
+from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Meaning:
         container_restarts: how many, over all pods, fail the job; None for no limit.
         group_restarts: how many failures of the worker group the job survives.
         checkpoint: where checkpoints are mounted; None without a volume.
+        missing: what the launcher does for other jobs and cannot do for this one; None for most.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Meaning:
     group_restarts: int
     container_restarts: int | None
     checkpoint: str | None
+    missing: str | None
     budgets: tuple[Budget, ...]
 
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -76,6 +79,8 @@ class Meaning:
         yield "rendezvous", f"{self.rendezvous_host}: {self.rendezvous}" if self.rendezvous else "inside the pod"
         yield "restarts", f"{self.group_restarts} of the workers, {self._containers()}"
         yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
+        if self.missing is not None:
+            yield "does without", self.missing
 
     def _containers(self) -> str:
         limit = self.container_restarts
@@ -103,6 +108,7 @@ def meaning(name: str, config: JobConfig) -> Meaning:
         group_restarts=config.elastic.max_restarts,
         container_restarts=config.backoff_limit if config.backoff_limit >= 0 else None,
         checkpoint=checkpoint.mount_path if checkpoint else None,
+        missing=_missing(config),
         budgets=budgets(config),
     )
 
@@ -128,6 +134,12 @@ def _shared_memory(config: JobConfig) -> str:
     if not shm.enabled:
         return "off"
     return shm.size or ("up to the memory limit" if config.resources.memory else "unlimited")
+
+
+def _missing(config: JobConfig) -> str | None:
+    if config.elastic.rdzv_backend == OUR_BACKEND:
+        return None
+    return f"{MISSING_UNDER_TORCHRUN}: torchrun itself runs a job on backend {config.elastic.rdzv_backend!r}"
 
 
 def _rendezvous(name: str, config: JobConfig) -> str | None:

@@ -81,7 +81,8 @@ class Elastic(Part):
     the cluster node's cores)."""
 
     rdzv_backend: Literal["c10d", "etcd", "etcd-v2"] = "c10d"
-    """Where nodes meet. `c10d` is the launcher's own store; the etcd ones need `rdzv_endpoint`."""
+    """Where nodes meet. `c10d` is the launcher's own store. With the etcd ones, which need `rdzv_endpoint`, torchrun
+    itself runs the job: `elastic-infra explain` says what is missing then."""
 
     rdzv_endpoint: InputStr | None = None
     """`host:port` of an etcd server. Refused with `c10d`, whose endpoint follows from `rendezvous`."""

@@ -88,11 +88,11 @@ def _operator(config: JobConfig) -> Iterator[Fault]:
             "Kueue leaves PyTorchJobs alone from 0.19 on unless its integration for them is enabled (kueue#12606): "
             "the job would then start without its queue. Enable kubeflow.org/pytorchjob in Kueue's configuration.",
         )
-    if config.elastic.rdzv_backend == "etcd":
+    if config.elastic.rdzv_backend != "c10d":
         yield Fault(
             "elastic.rdzv_backend",
-            "'etcd' keeps a finished run closed under its rdzv_id, so a job created again meets "
-            "RendezvousClosedError (kubeflow/trainer#1638). Use 'c10d' or 'etcd-v2', or change rdzv_id each time.",
+            f"{config.elastic.rdzv_backend!r} keeps a finished run closed under its rdzv_id, so a job created again "
+            "meets RendezvousClosedError (kubeflow/trainer#1638). Use 'c10d', or change rdzv_id each time.",
         )
     gang = config.run_policy.scheduling_policy
     if gang is not None and gang.min_available is not None and gang.min_available > config.elastic.min_nodes:

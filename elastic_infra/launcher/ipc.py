@@ -9,12 +9,13 @@ and trust each other. This module holds shapes and the wire form only.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
+
+from . import codec
 
 AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finishing"]
 """What the agent is at, for the watchdog: each phase has its own budget of silence."""
@@ -207,29 +208,22 @@ Message = (
     | StoreHosted
 )
 
-_TYPES: Final[Mapping[str, Callable[..., Message]]] = {kind.__name__: kind for kind in get_args(Message)}
+_TYPES: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
     """One line."""
-    return json.dumps({"type": type(message).__name__, **dataclasses.asdict(message)}).encode() + b"\n"
+    return json.dumps({"type": type(message).__name__, **codec.to_json(message)}).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
     """The message of one line.
 
     Raises:
-        ValueError, TypeError, KeyError: not a message of this seam.
+        ValueError, TypeError, KeyError: not a message of this kind.
     """
     fields = json.loads(line)
-    kind = _TYPES[fields.pop("type")]
-    if kind is Spawn:
-        fields["workers"] = tuple(
-            WorkerSpec(**{**worker, "argv": tuple(worker["argv"])}) for worker in fields["workers"]
-        )
-    if kind is GroupGone:
-        fields["killed"] = tuple(fields["killed"])
-    return kind(**fields)
+    return codec.from_json(_TYPES[fields.pop("type")], fields)
 
 
 class Channel:

@@ -128,7 +128,7 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
     shown = {
         "nodes": f"{resolved.min_nodes}:{resolved.max_nodes}",
         "workers_per_node": resolved.nproc_per_node,
-        "store": f"{resolved.backend}://{resolved.host}:{resolved.port}",
+        "store": f"{resolved.host}:{resolved.port}",
         "run_id": resolved.run_id,
         "max_restarts": resolved.max_restarts,
         "script": resolved.entrypoint.target,
@@ -172,10 +172,7 @@ def _run_torchrun(
     workers: int,
 ) -> NoReturn:
     """Become torchrun, with the runtime defaults applied."""
-    log.say(
-        f"Torchrun runs this launch ({delegated.reason}); missing then: membership changes without a restart, "
-        "warm start, hang detection, the watchdog, events, status and the exit codes."
-    )
+    log.say(f"Torchrun runs this launch ({delegated.reason}); missing then: {plan.MISSING_UNDER_TORCHRUN}.")
     missing = defaults.runtime_defaults(settings, environ, nproc_per_node=workers)
     os.execve(
         sys.executable,

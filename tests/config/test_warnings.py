@@ -67,7 +67,7 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         "elastic.rdzv_backend",
         {"elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
         "RendezvousClosedError",
-        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:1"}},
+        {"elastic": {"nnodes": 2}},
     ),
     (
         GANG,

@@ -38,7 +38,6 @@ class Job:
     port: int = field(default_factory=free_port)
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     store: subprocess.Popen[bytes] | None = None
-    backend: str = "c10d"
     host: str = "127.0.0.1"
     """The store's name for launchers."""
     module: str = "elastic_infra.launcher"
@@ -57,30 +56,12 @@ class Job:
         ]
         self.store = subprocess.Popen(command, env=self._environ(), stdout=subprocess.DEVNULL)
 
-    def start_etcd(self) -> None:
-        """A real etcd with its v2 API instead of a store of ours."""
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{free_port()}"
-        command = [
-            *("etcd", "--enable-v2", "--data-dir", str(self.folder / "etcd"), "--log-level", "error"),
-            *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *(
-                "--listen-peer-urls",
-                peer,
-                "--initial-advertise-peer-urls",
-                peer,
-                "--initial-cluster",
-                f"default={peer}",
-            ),
-        ]
-        self.backend = "etcd-v2"
-        self.store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
     def start_node(self, *conf: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """One more launcher; ``conf`` adds to ``--rdzv-conf``, ``prefix`` runs it."""
         conf = (*conf, "is_host=false") if self.store else conf
         command = [
             *(*prefix, sys.executable, "-m", self.module),
-            *("--nnodes", self.nnodes, "--rdzv-backend", self.backend, "--rdzv-id", "job"),
+            *("--nnodes", self.nnodes, "--rdzv-backend", "c10d", "--rdzv-id", "job"),
             *("--rdzv-endpoint", f"{self.host}:{self.port}"),
             *(("--rdzv-conf", ",".join(conf)) if conf else ()),
             *self.options,

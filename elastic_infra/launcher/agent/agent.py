@@ -31,6 +31,7 @@ from ..protocol.actions import (
 from ..protocol.state import State, start
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
+from ..store import client
 from ..store import link as links
 from . import protocol_config, steps, store_host, store_session, telemetry, warm_up, worker_group
 
@@ -130,7 +131,7 @@ class Agent:
 
     def _on_link(self) -> None:
         for notification in self._store.take():
-            if isinstance(notification, links.Acknowledged):
+            if isinstance(notification, client.Acknowledged):
                 self._channel.send(ipc.BeatAcked(notification.sent_at, self._settings.orphan_timeout_seconds))
             elif isinstance(notification, links.Holding):
                 self._hold(notification)
@@ -145,9 +146,8 @@ class Agent:
                 self._take_steps()
 
     def _hold(self, notification: links.Holding) -> None:
-        if notification.descriptor is not None:
-            self._channel.send(ipc.HoldStore(), notification.descriptor)
-            os.close(notification.descriptor)
+        self._channel.send(ipc.HoldStore(), notification.descriptor)
+        os.close(notification.descriptor)
         if not self._state.node.address:
             self._state = protocol_config.with_address(self._state, notification.address)
 
@@ -230,7 +230,7 @@ class Agent:
         self._tell(Tell("warning", f"{verdict.message} Stacks follow."))
         self._channel.send(ipc.DumpStacks(self._generation()))
 
-    def _order_store(self, action: links.Order) -> None:
+    def _order_store(self, action: client.Order) -> None:
         self._store.order(action)
 
     def _choose_port(self, action: ChoosePort) -> None:

@@ -17,9 +17,7 @@ from ..command_line.plan import Plan
 
 def is_for(plan: Plan) -> bool:
     """Whether this node serves the store of the launch."""
-    return plan.backend == "c10d" and serves_store(
-        plan.host, told=plan.hosts_store, hostname=socket.gethostname(), addresses=own_addresses()
-    )
+    return serves_store(plan.host, told=plan.hosts_store, hostname=socket.gethostname(), addresses=own_addresses())
 
 
 def serves_store(host: str, *, told: bool | None, hostname: str, addresses: Collection[str]) -> bool:

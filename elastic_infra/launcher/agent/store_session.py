@@ -12,7 +12,7 @@ from .. import ipc
 from ..command_line.plan import Plan
 from ..settings import LauncherSettings
 from ..store import link as links
-from ..store.client import Target, TcpLink
+from ..store.client import Order, Target
 
 TELL_SECONDS: Final = 10.0
 """One line about a store that cannot be reached in this time."""
@@ -58,7 +58,7 @@ class Rendezvous:
     def connect(self, port: int) -> links.Link:
         """Begin to connect; readable when there is a notification."""
         target = Target(self._plan.host, port, self._plan.run_id, self._node, self._token)
-        self._link = link = self._new_link(target)
+        self._link = link = links.Link(target, self._clock)
         link.start()
         return link
 
@@ -66,7 +66,7 @@ class Rendezvous:
         """What the store said."""
         return self._link.take() if self._link else []
 
-    def order(self, order: links.Order) -> None:
+    def order(self, order: Order) -> None:
         """Have the store carry this out."""
         if self._link:
             self._link.order(order)
@@ -86,10 +86,3 @@ class Rendezvous:
         """Send what is still to be sent, and end the link."""
         if self._link:
             self._link.close()
-
-    def _new_link(self, target: Target) -> links.Link:
-        if self._plan.backend != "etcd-v2":
-            return TcpLink(target, self._clock)
-        from ..store.etcd import EtcdLink  # HTTP and TLS: a tenth of the time until this node is ready
-
-        return EtcdLink(target, self._clock)

@@ -21,8 +21,12 @@ C10D_PORT: Final = 29400
 """Torchrun's port for an endpoint that names none."""
 MASTER_PORT: Final = 29500
 """Torchrun's port of the workers' own store under static rendezvous."""
-OUR_BACKENDS: Final = ("c10d", "etcd-v2")
-"""Everything else is run as torchrun runs it."""
+OUR_BACKEND: Final = "c10d"
+"""Torchrun itself runs a launch on any other rendezvous backend: only torch speaks to the stores behind those."""
+MISSING_UNDER_TORCHRUN: Final = (
+    "membership changes without a restart, warm start, hang detection, the watchdog, events, status and the exit codes"
+)
+"""What a launch that torchrun runs does without."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +67,6 @@ class Plan:
     min_nodes: int
     max_nodes: int
     nproc_per_node: int
-    backend: str
     host: str
     port: int
     hosts_store: bool | None
@@ -117,12 +120,12 @@ def resolve(
     """
     min_nodes, max_nodes = option_values.node_range(given.nnodes)
     standalone = given.standalone or _is_implicitly_standalone(given, max_nodes)
-    backend = "c10d" if standalone else given.rdzv_backend
+    backend = OUR_BACKEND if standalone else given.rdzv_backend
     static = backend == "static" and max_nodes == 1
     if given.logs_specs or given.numa_binding:
         option = "--logs-specs" if given.logs_specs else "--numa-binding"
         return Delegated(f"{option} is torch's own machinery")
-    if backend not in OUR_BACKENDS and not static:
+    if backend != OUR_BACKEND and not static:
         return Delegated(f"rendezvous backend {backend} on {given.nnodes} nodes")
     conf = option_values.rendezvous_conf(given.rdzv_conf)
     alone = standalone or static
@@ -132,7 +135,6 @@ def resolve(
         min_nodes=min_nodes,
         max_nodes=max_nodes,
         nproc_per_node=option_values.at_least(1, "--nproc-per-node", nproc_per_node),
-        backend="c10d" if static else backend,
         host=host,
         port=port,
         hosts_store=True if alone else option_values.tristate(conf.get("is_host")),

@@ -1,4 +1,4 @@
-"""What nodes write into the store, as frozen records with a JSON form. Shapes only, no decisions.
+"""What nodes write into the store, as frozen records; ``codec`` gives their JSON form. Shapes only, no decisions.
 
 Keys: ``gen`` holds one ``Generation`` (compare-and-set only), ``node/<uuid>`` one ``NodeRecord`` (written by its
 owner), ``gen/<n>/master`` one ``Master``. The end of the job is a phase of ``gen`` and not a key of its own, so that
@@ -7,10 +7,8 @@ owner), ``gen/<n>/master`` one ``Master``. The end of the job is a phase of ``ge
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Literal
 
 Phase = Literal["running", "proposed", "draining", "broken", "final"]
 """``running``: committed. ``proposed``: a stop step is being agreed.
@@ -159,72 +157,3 @@ class Master:
 def order_of(generation: Generation | None) -> tuple[int, int]:
     """``Generation.order``, where no record is older than any."""
     return generation.order if generation else (-1, -1)
-
-
-def to_json(record: Generation | NodeRecord | Master) -> dict[str, object]:
-    """The JSON object of a record; fields with their default value are left out."""
-    return cast("dict[str, object]", _plain(record))
-
-
-def generation_from(value: Mapping[str, object]) -> Generation:
-    """Read ``gen``; unknown fields are ignored (a newer launcher may write more).
-
-    Raises:
-        TypeError: it is not such a record.
-    """
-    given = _known(Generation, value)
-    given["members"] = tuple(Member(**_known(Member, member)) for member in given.get("members", ()))
-    if given.get("cause") is not None:
-        given["cause"] = Cause(**_known(Cause, given["cause"]))
-    given["budget"] = Budget(**_known(Budget, given.get("budget", {})))
-    return Generation(**given)
-
-
-def node_from(value: Mapping[str, object]) -> NodeRecord:
-    """Read ``node/<uuid>``; raises as ``generation_from``."""
-    return NodeRecord(**_known(NodeRecord, value))
-
-
-def master_from(value: Mapping[str, object]) -> Master:
-    """Read ``gen/<n>/master``; raises as ``generation_from``."""
-    return Master(**_known(Master, value))
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: _plain(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.default is dataclasses.MISSING or getattr(value, field.name) != field.default
-        }
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _known(kind: type, value: object) -> dict[str, Any]:
-    """The fields of ``kind`` that ``value`` has, each of a type that its annotation allows."""
-    if not isinstance(value, Mapping):
-        message = f"{kind.__name__} must be an object."
-        raise TypeError(message)
-    known = {field.name: field for field in dataclasses.fields(kind) if field.name in value}
-    for name, field in known.items():
-        if not isinstance(value[name], _ALLOWED.get(str(field.type).removesuffix(" | None"), object)) and not (
-            value[name] is None and str(field.type).endswith("None")
-        ):
-            message = f"{kind.__name__}.{name} must be {field.type}."
-            raise TypeError(message)
-    return {name: value[name] for name in known}
-
-
-_ALLOWED: Final[Mapping[str, type]] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "Phase": str,
-    "NodeState": str,
-    "CauseKind": str,
-    "tuple[Member, ...]": list,
-    "Cause": Mapping,
-    "Budget": Mapping,
-}

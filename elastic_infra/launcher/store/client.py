@@ -1,21 +1,19 @@
-"""The link to a store server of ours over TCP."""
+"""One connection to the store: it says hello, beats, carries orders out and reads notices."""
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ..protocol import actions, events, records
+from .. import codec
+from ..protocol import actions, events
 from . import keys, wire
-from .link import RETRY_SECONDS, Acknowledged, Holding, Link, Order, Rejected, Unreachable
 
 CONNECT_SECONDS: Final = 3.0
-FRESH_MARGIN: Final = 0.5
+
+Order = actions.CompareAndSet | actions.Publish | actions.PublishMaster
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,13 @@ class Target:
     job: str
     node: str
     token: str = ""
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """The store answered a beat sent then."""
+
+    sent_at: float
 
 
 class LostError(Exception):
@@ -41,90 +46,43 @@ class RefusalError(Exception):
     """The store answered hello with a refusal."""
 
 
-class TcpLink(Link):
-    """Connects, says hello, beats, carries orders out and passes notices on."""
+def connect(target: Target, clock: Callable[[], float]) -> tuple[Session, list[events.Event | Acknowledged]]:
+    """A connection that the store has let in, and what the store said at once: all keys of the job.
 
-    def __init__(self, target: Target, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._target = target
-        self._clock = clock
-        self._former: socket.socket | None = None
-        """Kept open until the next connection stands: its end would tell the store that this node is dead."""
-
-    def _dispose(self) -> None:
-        super()._dispose()
-        if self._former is not None:
-            self._former.close()
-
-    def _run(self) -> None:
-        attempt = 0
-        while not self._closing:
-            try:
-                session = self._connect()
-            except RefusalError as error:
-                self._tell(Rejected(str(error)))
-                return
-            except (OSError, wire.WireError, UnicodeError) as error:
-                self._tell(Unreachable(_why(error), refused=isinstance(error, ConnectionRefusedError)))
-                select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
-                self._take_orders()
-                attempt += 1
-                continue
-            attempt = 0
-            self._serve(session)
-
-    def _connect(self) -> _Session:
-        target = self._target
-        end = socket.create_connection((target.host, target.port), timeout=CONNECT_SECONDS)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if end.getsockname() == end.getpeername():  # a free port of our own range connected to itself
-            end.close()
-            message = "nothing listens there"
-            raise ConnectionRefusedError(message)
-        sent_at = self._clock()
-        try:
-            end.sendall(wire.encode({
-                "op": "hello", "id": 0, "job": target.job, "node": target.node, "token": target.token,
-            }))  # fmt: skip
-            lines = wire.Lines()
-            received = _until_first(end, lines, sent_at + CONNECT_SECONDS, self._clock)
-        except (OSError, wire.WireError):
-            end.close()
-            raise
-        hello = received.pop(0)
-        if "error" in hello:
-            end.close()
-            raise RefusalError(str(hello["error"]))
-        if self._former is not None:
-            self._former.close()
-        self._former = end
-        session = _Session(end, lines, keys.Mirror(), self._clock, sent_at)
-        picture = session.mirror.connected(str(hello["incarnation"]), hello, self._clock())
-        self._take_orders()  # given to a connection that is gone
-        self._tell(Holding(os.dup(end.fileno()), end.getsockname()[0]), Acknowledged(sent_at), picture)
-        for notice in received:
-            self._tell(*session.read(notice))
-        return session
-
-    def _serve(self, session: _Session) -> None:
-        try:
-            while not self._closing:
-                wait = session.wait()
-                readable, _, _ = select.select([session.socket.fileno(), self._wake_read], [], [], wait)
-                for order in self._take_orders():
-                    session.carry_out(order)
-                if session.socket.fileno() in readable:
-                    self._tell(*session.receive())
-                session.beat()
-            for order in self._take_orders():
-                session.carry_out(order)
-        except LostError as lost:
-            age = self._clock() - session.acknowledged_at
-            fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
-            self._tell(events.StoreLost(fresh), Unreachable(str(lost), refused=False))
+    Raises:
+        OSError, wire.WireError, UnicodeError: the store cannot be reached, or what listens there is no store.
+        RefusalError: the store does not want this node.
+    """
+    end = socket.create_connection((target.host, target.port), timeout=CONNECT_SECONDS)
+    try:
+        return _introduce(end, target, clock)
+    except (OSError, wire.WireError, RefusalError):
+        end.close()
+        raise
 
 
-class _Session:
+def _introduce(
+    end: socket.socket, target: Target, clock: Callable[[], float]
+) -> tuple[Session, list[events.Event | Acknowledged]]:
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if end.getsockname() == end.getpeername():  # a free port of our own range connected to itself
+        message = "nothing listens there"
+        raise ConnectionRefusedError(message)
+    sent_at = clock()
+    end.sendall(wire.encode({
+        "op": "hello", "id": 0, "job": target.job, "node": target.node, "token": target.token,
+    }))  # fmt: skip
+    lines = wire.Lines()
+    hello, *notices = _until_first(end, lines, sent_at + CONNECT_SECONDS, clock)
+    if "error" in hello:
+        raise RefusalError(str(hello["error"]))
+    session = Session(end, lines, keys.Mirror(), clock, sent_at)
+    first: list[events.Event | Acknowledged] = [Acknowledged(sent_at)]
+    first.append(session.mirror.connected(str(hello["incarnation"]), hello, clock()))
+    return session, [*first, *(notification for notice in notices for notification in session.read(notice))]
+
+
+class Session:
     """One connection that stands."""
 
     def __init__(
@@ -152,13 +110,13 @@ class _Session:
     def carry_out(self, order: Order) -> None:
         """Send the call of an order."""
         if isinstance(order, actions.CompareAndSet):
-            value = records.to_json(order.generation) if order.generation else None
+            value = codec.to_json(order.generation) if order.generation else None
             self._call("compare_and_set", key=keys.GENERATION, value=value, version=order.version)
         elif isinstance(order, actions.Publish):
-            self._call("set", key=keys.node_key(order.record.uuid), value=records.to_json(order.record))
+            self._call("set", key=keys.node_key(order.record.uuid), value=codec.to_json(order.record))
         else:
             number = order.master.generation
-            self._call("set", key=keys.master_key(number), value=records.to_json(order.master))
+            self._call("set", key=keys.master_key(number), value=codec.to_json(order.master))
             self._call("delete", key=keys.master_key(number - 2))
 
     def beat(self) -> None:
@@ -179,7 +137,7 @@ class _Session:
         except BlockingIOError:
             return []
         except OSError as error:
-            raise LostError(_why(error), by_peer=isinstance(error, ConnectionResetError)) from error
+            raise LostError(why(error), by_peer=isinstance(error, ConnectionResetError)) from error
         if not data:
             message = "the store closed the connection"
             raise LostError(message, by_peer=True)
@@ -209,7 +167,7 @@ class _Session:
             self.socket.sendall(wire.encode(request))
         except OSError as error:
             by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
-            raise LostError(_why(error), by_peer=by_peer) from error
+            raise LostError(why(error), by_peer=by_peer) from error
 
 
 def _until_first(
@@ -230,7 +188,8 @@ def _until_first(
             return received
 
 
-def _why(error: BaseException) -> str:
+def why(error: BaseException) -> str:
+    """What failed, as part of a sentence about the store."""
     if isinstance(error, socket.gaierror):
         return f"its name cannot be resolved ({error.strerror})"
     if isinstance(error, TimeoutError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from .. import codec
 from ..protocol import events, records
 
 GENERATION: Final = "gen"
@@ -89,12 +90,12 @@ def _parse(key: str, value: object) -> records.Generation | records.NodeRecord |
         return None
     try:
         if key == GENERATION:
-            return records.generation_from(value)
+            return codec.from_json(records.Generation, value)
         if key.startswith(_NODE):
-            found = records.node_from(value)
+            found = codec.from_json(records.NodeRecord, value)
             return found if node_key(found.uuid) == key else None
         if key.startswith("gen/") and key.endswith("/master"):
-            return records.master_from(value)
+            return codec.from_json(records.Master, value)
     except (TypeError, ValueError):
         return None
     return None

@@ -9,33 +9,29 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import select
+import socket
 import threading
-from abc import ABC, abstractmethod
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..protocol import actions, events
-
-Order = actions.CompareAndSet | actions.Publish | actions.PublishMaster
+from ..protocol import events
+from . import client, wire
+from .client import Acknowledged, Order
 
 RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Waits between attempts to connect; the last one repeats."""
-TELL_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """The store answered a beat sent then."""
-
-    sent_at: float
+FRESH_MARGIN: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Holding:
     """This connection is the node's now: whoever must outlive the agent holds it too."""
 
-    descriptor: int | None
-    """A duplicate, the taker closes it; None where a connection's end means nothing to the store."""
+    descriptor: int
+    """A duplicate, the taker closes it."""
     address: str
     """This node's own, as the way to the store shows it."""
 
@@ -58,10 +54,14 @@ class Rejected:
 Notification = events.Event | Acknowledged | Holding | Unreachable | Rejected
 
 
-class Link(ABC):
-    """Queues in both directions around a thread."""
+class Link:
+    """Queues in both directions around a thread that keeps one connection to the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: client.Target, clock: Callable[[], float] = time.monotonic) -> None:
+        self._target = target
+        self._clock = clock
+        self._former: socket.socket | None = None
+        """Kept open until the next connection stands: its end would tell the store that this node is dead."""
         self._orders: collections.deque[Order] = collections.deque()
         self._notifications: collections.deque[Notification] = collections.deque()
         self._notified_read, self._notified_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -80,7 +80,7 @@ class Link(ABC):
     def order(self, order: Order) -> None:
         """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
         self._orders.append(order)
-        poke(self._wake_write)
+        _poke(self._wake_write)
 
     def take(self) -> list[Notification]:
         """The notifications so far, oldest first."""
@@ -96,14 +96,14 @@ class Link(ABC):
         if self._closing:
             return
         self._closing = True
-        poke(self._wake_write)
+        _poke(self._wake_write)
         self._thread.join(1.0)
         if not self._thread.is_alive():
             self._dispose()
 
     def _tell(self, *notifications: Notification) -> None:
         self._notifications.extend(notifications)
-        poke(self._notified_write)
+        _poke(self._notified_write)
 
     def _take_orders(self) -> list[Order]:
         _drain(self._wake_read)
@@ -116,13 +116,55 @@ class Link(ABC):
         """Close what the link opened."""
         for descriptor in (self._notified_read, self._notified_write, self._wake_read, self._wake_write):
             os.close(descriptor)
+        if self._former is not None:
+            self._former.close()
 
-    @abstractmethod
     def _run(self) -> None:
         """The thread: connect, serve the connection until it is lost, begin again."""
+        attempt = 0
+        while not self._closing:
+            try:
+                session = self._connect()
+            except client.RefusalError as error:
+                self._tell(Rejected(str(error)))
+                return
+            except (OSError, wire.WireError, UnicodeError) as error:
+                self._tell(Unreachable(client.why(error), refused=isinstance(error, ConnectionRefusedError)))
+                select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+                self._take_orders()
+                attempt += 1
+                continue
+            attempt = 0
+            self._serve(session)
+
+    def _connect(self) -> client.Session:
+        session, first = client.connect(self._target, self._clock)
+        if self._former is not None:
+            self._former.close()
+        self._former = session.socket
+        self._take_orders()  # given to a connection that is gone
+        self._tell(Holding(os.dup(session.socket.fileno()), session.socket.getsockname()[0]), *first)
+        return session
+
+    def _serve(self, session: client.Session) -> None:
+        try:
+            while not self._closing:
+                wait = session.wait()
+                readable, _, _ = select.select([session.socket.fileno(), self._wake_read], [], [], wait)
+                for order in self._take_orders():
+                    session.carry_out(order)
+                if session.socket.fileno() in readable:
+                    self._tell(*session.receive())
+                session.beat()
+            for order in self._take_orders():
+                session.carry_out(order)
+        except client.LostError as lost:
+            age = self._clock() - session.acknowledged_at
+            fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
+            self._tell(events.StoreLost(fresh), Unreachable(str(lost), refused=False))
 
 
-def poke(descriptor: int) -> None:
+def _poke(descriptor: int) -> None:
     """Make the reader of this pipe look; a pipe that is closed has none."""
     with contextlib.suppress(OSError):  # full means awake already, closed means nobody sleeps
         os.write(descriptor, b"x")

@@ -26,14 +26,13 @@ def planned(*arguments: str, environ: dict[str, str] | None = None) -> plan.Plan
 
 
 WHO_RUNS = [
-    ((), ("c10d", "localhost", 0, "fresh", True)),
-    (("--standalone", "--nnodes", "2", "--rdzv-id", "mine"), ("c10d", "localhost", 0, "fresh", True)),
-    (("--master-port", "29501"), ("c10d", "localhost", 0, "none", True)),
-    (("--rdzv-backend", "c10d", "--rdzv-id", "mine"), ("c10d", "localhost", 29400, "mine", None)),
-    (("--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=job-0:23456"), ("c10d", "job-0", 23456, "none", None)),
-    (("--rdzv-backend=c10d", "--rdzv-endpoint=[::1]:5"), ("c10d", "::1", 5, "none", None)),
-    (("--rdzv-backend=c10d", "--rdzv-conf=is_host=false"), ("c10d", "localhost", 29400, "none", False)),
-    (("--rdzv-backend=etcd-v2", "--rdzv-endpoint=etcd:2379"), ("etcd-v2", "etcd", 2379, "none", None)),
+    ((), ("localhost", 0, "fresh", True)),
+    (("--standalone", "--nnodes", "2", "--rdzv-id", "mine"), ("localhost", 0, "fresh", True)),
+    (("--master-port", "29501"), ("localhost", 0, "none", True)),
+    (("--rdzv-backend", "c10d", "--rdzv-id", "mine"), ("localhost", 29400, "mine", None)),
+    (("--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=job-0:23456"), ("job-0", 23456, "none", None)),
+    (("--rdzv-backend=c10d", "--rdzv-endpoint=[::1]:5"), ("::1", 5, "none", None)),
+    (("--rdzv-backend=c10d", "--rdzv-conf=is_host=false"), ("localhost", 29400, "none", False)),
 ]
 
 
@@ -42,7 +41,7 @@ def test_rendezvous(arguments: tuple[str, ...], expected: tuple[object, ...]) ->
     """Backend, endpoint, run id and host follow torchrun's limits."""
     made = planned(*arguments)
 
-    assert expected == (made.backend, made.host, made.port, made.run_id, made.hosts_store)
+    assert expected == (made.host, made.port, made.run_id, made.hosts_store)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +49,7 @@ def test_rendezvous(arguments: tuple[str, ...], expected: tuple[object, ...]) ->
     [
         (("--nnodes", "2", "--master-addr", "node-0"), "static on 2 nodes"),
         (("--nnodes", "1:2", "--rdzv-backend", "etcd"), "etcd on 1:2 nodes"),
+        (("--nnodes", "1", "--rdzv-backend", "etcd-v2", "--rdzv-endpoint", "etcd:2379"), "etcd-v2 on 1 nodes"),
         (("--logs-specs", "mine"), "--logs-specs"),
         (("--numa-binding", "node"), "--numa-binding"),
     ],

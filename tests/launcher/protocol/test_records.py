@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_infra.launcher import codec
 from elastic_infra.launcher.protocol import records
 
 CAUSES = st.builds(
@@ -30,18 +31,18 @@ GENERATIONS = st.builds(
 @given(GENERATIONS)
 def test_generation_survives_its_json(generation: records.Generation) -> None:
     """Reading what was written gives the same record."""
-    assert records.generation_from(json.loads(json.dumps(records.to_json(generation)))) == generation
+    assert codec.from_json(records.Generation, json.loads(json.dumps(codec.to_json(generation)))) == generation
 
 
 @given(st.builds(records.NodeRecord, st.text(), st.text(), st.just("ready"), step=st.none() | st.integers()))
 def test_node_survives_its_json(node: records.NodeRecord) -> None:
     """Reading what was written gives the same record."""
-    assert records.node_from(json.loads(json.dumps(records.to_json(node)))) == node
+    assert codec.from_json(records.NodeRecord, json.loads(json.dumps(codec.to_json(node)))) == node
 
 
 def test_fields_of_a_newer_launcher_are_ignored() -> None:
     """A record with more in it is read as far as it is known."""
-    assert records.node_from({"uuid": "u", "name": "", "state": "ready", "color": "red"}).uuid == "u"
+    assert codec.from_json(records.NodeRecord, {"uuid": "u", "name": "", "state": "ready", "color": "red"}).uuid == "u"
 
 
 @pytest.mark.parametrize(
@@ -51,4 +52,4 @@ def test_fields_of_a_newer_launcher_are_ignored() -> None:
 def test_what_is_no_record_is_refused(value: dict[str, object]) -> None:
     """Anything may stand in the store; what is not ours raises a TypeError and nothing else."""
     with pytest.raises(TypeError):
-        records.generation_from(value)
+        codec.from_json(records.Generation, value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import time
@@ -268,24 +267,3 @@ def test_killed_worker_restarts_and_is_charged(job: Job) -> None:
     lines = job.wait_for_world(2, killed + 0.5)
 
     assert lines[-1]["restarts"] == 1
-
-
-@pytest.mark.skipif(shutil.which("etcd") is None, reason="needs Debian's etcd-server")
-def test_etcd_carries_the_same_protocol(job: Job) -> None:
-    """Over a real etcd: scale up, lose a node, let one leave, end; every change at its price."""
-    job.start_etcd()
-    job.start_node(*QUICK)
-    job.wait_for_world(1)
-    job.start_node(*QUICK)
-    job.wait_for_world(2)
-    job.start_node(*QUICK, "last_call_timeout=1")
-    job.wait_for(lambda lines: any(line["event"] == "step" for line in lines))
-    killed = time.monotonic()
-    kill_tree(job.nodes[0])
-    job.wait_for_world(2, killed)
-    job.nodes[1].send_signal(signal.SIGTERM)
-    assert job.nodes[1].wait(60) == 143
-    lines = job.wait_for_world(1, time.monotonic())
-
-    assert {line["restarts"] for line in lines} == {0}
-    assert job.nodes[2].poll() is None

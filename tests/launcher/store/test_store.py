@@ -60,7 +60,7 @@ class Node:
     """A link that remembers its news."""
 
     def __init__(self, port: int, name: str, token: str = "secret", host: str = "localhost") -> None:
-        self.link = client.TcpLink(client.Target(host, port, "job", name, token))
+        self.link = link.Link(client.Target(host, port, "job", name, token))
         self.news: list[link.Notification] = []
         self.link.start()
 
@@ -80,7 +80,7 @@ class Node:
     def close(self) -> None:
         self.link.close()
         for news in [*self.news, *self.link.take()]:
-            if isinstance(news, link.Holding) and news.descriptor is not None:
+            if isinstance(news, link.Holding):
                 with contextlib.suppress(OSError):
                     os.close(news.descriptor)
 
@@ -120,9 +120,9 @@ def test_closed_connection_is_a_dead_node(nodes: tuple[Node, Node]) -> None:
 def test_beats_are_acknowledged(nodes: tuple[Node, Node]) -> None:
     """A beat is a round trip: the acknowledged time is that of sending."""
     nodes[0].news.clear()
-    news = nodes[0].wait_for_kind(link.Acknowledged)
+    news = nodes[0].wait_for_kind(client.Acknowledged)
 
-    assert isinstance(news, link.Acknowledged)
+    assert isinstance(news, client.Acknowledged)
     assert news.sent_at <= time.monotonic()
 
 
@@ -162,7 +162,7 @@ def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
     """Two run ids on one port do not see each other."""
     nodes[0].link.order(actions.CompareAndSet(GENERATION, 0))
     nodes[0].wait_for_kind(events.CompareAndSetDone)
-    other = client.TcpLink(client.Target("localhost", served.port, "another", "c", "secret"))
+    other = link.Link(client.Target("localhost", served.port, "another", "c", "secret"))
     other.start()
     connected: list[link.Notification] = []
     while not any(isinstance(news, events.StoreConnected) for news in connected):
@@ -170,7 +170,7 @@ def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
         connected += other.take()
     other.close()
     for news in connected:
-        if isinstance(news, link.Holding) and news.descriptor is not None:
+        if isinstance(news, link.Holding):
             os.close(news.descriptor)
 
     pictures = [news for news in connected if isinstance(news, events.StoreConnected)]

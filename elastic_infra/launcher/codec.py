@@ -1,0 +1,81 @@
+"""Frozen dataclasses as JSON objects and back: the form of everything that the launcher's processes tell each other.
+
+A field with its default value is left out, an unknown field is ignored, and each field must be of the type that its
+annotation says: the other end may be another version of the launcher, or no launcher at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+Record = TypeVar("Record")
+
+
+def to_json(record: object) -> dict[str, object]:
+    """The JSON object of a dataclass; tuples become arrays, dataclasses in it objects."""
+    fields = dataclasses.fields(record)  # type: ignore[arg-type]  # any dataclass; there is no type for that in 3.10
+    given = ((field, getattr(record, field.name)) for field in fields)
+    return {
+        field.name: _plain(value)
+        for field, value in given
+        if field.default is dataclasses.MISSING or value != field.default
+    }
+
+
+def from_json(kind: type[Record], value: object) -> Record:
+    """The dataclass ``kind`` from the JSON object that ``to_json`` made of it.
+
+    Raises:
+        TypeError: it is no object, a field is missing or is not of its type.
+    """
+    if not isinstance(value, Mapping):
+        message = f"{kind.__name__} must be an object."
+        raise TypeError(message)
+    wanted = _types_of(kind)  # type: ignore[arg-type]  # every class is hashable
+    return kind(**{
+        name: _read(wanted[name], value[name], f"{kind.__name__}.{name}") for name in wanted if name in value
+    })  # fmt: skip
+
+
+@functools.cache
+def _types_of(kind: type) -> dict[str, Any]:
+    """Each field with its type; annotations are text until somebody asks."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return to_json(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _read(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401  a type, and a value of it
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in {types.UnionType, typing.Union}:
+        (inner,) = (each for each in arguments if each is not types.NoneType)  # a value or nothing is the one union
+        return None if value is None else _read(inner, value, name)
+    if dataclasses.is_dataclass(wanted):
+        return from_json(typing.cast("type", wanted), value)
+    if origin is tuple:
+        return tuple(_read(arguments[0], item, name) for item in _checked(list, value, name))
+    if origin is dict:
+        items = _checked(dict, value, name).items()
+        return {key: _read(arguments[1], item, name) for key, item in items}
+    return _checked(type(arguments[0]) if origin is Literal else wanted, value, name)
+
+
+def _checked(kind: type, value: object, name: str) -> Any:  # noqa: ANN401  it is of the type asked for
+    """The value; JSON writes a float without a fraction as an int, and true is no number."""
+    allowed = (int, float) if kind is float else kind
+    if isinstance(value, allowed) and (kind in {bool, object} or not isinstance(value, bool)):
+        return value
+    message = f"{name} must be {kind.__name__}."
+    raise TypeError(message)
