@@ -61,7 +61,7 @@ class Kubelet:
         patterns += [] if groups is None else [f"{groups}/{self._group('*')}"]
         os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", str(_HERE / "sweep.py"), self._around.run, *patterns],
+            [sys.executable, "-I", "-S", str(_HERE / "cleanup.py"), self._around.run, *patterns],
             {},
             file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0)],
             setsid=True,
@@ -185,7 +185,7 @@ class Kubelet:
         log = str(self._workspace.logs / f"{name}.log")
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", str(_HERE / "enter.py"), text],
+            [sys.executable, "-I", "-S", str(_HERE / "pod_init.py"), text],
             dict(found.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
