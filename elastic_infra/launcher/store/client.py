@@ -72,7 +72,7 @@ def _introduce(
     end.sendall(wire.encode({
         "op": "hello", "id": 0, "job": target.job, "node": target.node, "token": target.token,
     }))  # fmt: skip
-    lines = wire.Lines()
+    lines = wire.Lines(wire.MAX_SNAPSHOT)
     hello, *notices = _until_first(end, lines, sent_at + CONNECT_SECONDS, clock)
     if "error" in hello:
         raise RefusalError(str(hello["error"]))
@@ -148,6 +148,8 @@ class Session:
 
     def read(self, message: dict[str, object]) -> list[events.Event | Acknowledged]:
         """One message as notifications."""
+        if message.get("event") == "snapshot":  # this connection had fallen behind
+            return [self.mirror.connected(str(message["incarnation"]), message, self._clock())]
         if "event" in message:
             return list(self.mirror.noticed(message, self._clock()))
         kind, sent_at = self._calls.pop(cast("int", message.get("id")), ("", 0.0))

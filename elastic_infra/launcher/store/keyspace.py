@@ -5,9 +5,12 @@ Every method that changes something returns the notices that all watchers of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from . import wire
 
 Json = object
 Notice = dict[str, object]
@@ -38,14 +41,28 @@ class Keyspace:
 
     entries: dict[str, tuple[int, Json]] = field(default_factory=dict)
     presences: dict[str, Presence] = field(default_factory=dict)
+    left: float = 0.0
+    """When a connection of this job last ended."""
+    memory: int = 0
+    """Bytes that the entries occupy."""
     _version: int = 0
+    _memory: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be lost with it."""
+        return not self.entries and not self.presences
+
+    def growth(self, key: str, value: Json) -> int:
+        """Bytes that setting ``key`` would add."""
+        return _memory_of(key, value) - self._memory.get(key, 0)
 
     def compare_and_set(self, key: str, value: Json, version: int) -> tuple[bool, list[Notice]]:
         """Set ``key`` if it has ``version`` (0: does not exist); a value of None deletes it."""
         if self.entries.get(key, (0, None))[0] != version:
             return False, []
         if value is None:
-            self.entries.pop(key, None)
+            self.delete(key)
             return True, [{"event": "deleted", "key": key}]
         return True, self.put(key, value)
 
@@ -60,10 +77,14 @@ class Keyspace:
             raise RefusedError(message)
         self._version += 1
         self.entries[key] = (self._version, value)
+        size = _memory_of(key, value)
+        self.memory += size - self._memory.get(key, 0)
+        self._memory[key] = size
         return [{"event": "set", "key": key, "version": self._version, "value": value}]
 
     def delete(self, key: str) -> list[Notice]:
         """Forget ``key``."""
+        self.memory -= self._memory.pop(key, 0)
         return [] if self.entries.pop(key, None) is None else [{"event": "deleted", "key": key}]
 
     def heard(self, node: str, now: float) -> list[Notice]:
@@ -85,12 +106,14 @@ class Keyspace:
                 notices += self._become(node, presence, "silent", now)
         return notices
 
-    def forget(self, now: float, keep_seconds: float) -> list[Notice]:
-        """Drop nodes whose connection ended so long ago, with their records."""
+    def forget(self, now: float, keep_seconds: float, connected: Collection[str] = ()) -> list[Notice]:
+        """Drop nodes that have been gone for so long, with their records; at once those that left no record."""
         old = [
             node
             for node, presence in self.presences.items()
-            if presence.state == "closed" and now - presence.since >= keep_seconds
+            if presence.state != "live"
+            and node not in connected
+            and (now - presence.since >= keep_seconds or NODE_PREFIX + node not in self.entries)
         ]
         notices: list[Notice] = []
         for node in old:
@@ -112,6 +135,15 @@ class Keyspace:
             return []
         presence.state, presence.since = state, now
         return [{"event": "presence", "node": node, "presence": state}]
+
+
+def _memory_of(key: str, value: Json) -> int:
+    """Bytes of an entry as Python holds it: many times its text where that is full of brackets."""
+    size, level = sys.getsizeof(key), [value]
+    while level:
+        size += sum(sys.getsizeof(each) for each in level)
+        level = [child for parent in level for child in wire.children(parent)]
+    return size
 
 
 def key_of(request: Mapping[str, object]) -> str:

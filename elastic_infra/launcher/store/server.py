@@ -1,8 +1,12 @@
-"""The store's server: one thread, one selector, JSON lines; what an unauthenticated client sends never ends it.
+"""The store's server: one thread, one selector, JSON lines; nothing that a client sends ends it or fills its memory.
 
 A connection says ``hello`` first (job, node, token) and then gets everything of its job, and every change as it
 happens. One connection a node: a later one takes the place of the former. A node whose connection the kernel closed
 is dead, a node that only stopped beating is silent.
+
+What clients make the server hold has bounds: values ``STORED_BYTES``, unsent and unread bytes ``BUFFERED_BYTES``, 64 MB
+together. A connection that has not said hello may send one short line. One that does not read gets no more notices
+beyond ``BACKLOG_BYTES``, and a fresh snapshot once it has read those.
 """
 
 from __future__ import annotations
@@ -10,10 +14,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import hmac
+import resource
 import secrets
 import selectors
 import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
@@ -25,6 +32,18 @@ HELLO_SECONDS: Final = 10.0
 KEEP_NODE_SECONDS: Final = 600.0
 """The record of a node stays this long after its end, for peers that still settle its generation."""
 MAX_CONNECTIONS: Final = 4096
+SPARE_DESCRIPTORS: Final = 32
+"""Descriptors that connections leave to the listener, the selector and the interpreter."""
+HELLO_BYTES: Final = 4096
+"""The longest hello: 4096 strangers hold 16 MB together."""
+BACKLOG_BYTES: Final = 1 << 20
+"""Unread notices of one connection; beyond this it gets a snapshot instead."""
+BUFFERED_BYTES: Final = 32 << 20
+"""Bytes that all connections together have not read, or have sent of messages without an end."""
+STORED_BYTES: Final = 32 << 20
+"""Memory of all jobs' values: ten thousand nodes take a third of it."""
+SAY_SECONDS: Final = 10.0
+"""At most one line about a fault of the server's own in this time."""
 TICK_SECONDS: Final = 0.25
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
 
@@ -34,11 +53,20 @@ class Connection:
 
     def __init__(self, end: socket.socket, now: float) -> None:
         self.socket = end
-        self.lines = wire.Lines()
+        self.lines = wire.Lines(HELLO_BYTES)
         self.out = bytearray()
+        self.counted = 0
+        """Bytes of it in the server's sum."""
+        self.is_behind = False
+        """Notices were left out: a snapshot is due once everything before it is read."""
         self.since = now
         self.job: str | None = None
         self.node = ""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes in memory for it."""
+        return len(self.out) + len(self.lines)
 
 
 class Server:
@@ -46,12 +74,18 @@ class Server:
 
     def __init__(self, listener: socket.socket, token: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self.incarnation = secrets.token_hex(8)
+        self.places = _places()
+        """Connections at a time."""
+        self.faults = 0
+        """Connections ended by a fault of the server's own."""
         self._listener = listener
         self._token = token
         self._clock = clock
         self._keyspaces: dict[str, Keyspace] = {}
         self._connections: dict[socket.socket, Connection] = {}
         self._nodes: dict[tuple[str, str], Connection] = {}
+        self._buffered = 0
+        self._said_at = -SAY_SECONDS
         self._selector = selectors.DefaultSelector()
         self._ticked = clock()
         listener.settimeout(0)
@@ -79,32 +113,57 @@ class Server:
                 self._accept()
                 continue
             connection = self._connections.get(key.fileobj)  # type: ignore[call-overload]  # a socket
-            if connection is not None and events & selectors.EVENT_WRITE:
-                self._flush(connection)
-            if connection is not None and events & selectors.EVENT_READ:
-                self._read(connection)
+            if connection is not None:
+                self._attend(connection, events)
         now = self._clock()
         if now - self._ticked >= TICK_SECONDS:
             self._tick(now)
 
+    def _attend(self, connection: Connection, events: int) -> None:
+        """Write and read what is possible; a fault costs this connection and no other."""
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(connection)
+            if events & selectors.EVENT_READ:
+                self._read(connection)
+        except Exception as error:  # noqa: BLE001  whatever it is, one client's bytes are no reason to end all jobs
+            self.faults += 1
+            self._drop(connection)
+            if self._clock() - self._said_at >= SAY_SECONDS:
+                self._said_at = self._clock()
+                frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+                where = f"{frame.f_code.co_name}, line {line}"  # and no text, which may be a client's
+                print(f"store: {type(error).__name__} in {where} ended a connection.", file=sys.stderr, flush=True)
+
     def _tick(self, now: float) -> None:
         if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: nobody could be heard
-            for keyspace in self._keyspaces.values():
-                for presence in keyspace.presences.values():
-                    presence.heard = max(presence.heard, now)
+            presences = [each for keyspace in self._keyspaces.values() for each in keyspace.presences.values()]
+            for presence in presences:
+                presence.heard = max(presence.heard, now)
         self._ticked = now
+        connected = {(connection.job, connection.node) for connection in self._connections.values()}
         for job, keyspace in self._keyspaces.items():
-            self._notify(job, keyspace.grow_silent(now, wire.SILENCE_SECONDS) + keyspace.forget(now, KEEP_NODE_SECONDS))
-        for connection in list(self._connections.values()):
-            if connection.job is None and now - connection.since > HELLO_SECONDS:
-                self._drop(connection)
+            here = {node for node in keyspace.presences if (job, node) in connected}
+            silent = keyspace.grow_silent(now, wire.SILENCE_SECONDS)
+            self._notify(job, silent + keyspace.forget(now, KEEP_NODE_SECONDS, here))
+        late = now - HELLO_SECONDS
+        for connection in [each for each in self._connections.values() if each.job is None and each.since < late]:
+            self._drop(connection)
+        for job in [job for job in self._left_jobs() if self._keyspaces[job].is_empty]:
+            del self._keyspaces[job]
+
+    def _left_jobs(self) -> list[str]:
+        """Jobs to which nobody is connected, the one that was left first in front."""
+        connected = {connection.job for connection in self._connections.values()}
+        left = (job for job in self._keyspaces if job not in connected)
+        return sorted(left, key=lambda job: self._keyspaces[job].left)
 
     def _accept(self) -> None:
         try:
             end, _ = self._listener.accept()
         except OSError:
             return  # the client is gone again, or descriptors are short: the next one will show
-        if len(self._connections) >= MAX_CONNECTIONS:
+        if not self._has_place():
             end.close()
             return
         end.settimeout(0)
@@ -112,6 +171,15 @@ class Server:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[end] = Connection(end, self._clock())
         self._selector.register(end, selectors.EVENT_READ)
+
+    def _has_place(self) -> bool:
+        """Whether a newcomer has a place; the stranger that has waited longest gives its own up."""
+        if len(self._connections) < self.places:
+            return True
+        stranger = next((each for each in self._connections.values() if each.job is None), None)
+        if stranger is not None:
+            self._drop(stranger)
+        return stranger is not None
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -127,6 +195,7 @@ class Server:
         try:
             for request in connection.lines.feed(data):
                 self._answer(connection, request)
+            self._count(connection)
         except wire.WireError as error:
             self._send(connection, {"error": f"{error}."})
             self._drop(connection)
@@ -152,20 +221,26 @@ class Server:
             self._notify(connection.job, keyspace.heard(connection.node, self._clock()))
         if operation == "beat":
             return {}
-        key = key_of(request)
-        if operation == "set":
-            self._notify(connection.job, keyspace.put(key, value_of(request)))
-            return {}
-        if operation == "delete":
-            self._notify(connection.job, keyspace.delete(key))
-            return {}
+        answer, notices = self._change(keyspace, request)
+        self._notify(connection.job, notices)
+        return answer
+
+    def _change(self, keyspace: Keyspace, request: Mapping[str, object]) -> tuple[dict[str, object], list[Notice]]:
+        operation, key = request.get("op"), key_of(request)
         if operation == "get":
             version, value = keyspace.entries.get(key, (0, None))
-            return {"version": version, "value": value}
+            return {"version": version, "value": value}, []
+        if operation == "delete":
+            return {}, keyspace.delete(key)
+        if operation == "set":
+            value = value_of(request)
+            self._make_room(keyspace, key, value)
+            return {}, keyspace.put(key, value)
         if operation == "compare_and_set":
-            succeeded, notices = keyspace.compare_and_set(key, request.get("value"), version_of(request))
-            self._notify(connection.job, notices)
-            return {"succeeded": succeeded}
+            value = request.get("value")
+            self._make_room(keyspace, key, value)
+            succeeded, notices = keyspace.compare_and_set(key, value, version_of(request))
+            return {"succeeded": succeeded}, notices
         message = "the operation is unknown"
         raise RefusedError(message)
 
@@ -182,7 +257,26 @@ class Server:
         if node:
             self._notify(job, keyspace.heard(node, now))
         connection.job, connection.node = job, node
-        return {"incarnation": self.incarnation, **keyspace.snapshot(now)}
+        connection.lines.longest = wire.MAX_LINE
+        return self._snapshot(job)
+
+    def _snapshot(self, job: str) -> dict[str, object]:
+        return {"incarnation": self.incarnation, **self._keyspaces[job].snapshot(self._clock())}
+
+    def _make_room(self, keyspace: Keyspace, key: str, value: object) -> None:
+        """See that a value fits, at the cost of the jobs that were left longest ago.
+
+        Raises:
+            RefusedError: it does not.
+        """
+        excess = keyspace.growth(key, value) + sum(each.memory for each in self._keyspaces.values()) - STORED_BYTES
+        for job in self._left_jobs() if excess > 0 else ():
+            excess -= self._keyspaces.pop(job).memory
+            if excess <= 0:
+                return
+        if excess > 0:
+            message = f"the store is full ({STORED_BYTES >> 20} MB)"
+            raise RefusedError(message)
 
     def _become_current(self, job: str, connection: Connection) -> None:
         """A connection becomes its node's with the first request after hello: it has read the answer.
@@ -201,7 +295,9 @@ class Server:
             return
         data = b"".join(wire.encode(notice) for notice in notices)
         for connection in [c for c in self._connections.values() if c.job == job]:
-            self._send_bytes(connection, data)
+            connection.is_behind |= bool(connection.out) and len(connection.out) + len(data) > BACKLOG_BYTES
+            if not connection.is_behind:
+                self._send_bytes(connection, data)
 
     def _send(self, connection: Connection, message: dict[str, object]) -> None:
         self._send_bytes(connection, wire.encode(message))
@@ -216,18 +312,34 @@ class Server:
         with contextlib.suppress(OSError):  # a broken connection shows as one that reads its end
             sent = connection.socket.send(connection.out)
             del connection.out[:sent]
-        if len(connection.out) > wire.MAX_BACKLOG:
-            self._drop(connection)
+        if connection.is_behind and not connection.out:
+            connection.is_behind = False
+            self._send(connection, {"event": "snapshot", **self._snapshot(connection.job or "")})
+            return
+        self._count(connection)
+        if connection.socket not in self._connections:
             return
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
         self._selector.modify(connection.socket, events)
+
+    def _count(self, connection: Connection) -> None:
+        """Keep the sum of what all connections hold; beyond its bound the one that holds most is ended."""
+        if connection.socket not in self._connections:
+            return
+        self._buffered += connection.buffered - connection.counted
+        connection.counted = connection.buffered
+        while self._buffered > BUFFERED_BYTES:
+            self._drop(max(self._connections.values(), key=lambda each: each.counted))
 
     def _drop(self, connection: Connection, *, died: bool = False) -> None:
         """Close a connection; ``died`` says that its process is what ended."""
         if self._connections.pop(connection.socket, None) is None:
             return
+        self._buffered -= connection.counted
         self._selector.unregister(connection.socket)
         connection.socket.close()
+        if connection.job is not None:
+            self._keyspaces[connection.job].left = self._clock()
         place = (connection.job or "", connection.node)
         if self._nodes.get(place) is not connection:
             return
@@ -281,7 +393,20 @@ def serve_forever(host: str, port: int, token: str, listening: Callable[[int], N
         server.serve_once(TICK_SECONDS)
 
 
+def _raise_descriptor_limit() -> None:
+    """As far as this process may: the usual 1024 is less than a large job's nodes and strangers together."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _places() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft - SPARE_DESCRIPTORS)
+
+
 def _bound(host: str, port: int, token: str, listening: Callable[[int], None]) -> Server:
+    _raise_descriptor_limit()
     listener = listen(host, port)
     listening(listener.getsockname()[1])
     return Server(listener, token)

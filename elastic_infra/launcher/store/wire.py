@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 MAX_LINE: Final = 1 << 20
 """Bytes of one message: the record of a generation of a thousand nodes is a tenth of it."""
 
-MAX_BACKLOG: Final = 64 << 20
-"""Bytes that a peer may leave unread before its connection is dropped."""
+MAX_SNAPSHOT: Final = 64 << 20
+"""Bytes of one message from the store to a node: everything that a job's nodes have told the store."""
+
+MAX_DEPTH: Final = 32
+"""Arrays and objects in one another; a record has four. Python reads deeper values than it can write inside others."""
 
 BEAT_SECONDS: Final = 1.0
 """How often a node beats: five may fail before it counts as silent."""
@@ -32,39 +36,96 @@ def encode(message: dict[str, object]) -> bytes:
 
 
 class Lines:
-    """Bytes in, messages out."""
+    """Bytes in, messages out.
 
-    def __init__(self) -> None:
+    Args:
+        longest: bytes of a message, MAX_LINE by default.
+    """
+
+    def __init__(self, longest: int = MAX_LINE) -> None:
+        self.longest = longest
         self._buffer = bytearray()
+
+    def __len__(self) -> int:
+        """Bytes of the message that is not complete yet."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[dict[str, object]]:
         """The messages completed by ``data``.
 
         Raises:
-            WireError: a line is too long, not JSON or not an object.
+            WireError: a line is too long, not JSON, not an object, or cannot be encoded again.
         """
+        start, unread = 0, len(self._buffer)
         self._buffer += data
-        start = 0
-        while (end := self._buffer.find(b"\n", start)) >= 0:
+        while (end := self._buffer.find(b"\n", unread)) >= 0:
             line = bytes(self._buffer[start:end])
-            start = end + 1
-            yield _decode(line)
+            start = unread = end + 1
+            yield self._decode(line)
         del self._buffer[:start]
-        if len(self._buffer) > MAX_LINE:
-            message = f"a message is longer than {MAX_LINE} bytes"
+        self._check(self._buffer)
+
+    def _decode(self, line: bytes) -> dict[str, object]:
+        self._check(line)
+        return decode(line)
+
+    def _check(self, line: bytes | bytearray) -> None:
+        if len(line) > self.longest:
+            message = f"a message is longer than {self.longest} bytes"
             raise WireError(message)
 
 
-def _decode(line: bytes) -> dict[str, object]:
-    if len(line) > MAX_LINE:
-        message = f"a message is longer than {MAX_LINE} bytes"
-        raise WireError(message)
+def decode(line: bytes) -> dict[str, object]:
+    """The message of one line; it can be encoded again, alone or inside another message.
+
+    Raises:
+        WireError: it is not JSON in UTF-8, not an object, or cannot be encoded again.
+    """
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode(), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         message = "a message is not JSON"
         raise WireError(message) from error
     if not isinstance(value, dict):
         message = "a message is not an object"
         raise WireError(message)
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and not _is_shallow(value):
+        message = f"a message is deeper than {MAX_DEPTH}"
+        raise WireError(message)
+    if b"\\u" in line and not _is_text(value):
+        message = "a message holds half a character (a lone surrogate)"
+        raise WireError(message)
     return value
+
+
+def _finite(text: str) -> float:
+    """A number; JSON has no NaN and no infinity, and Python would write one for 1e999."""
+    number = float(text)
+    if math.isfinite(number):
+        return number
+    message = "not a finite number"
+    raise WireError(message)
+
+
+def _is_shallow(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in children(parent)]
+        if not level:
+            return True
+    return False
+
+
+def children(value: object) -> Iterable[object]:
+    """The values inside a JSON value, one level deep."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _is_text(value: dict[str, object]) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

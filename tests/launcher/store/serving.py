@@ -1,0 +1,111 @@
+"""A server of this process with real sockets around it: nodes through their links, and bare connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from elastic_infra.launcher.store import client, link, server, wire
+
+TOKEN = "secret"
+
+
+class Served:
+    """A server of this process in a thread."""
+
+    def __init__(self, token: str = "", host: str = "localhost") -> None:
+        self.listener = server.listen(host, 0)
+        self.port = int(self.listener.getsockname()[1])
+        self.server = server.Server(self.listener, token)
+        self.is_closing = False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        while not self.is_closing:
+            self.server.serve_once(0.05)
+
+    def close(self) -> None:
+        self.is_closing = True
+        self.thread.join()
+        self.server.close()
+
+
+class Node:
+    """A link that remembers its news."""
+
+    def __init__(self, port: int, name: str, token: str = TOKEN, host: str = "localhost", job: str = "job") -> None:
+        self.link = link.Link(client.Target(host, port, job, name, token))
+        self.news: list[link.Notification] = []
+        self.link.start()
+
+    def wait_for(self, what: Callable[[link.Notification], bool], seconds: float = 20.0) -> link.Notification:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for news in self.news:
+                if what(news):
+                    return news
+            select.select([self.link.fileno()], [], [], 0.2)
+            self.news += self.link.take()
+        raise AssertionError(self.news)
+
+    def wait_for_kind(self, kind: type) -> link.Notification:
+        return self.wait_for(lambda news: isinstance(news, kind))
+
+    def close(self) -> None:
+        self.link.close()
+        for news in [*self.news, *self.link.take()]:
+            if isinstance(news, link.Holding):
+                with contextlib.suppress(OSError):
+                    os.close(news.descriptor)
+
+
+def greeted(served: Served, node: str, job: str = "job") -> socket.socket:
+    """A connection of this node that has said hello and read the answer."""
+    end = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+    ask(end, {"op": "hello", "id": 0, "job": job, "node": node, "token": TOKEN})
+    return end
+
+
+def ask(end: socket.socket, request: dict[str, object]) -> dict[str, object]:
+    """The answer; notices around it are passed over."""
+    end.settimeout(20)
+    end.sendall(wire.encode(request))
+    lines = wire.Lines(wire.MAX_SNAPSHOT)
+    while data := end.recv(1 << 18):
+        for message in lines.feed(data):
+            if message.get("id") == request["id"] and "event" not in message:
+                return message
+    raise AssertionError(request)
+
+
+def presence(served: Served, node: str) -> str:
+    """What the store says of a node: who asks is accepted no earlier than what came before is read."""
+    with stranger(served) as end:
+        presences = ask(end, {"op": "hello", "id": 0, "job": "job", "node": "", "token": TOKEN})["presences"]
+    assert isinstance(presences, dict)
+    return str(presences[node][0])
+
+
+def stranger(served: Served) -> socket.socket:
+    """A connection that has said nothing yet."""
+    return socket.create_connection(("127.0.0.1", served.port), timeout=10)
+
+
+def still_serves(served: Served) -> bool:
+    """Whether the server lets a newcomer in."""
+    with greeted(served, "", "another"):
+        return True
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Look again and again until it holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never held"
+        time.sleep(0.05)

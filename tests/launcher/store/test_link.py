@@ -1,0 +1,97 @@
+"""A node's link to a real server: what it tells its agent, and that it carries what it was ordered."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+
+from elastic_infra.launcher.protocol import actions, events, records
+from elastic_infra.launcher.store import client, link
+from tests.launcher.store.serving import Node, Served
+
+GENERATION = records.Generation(1, members=(records.Member("a", "a", 1),), incarnation="e")
+
+
+def test_compare_and_set_has_one_winner(nodes: tuple[Node, Node]) -> None:
+    """Of two compare-and-sets at one version one succeeds, and both nodes see its value."""
+    first, second = nodes
+    first.link.order(actions.CompareAndSet(GENERATION, 0))
+    second.link.order(actions.CompareAndSet(replace(GENERATION, number=2), 0))
+    done = [node.wait_for_kind(events.CompareAndSetDone) for node in nodes]
+    seen = [node.wait_for_kind(events.GenerationSeen) for node in nodes]
+
+    assert sorted(news.succeeded for news in done if isinstance(news, events.CompareAndSetDone)) == [False, True]
+    assert seen[0] == seen[1]
+
+
+def test_closed_connection_is_a_dead_node(nodes: tuple[Node, Node]) -> None:
+    """Peers hear at once that a node's connection has ended."""
+    first, second = nodes
+    first.link.order(actions.Publish(records.NodeRecord("a", "", "ready")))
+    second.wait_for_kind(events.PeerSeen)
+    first.close()
+
+    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.presence == "closed", 5)
+
+
+def test_beats_are_acknowledged(nodes: tuple[Node, Node]) -> None:
+    """A beat is a round trip: the acknowledged time is that of sending."""
+    nodes[0].news.clear()
+    news = nodes[0].wait_for_kind(client.Acknowledged)
+
+    assert isinstance(news, client.Acknowledged)
+    assert news.sent_at <= time.monotonic()
+
+
+def test_wrong_token_is_rejected(served: Served) -> None:
+    """A node without the token is told so and gets nothing."""
+    node = Node(served.port, "x", token="guess")
+    news = node.wait_for_kind(link.Rejected)
+    node.close()
+
+    assert "token" in str(news)
+    assert "secret" not in str(news)
+
+
+def test_unresolvable_name_is_tried_again(served: Served) -> None:
+    """A name that does not resolve is news, not an end."""
+    node = Node(served.port, "x", host="name.invalid")
+    news = node.wait_for_kind(link.Unreachable)
+    node.close()
+
+    assert "resolved" in str(news)
+
+
+def test_something_else_on_the_port_is_named() -> None:
+    """A server that is none of ours is said to be none."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        node = Node(other.getsockname()[1], "x")
+        end, _ = other.accept()
+        end.sendall(b'{"hello": "world"}\n')
+        news = node.wait_for_kind(link.Unreachable)
+        node.close()
+        end.close()
+
+    assert "no store of ours" in str(news)
+
+
+def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
+    """Two run ids on one port do not see each other."""
+    nodes[0].link.order(actions.CompareAndSet(GENERATION, 0))
+    nodes[0].wait_for_kind(events.CompareAndSetDone)
+    other = Node(served.port, "c", job="another")
+    picture = other.wait_for_kind(events.StoreConnected)
+    other.close()
+
+    assert isinstance(picture, events.StoreConnected)
+    assert picture.generation is None
+
+
+def test_orders_before_the_end_are_carried(nodes: tuple[Node, Node]) -> None:
+    """What the agent ordered last still goes out."""
+    first, second = nodes
+    first.link.order(actions.Publish(records.NodeRecord("a", "", "left")))
+    first.link.close()
+
+    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.record.state == "left")

@@ -1,0 +1,331 @@
+"""The store's server over real sockets and in a process of its own: it outlives whatever a client sends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from elastic_infra.launcher.protocol import events
+from elastic_infra.launcher.store import server, wire
+from tests.launcher.store.serving import TOKEN, Node, Served, ask, greeted, presence, still_serves, stranger, wait_until
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+MEGABYTE = 1 << 20
+
+
+@dataclass
+class Process:
+    """A store in a process of its own."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def megabytes(self) -> float:
+        """Memory that it occupies."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def connect(self, **hello: str) -> socket.socket:
+        """A connection that has been let in."""
+        end = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        assert "incarnation" in ask(end, {"op": "hello", "id": 0, "job": "job", **hello})
+        return end
+
+
+@contextlib.contextmanager
+def started(token: str = "", descriptors: int | None = None) -> Iterator[Process]:
+    """A store, open unless there is a token."""
+    command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", "0"]
+    environ = {**os.environ, "ELASTIC_INFRA_STORE_TOKEN": token}
+
+    def limit() -> None:
+        if descriptors:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=limit,  # noqa: PLW1509  no threads here
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield Process(process, int(process.stdout.readline().split()[-1]))
+        finally:
+            process.kill()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.one_of(
+        st.binary(max_size=300),
+        st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
+            lambda value: json.dumps(value).encode() + b"\n"
+        ),
+    )
+)
+def test_garbage_never_ends_it(served: Served, data: bytes) -> None:
+    """Whatever a stranger sends, the server goes on answering others."""
+    with stranger(served) as end:
+        end.sendall(data + b"\n")
+        end.shutdown(socket.SHUT_WR)
+        while end.recv(4096):
+            pass
+
+    assert still_serves(served)
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"op":"hello","job":"j","token":"\\ud800"}',
+        b'{"op":"hello","job":"\\ud800","node":"\\udfff","token":""}',
+        b'{"op":"hello","job":"j","token":' + b"[" * 985 + b"]" * 985 + b"}",
+    ],
+    ids=["half a character in the token", "half a character in names", "depth"],
+)
+def test_a_hello_that_cannot_be_encoded_ends_its_connection(token: str, line: bytes) -> None:
+    """With a token and without; others are served on."""
+    served = Served(token)
+    try:
+        with stranger(served) as end:
+            end.sendall(line + b"\n")
+            assert "error" in json.loads(end.recv(4096))
+        assert served.thread.is_alive()
+        assert served.server.faults == 0
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize("depth", [wire.MAX_DEPTH, 985, 5000])
+def test_a_deep_value_ends_only_its_own_connection(served: Served, depth: int) -> None:
+    """What can be read and cannot be passed on to the others is refused before anybody gets it."""
+    with greeted(served, "a") as other, greeted(served, "b") as end:
+        end.sendall(b'{"op":"set","id":1,"key":"x","value":' + b"[" * depth + b"]" * depth + b"}\n")
+        received = bytearray()
+        with contextlib.suppress(ConnectionResetError):
+            while data := end.recv(4096):
+                received += data
+
+        assert b"error" in received
+        assert ask(other, {"op": "get", "id": 1, "key": "x"})["value"] is None
+        assert served.server.faults == 0
+
+
+def test_a_connection_that_breaks_the_server_ends_alone(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    """A fault of ours costs the connection that showed it, is said, and keeps what was sent out of the line."""
+
+    def broken(*_: object) -> NoReturn:
+        message = "private"
+        raise ZeroDivisionError(message)
+
+    with greeted(served, "a") as other, stranger(served) as end:
+        served.server._hello = broken  # type: ignore[assignment,method-assign]  # the fault
+        end.sendall(wire.encode({"op": "hello", "id": 0}))
+        assert end.recv(4096) == b""
+
+        assert ask(other, {"op": "beat", "id": 1}) == {"id": 1}
+    said = capfd.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert "private" not in said
+
+
+def test_oversized_message_is_cut_off(served: Served) -> None:
+    """A message beyond the bound ends its connection, and only that."""
+    with greeted(served, "a") as end:
+        with contextlib.suppress(OSError):
+            for _ in range(wire.MAX_LINE // 65536 + 8):
+                end.sendall(b"x" * 65536)
+        with contextlib.suppress(ConnectionResetError):
+            while end.recv(4096):
+                pass
+    assert still_serves(served)
+
+
+def test_a_stranger_may_send_a_hello_and_no_more(served: Served) -> None:
+    """Before it is let in, a connection has room for one short line: thousands of them are no load."""
+    with stranger(served) as end:
+        end.sendall(b" " * (server.HELLO_BYTES + 1))
+        assert b"longer" in end.recv(4096)
+
+
+def test_ipv6() -> None:
+    """A store on an IPv6 address is reached there."""
+    try:
+        six = Served(host="::1", token="secret")
+    except OSError as error:
+        pytest.skip(f"no IPv6 loopback here: {error}")
+    node = Node(six.port, "a", host="::1")
+    node.wait_for_kind(events.StoreConnected)
+    node.close()
+    six.close()
+
+
+def test_sigterm_ends_it_at_once_and_it_is_small() -> None:
+    """The store's own pod ends on SIGTERM, also as the first process of a container, and takes little memory."""
+    with started(TOKEN) as store:
+        megabytes = store.megabytes()
+        store.process.send_signal(signal.SIGTERM)
+
+        assert store.process.wait(10) == 143
+    assert megabytes < 30
+
+
+def test_busy_port_is_an_error() -> None:
+    """A port in use by something else is a clear error and the documented exit code."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", port]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert port in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
+    """The end of its former connection means nothing once it has been greeted on a new one; the last one's end does."""
+    first, second = (greeted(served, "a") for _ in range(2))
+    ask(first, {"op": "set", "id": 1, "key": "node/a", "value": {}})
+    first.close()
+
+    assert presence(served, "a") == "live"
+    second.close()
+    assert presence(served, "a") == "closed"
+
+
+def test_readers_that_do_not_read_cost_a_bound_and_get_everything() -> None:
+    """Fifteen of them while 50 MB are written; each then reads the present value, from a snapshot."""
+    with started() as store, store.connect(node="writer") as writer, contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(store.connect(node=f"reader-{number}")) for number in range(15)]
+        for number in range(100):
+            value = f"{number}:" + "x" * (MEGABYTE // 2)
+            assert "error" not in ask(writer, {"op": "set", "id": number, "key": "x", "value": value})
+        grown = store.megabytes()
+        told = [_last(reader, "x") for reader in readers]
+        beats = [ask(reader, {"op": "beat", "id": 1}) for reader in readers]
+
+    assert grown < 100
+    assert {text[:3] for text in told} == {"99:"}
+    assert beats == [{"id": 1}] * 15
+
+
+def _last(end: socket.socket, key: str) -> str:
+    """The newest value of a key that the server tells, read until the snapshot."""
+    with end.makefile("rb") as lines:
+        for line in lines:
+            message = json.loads(line)
+            if message.get("event") == "snapshot":
+                return str(message["entries"][key][1])
+    message = "the store closed the connection"
+    raise AssertionError(message)
+
+
+def test_answers_that_nobody_reads_are_bounded() -> None:
+    """A client that asks for a megabyte a thousand times and reads nothing loses its connection."""
+    with started() as store, store.connect(node="a") as reader, store.connect(node="b") as other:
+        ask(reader, {"op": "set", "id": 1, "key": "x", "value": "x" * (MEGABYTE // 2)})
+        with contextlib.suppress(OSError):
+            reader.sendall(wire.encode({"op": "get", "id": 2, "key": "x"}) * 1000)
+        ask(other, {"op": "beat", "id": 1})
+        grown = store.megabytes()
+
+    assert grown < 120
+
+
+def test_what_is_stored_is_bounded() -> None:
+    """Values are measured as the memory that they take; what no longer fits is refused, and said."""
+    with started() as store, store.connect(node="a") as end:
+        value: list[list[object]] = [[]] * 300_000
+        refused = [
+            number
+            for number in range(4)
+            if "error" in ask(end, {"op": "set", "id": number, "key": str(number), "value": value})
+        ]
+        grown = store.megabytes()
+        small = ask(end, {"op": "get", "id": 100, "key": "0"})
+
+    assert refused
+    assert 0 not in refused
+    assert len(json.dumps(small["value"])) > 300_000
+    assert grown < 200
+
+
+def test_hellos_are_forgotten() -> None:
+    """Jobs and nodes that left nothing behind leave no trace once their connections are gone."""
+    served = Served()
+    try:
+        for number in range(200):
+            with stranger(served) as end:
+                ask(end, {"op": "hello", "id": 0, "job": f"job {number}", "node": f"node {number}"})
+        with stranger(served) as end:
+            ask(end, {"op": "hello", "id": 0, "job": "job", "node": "a"})
+            ask(end, {"op": "set", "id": 1, "key": "x", "value": 1})
+            wait_until(lambda: set(served.server._keyspaces) == {"job"})
+    finally:
+        served.close()
+
+
+def test_a_job_that_is_over_gives_way() -> None:
+    """A store that outlives its jobs forgets the oldest that nobody is connected to, when room is needed."""
+    served = Served()
+    value = "x" * 900_000
+    try:
+        for number in range(40):
+            with stranger(served) as end:
+                ask(end, {"op": "hello", "id": 0, "job": f"job {number}", "node": ""})
+                assert ask(end, {"op": "set", "id": 1, "key": "x", "value": f"{value}{number}"}) == {"id": 1}
+        assert "job 39" in served.server._keyspaces
+        assert "job 0" not in served.server._keyspaces
+    finally:
+        served.close()
+
+
+def test_idle_strangers_do_not_keep_a_node_out() -> None:
+    """With every place taken, the stranger that has waited longest gives way."""
+    with started(TOKEN, descriptors=256) as store, contextlib.ExitStack() as stack:
+        soft = len(os.listdir(f"/proc/{store.process.pid}/fd"))
+        limits = pathlib.Path(f"/proc/{store.process.pid}/limits").read_text()
+        raised = int(next(line.split()[3] for line in limits.splitlines() if line.startswith("Max open files")))
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", store.port))) for _ in range(300)]
+        stack.enter_context(store.connect(node="a", token=TOKEN))
+
+        assert soft < 20
+        assert raised == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        assert len(strangers) == 300
+
+
+def test_places_are_fewer_than_descriptors() -> None:
+    """Where the limit cannot be raised, newcomers take the places of strangers and the server does not spin."""
+    served = Served(TOKEN)
+    served.server.places = 20
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(40):
+                stack.enter_context(stranger(served))
+            node = stack.enter_context(greeted(served, "a"))
+            for _ in range(40):
+                stack.enter_context(stranger(served))
+
+            assert ask(node, {"op": "beat", "id": 1}) == {"id": 1}
+            assert len(served.server._connections) <= 20
+    finally:
+        served.close()
