@@ -6,17 +6,24 @@ Nothing listens unless a port is set, and a busy port is one warning.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from .. import log
 
 HEALTHY_SECONDS: Final = 10.0
 """An agent that has not gone round for this long is not healthy."""
+MAX_CONNECTIONS: Final = 16
+"""Connections at a time: a scraper, two probes, and some people."""
+IDLE_SECONDS: Final = 5.0
+"""A client that sends no request for so long is sent away; Prometheus and the kubelet send theirs at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +100,41 @@ def answer(path: str, seen: Snapshot | None, now: float) -> tuple[int, str, str]
     return 404, "text/plain", "try /metrics, /healthz or /status\n"
 
 
+class _Standing:
+    """The connections that stand, for several threads: one beyond the bound ends the oldest."""
+
+    def __init__(self) -> None:
+        self._connections: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, connection: socket.socket) -> None:
+        with self._lock:
+            if len(self._connections) >= MAX_CONNECTIONS:
+                oldest = next(iter(self._connections))
+                del self._connections[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end and closes it
+            self._connections[connection] = None
+
+    def remove(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+
+
 def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
-    """Answer requests from a daemon thread; returns the port, or 0 with one warning when it is taken."""
+    """Answer requests from daemon threads; returns the port, or 0 with one warning when it is taken.
+
+    At most ``MAX_CONNECTIONS`` stand at a time, and none for longer than ``IDLE_SECONDS`` without a word: the agent's
+    descriptors are its own. A newcomer takes the place of the connection that has stood longest, so that probes are
+    answered whoever else holds connections.
+    """
     import http.server
 
+    standing = _Standing()
+
     class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = IDLE_SECONDS
+
         def do_GET(self) -> None:
             code, kind, body = answer(self.path.partition("?")[0], read(), time.monotonic())
             self.send_response(code)
@@ -109,8 +146,23 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the base class names it
             """Requests are not worth a line."""
 
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 128  # of five, a crowd would leave none to a probe
+
+        def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  a socket
+            standing.add(request)
+            super().process_request(request, client_address)
+
+        def close_request(self, request: Any) -> None:  # noqa: ANN401  a socket
+            standing.remove(request)
+            super().close_request(request)
+
+        def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  a socket
+            if not isinstance(sys.exc_info()[1], OSError):  # a client that went away is not worth a line
+                super().handle_error(request, client_address)
+
     try:
-        server = http.server.ThreadingHTTPServer(("", port), Handler)
+        server = Server(("", port), Handler)
     except OSError as error:
         log.say(f"status port {port}: {error.strerror}; going on without.")
         return 0

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from elastic_infra.launcher import event_log
-from elastic_infra.launcher.agent import status_server, steps, telemetry
+from elastic_infra.launcher.agent import steps, telemetry
 from elastic_infra.launcher.protocol.events import StepsSeen
 from elastic_infra.launcher.workers.progress import Slot
-
-SNAPSHOT = status_server.Snapshot(
-    node="pod-1", run_id="job", phase="monitoring", generation=3, attempt=2, restart_count=1, max_restarts=3,
-    membership_changes=1, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4, lowest_step=41,
-    highest_step=42, checkpoint_step=None, store_connected=True, fork_server_ready=False, at=100.0,
-)  # fmt: skip
 
 
 def test_an_event_is_one_line(tmp_path: Path) -> None:
@@ -89,50 +80,3 @@ def test_the_first_step_of_a_generation() -> None:
 def slot(step: int, reports: int) -> Slot:
     """What a worker has reported that trains without checkpoints."""
     return Slot(step, at=1.0, reports=reports, checkpoint=None, stopped=False, phase_until=None)
-
-
-def test_metrics() -> None:
-    """Prometheus text: known values, each with help and type; what is not known is left out."""
-    text = status_server.metrics(SNAPSHOT)
-
-    assert "elastic_infra_step 42\n" in text
-    assert 'elastic_infra_phase{phase="monitoring"} 1\n' in text
-    assert "checkpoint_step" not in text
-    names = [line.split()[0] for line in text.splitlines() if not line.startswith("#")]
-    assert all(f"# TYPE {name.partition('{')[0]} " in text for name in names)
-
-
-@pytest.mark.parametrize(
-    ("path", "now", "code"),
-    [
-        ("/metrics", 101.0, 200),
-        ("/status", 101.0, 200),
-        ("/healthz", 101.0, 200),
-        ("/healthz", 111.0, 503),
-        ("/other", 101.0, 404),
-    ],
-)
-def test_answers(path: str, now: float, code: int) -> None:
-    """Each path has its answer; an agent that has not moved for ten seconds is not healthy."""
-    assert code == status_server.answer(path, SNAPSHOT, now)[0]
-    assert status_server.answer(path, None, now)[0] == 503
-
-
-def test_over_http() -> None:
-    """The server answers with the newest snapshot."""
-    port = status_server.serve(0, lambda: SNAPSHOT)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=60) as response:
-        answer = json.load(response)
-
-    assert answer["generation"] == 3
-    assert time.monotonic() > 0
-
-
-def test_a_busy_port_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status is a convenience: without its port the launch goes on."""
-    with socket.socket() as other:
-        other.bind(("", 0))
-        other.listen()
-
-        assert status_server.serve(other.getsockname()[1], lambda: SNAPSHOT) == 0
-    assert "going on without" in capsys.readouterr().err
