@@ -1,9 +1,13 @@
-"""What every test may ask for: a Pulumi engine, the operator's CRD. Each is there or skips with its reason."""
+"""What every test may ask for: a Pulumi engine, the operator's CRD. Each is there or skips with its reason.
+
+And how tests run: side by side where pytest-xdist is asked for (`make test` does), with a TMPDIR of their own.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,79 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+LEFT_BY_TORCH = "torchelastic_*"
+"""What torchrun and our launcher leave where nobody names a folder for logs."""
+OUTSIDE = pytest.StashKey[Path]()
+"""The TMPDIR that the session was given."""
+LEFT_BEFORE = pytest.StashKey[frozenset[Path]]()
+LEFT = pytest.StashKey[list[str]]()
+"""What tests left there."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for two processors: most tests wait for processes most of the time."""
+    processors = len(os.sched_getaffinity(0))
+    return processors + (processors + 1) // 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give tests, and all that they start, a TMPDIR that goes with the session."""
+    if hasattr(config, "workerinput"):
+        return  # pytest-xdist's workers have their controller's
+    outside = Path(tempfile.gettempdir())
+    config.stash[OUTSIDE] = outside
+    config.stash[LEFT_BEFORE] = frozenset(outside.glob(LEFT_BY_TORCH))
+    inside = tempfile.mkdtemp(prefix="t-")  # short: paths of Unix sockets below it must fit into 107 bytes
+    os.environ["TMPDIR"] = tempfile.tempdir = inside
+    if not config.option.basetemp:
+        config.option.basetemp = str(Path(inside, "p"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Where to look after a failure."""
+    return f"TMPDIR of the tests: {os.environ['TMPDIR']}" if OUTSIDE in config.stash else ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that may take long, and keep those on one worker that share their module's set-up."""
+    items.sort(key=lambda item: not any(item.iter_markers("timeout")) and not any(item.iter_markers("launcher")))
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+        if any(found[-1].scope in {"class", "module"} for found in fixtures.values()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Delete the session's TMPDIR, unless a test failed; fail where a test left something outside of it.
+
+    That is looked for in CI only, where nothing else runs beside the tests.
+    """
+    stash = session.config.stash
+    if OUTSIDE not in stash:
+        return
+    if exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+    now = stash[OUTSIDE].glob(LEFT_BY_TORCH)
+    stash[LEFT] = sorted(path.name for path in now if path not in stash[LEFT_BEFORE]) if os.environ.get("CI") else []
+    if stash[LEFT]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name what was left, before pytest's closing line."""
+    if left := config.stash.get(LEFT, []):
+        terminalreporter.write_line(f"ERROR: tests left in {config.stash[OUTSIDE]}: {', '.join(left)}", red=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give this process its own TMPDIR back, for what ends after the tests."""
+    if OUTSIDE in config.stash:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[OUTSIDE])
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from benchmarks.launcher import arms, measure, sockets
 from tests.launcher.launched import Launched
-from tests.launcher.loopback import free_port, kill_tree, tree
+from tests.launcher.loopback import kill_tree, tree
+from tests.ports import free_port
 
 HERE: Final = Path(__file__).parent
 TRAIN: Final = HERE / "train.py"

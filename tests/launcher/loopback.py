@@ -13,17 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.ports import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "tests" / "launcher" / "scripts" / "train.py"
 
 Line = dict[str, object]
-
-
-def free_port() -> int:
-    """A port that nothing listens on right now."""
-    with socket.socket() as end:
-        end.bind(("127.0.0.1", 0))
-        return int(end.getsockname()[1])
 
 
 @dataclass

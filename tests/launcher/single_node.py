@@ -1,6 +1,6 @@
 """A launcher whose agent knows one node only: drives the supervisor through its seam without store or membership.
 
-``python -m tests.launcher.solo [torchrun options] script`` is the process side of the launcher alone.
+``python -m tests.launcher.single_node [torchrun options] script`` is the process side of the launcher alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from elastic_infra.launcher.protocol.actions import StartWorkers
 from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.settings import LauncherSettings
 from elastic_infra.launcher.signals import Signals
+from tests.ports import free_port
 
 BEAT_SECONDS = 0.5
 
@@ -57,7 +58,7 @@ class SoloAgent:
             group_rank=0,
             group_world_size=1,
             master_address="127.0.0.1",
-            master_port=int(os.environ.get("SOLO_MASTER_PORT", "29555")) + self.generation,
+            master_port=free_port(),
             cause=None,
         )
         spawn = self.group.start(start)

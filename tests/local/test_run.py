@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_killed_runner(start: Starter) -> None:
     """SIGKILL to the runner leaves no process, and no scratch folder."""
     run = start(*endless("--nodes", "2"), args=[str(FOREVER)])
     run.wait_for(lambda: run.is_training(2), "training")
-    scratch = {_environ(pid, "TMPDIR") for pid in run.alive()} & {str(path) for path in Path("/tmp").glob("*/node-*")}
+    scratch = {_environ(pid, "TMPDIR") for pid in run.alive()} & {str(path) for path in Path(tempfile.gettempdir()).glob("*/node-*")}
     assert len(scratch) == 2
     os.kill(run.process.pid, signal.SIGKILL)
     run.process.wait()

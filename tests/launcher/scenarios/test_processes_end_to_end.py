@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.launcher.launched import BEHAVE, ROOT, Launched
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -387,13 +388,14 @@ def test_r1_control_torchrun_as_pid_1(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("torch")
     if not shutil.which("unshare"):
         pytest.skip("needs unshare")
+    port = free_port()
     launch = Launched(
-        tmp_path, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:29777", *behave("wait"),
+        tmp_path, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", *behave("wait"),
         module="torch.distributed.run", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
     )  # fmt: skip
     try:
         inner = launch.wait_for(launch.children)[0]
-        launch.wait_for(lambda: _listens(29777), "the rendezvous")
+        launch.wait_for(lambda: _listens(port), "the rendezvous")
         os.kill(inner, signal.SIGTERM)
 
         with pytest.raises(subprocess.TimeoutExpired):

@@ -60,8 +60,8 @@ PAGE = """# The soak
 
 Random faults against real launchers with real workers (gloo, warm start), each node and the store in a network of its
 own. The next fault comes once training has recovered, or in the middle of the recovery. The training is exact: every
-step's weight is known beforehand. `make soak` runs 200 faults (root, iproute2 and iptables needed) and `make test`
-eight; this page is what the following command wrote.
+step's weight is known beforehand. `make soak` runs eight faults and 200 (root, iproute2 and iptables needed); this page
+is what the following command wrote.
 
     python -m tests.launcher.soak --seed {seed} --faults {faults} --summary benchmarks/launcher/SOAK.md
 

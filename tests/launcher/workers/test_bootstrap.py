@@ -16,6 +16,7 @@ import zipfile
 import pytest
 
 from elastic_infra.launcher.workers import bootstrap
+from tests.ports import free_port
 
 BOOTSTRAP = pathlib.Path(__file__).parents[3] / "elastic_infra" / "launcher" / "workers" / "bootstrap.py"
 
@@ -196,12 +197,6 @@ def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: 
 
     assert "colorsys" in names.read_text().split()
     assert "turtle" not in names.read_text().split()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_a_rank_connects_once_the_first_one_listens() -> None:

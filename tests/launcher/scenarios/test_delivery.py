@@ -12,6 +12,7 @@ import zipfile
 import pytest
 
 from tests.launcher.launched import BEHAVE, ROOT
+from tests.ports import free_port
 
 MAIN = """import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
@@ -94,7 +95,7 @@ def test_relative_imports_only() -> None:
 def test_static_on_several_nodes_is_torchruns(tmp_path: pathlib.Path) -> None:
     """A static launch on two nodes is run by torchrun itself, after one line that says what is missing then."""
     pytest.importorskip("torch")
-    port = "29655"
+    port = str(free_port())
     environ = clean_environ(JOURNAL=str(tmp_path / "journal"), ELASTIC_INFRA_GENERATION="1", PYTHONPATH=str(ROOT))
     command = [sys.executable, "-m", "elastic_infra.launcher", "--nnodes", "2", "--master-port", port]
     nodes = [

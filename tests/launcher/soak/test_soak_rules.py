@@ -1,9 +1,8 @@
-"""Random faults against real launchers, and the rules by which such a soak is drawn and judged."""
+"""The rules by which a soak is drawn and judged."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import pathlib
 import signal
 import subprocess
@@ -16,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.launcher.loopback import ROOT
-from tests.launcher.soak import network, plan, process_inventory, verdict
-from tests.launcher.soak.__main__ import NOT_HERE
+from tests.launcher.soak import plan, process_inventory, verdict
 
 Line = dict[str, Any]
 
@@ -126,11 +124,11 @@ def test_outage_lasts_from_the_fault_to_the_next_step() -> None:
     assert verdict.outages(steps, faults) == [2.5, pytest.approx(0.4)]
 
 
-def test_census_knows_the_dead(tmp_path: pathlib.Path) -> None:
+def test_the_inventory_knows_the_dead(tmp_path: pathlib.Path) -> None:
     """A worker counts while its process lives, frozen or not, and no longer."""
     code = (
-        "import pathlib, sys; from tests.launcher.soak import census;"
-        "census.enter(pathlib.Path(sys.argv[1]), census.Worker('a', 1, 'm', 0, 1, 1)); print(flush=True); input()"
+        "import pathlib, sys; from tests.launcher.soak import process_inventory as inventory;"
+        "inventory.enter(pathlib.Path(sys.argv[1]), inventory.Worker('a', 1, 'm', 0, 1, 1)); print(flush=True); input()"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -141,35 +139,3 @@ def test_census_knows_the_dead(tmp_path: pathlib.Path) -> None:
         process.kill()
         process.wait()
         assert process_inventory.take(tmp_path) == ()
-
-
-def soak(folder: pathlib.Path, seed: int, faults: int) -> None:
-    """Run one in a process of its own, which adopts what launchers leave behind.
-
-    Raises:
-        AssertionError: a law was not kept; with the log of what happened.
-    """
-    if reason := network.missing():
-        pytest.skip(f"no soak: {reason}")
-    command = [sys.executable, "-m", "tests.launcher.soak", "--seed", str(seed), "--faults", str(faults)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, "--folder", str(folder)], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != NOT_HERE
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.launcher
-@pytest.mark.timeout(1200)
-def test_short_soak(tmp_path: pathlib.Path) -> None:
-    """Eight random faults: the job succeeds, every law of the soak is kept."""
-    soak(tmp_path / "soak", seed=6, faults=8)
-
-
-@pytest.mark.launcher
-@pytest.mark.slow
-@pytest.mark.timeout(4 * 3600)
-def test_long_soak(tmp_path: pathlib.Path) -> None:
-    """Two hundred of them."""
-    soak(tmp_path / "soak", seed=4, faults=200)

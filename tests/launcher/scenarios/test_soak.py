@@ -1,0 +1,45 @@
+"""Random faults against real launchers, each node in a network of its own: `make soak`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.launcher.loopback import ROOT
+from tests.launcher.soak import network
+from tests.launcher.soak.__main__ import NOT_HERE
+
+pytestmark = [pytest.mark.launcher, pytest.mark.slow]
+
+
+def soak(folder: pathlib.Path, seed: int, faults: int) -> None:
+    """Run one in a process of its own, which adopts what launchers leave behind.
+
+    Raises:
+        AssertionError: a law was not kept; with the log of what happened.
+    """
+    if reason := network.missing():
+        pytest.skip(f"no soak: {reason}")
+    command = [sys.executable, "-m", "tests.launcher.soak", "--seed", str(seed), "--faults", str(faults)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--folder", str(folder)], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != NOT_HERE
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(1200)
+def test_short_soak(tmp_path: pathlib.Path) -> None:
+    """Eight random faults: the job succeeds, every law of the soak is kept."""
+    soak(tmp_path / "soak", seed=6, faults=8)
+
+
+@pytest.mark.timeout(4 * 3600)
+def test_long_soak(tmp_path: pathlib.Path) -> None:
+    """Two hundred of them."""
+    soak(tmp_path / "soak", seed=4, faults=200)
