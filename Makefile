@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BASE := $(shell command -v $(PYTHON) || echo $(PYTHON))
 PYTEST_ARGS ?=
+# Most tests wait for processes; PYTEST_ARGS="-n 0" runs them one after the other.
+SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
@@ -24,18 +26,18 @@ demo: ## the main job: one job rendered, explained, previewed, and run here with
 .PHONY: test test-oldest test-system-python golden bench soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
-	@$(RUN) pytest -m "not cluster and not slow" $(PYTEST_ARGS)
+	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow" $(PYTEST_ARGS)
 
 test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
 	$(READY)
 	@$(RUN) tools.extra_env oldest
-	@$(CURDIR)/.venv-oldest/bin/python -m pytest -m "not cluster and not slow" \
+	@$(CURDIR)/.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster and not slow" \
 	  $(wildcard tests/launcher tests/training) $(PYTEST_ARGS)
 
 test-system-python: ## command line, config, previews and tools on the system's own Python, without torch
 	$(READY)
 	@$(RUN) tools.extra_env system
-	@$(CURDIR)/.venv-system/bin/python -m pytest -n auto -m "not cluster and not slow and not engine and not launcher" \
+	@$(CURDIR)/.venv-system/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not engine and not launcher" \
 	  tests/test_cli.py tests/config tests/preview tests/tools $(PYTEST_ARGS)
 
 golden: ## write the expected files anew; look at the difference before you commit it

@@ -38,7 +38,10 @@ def timeline(
         Path | None,
         typer.Option("--output", "-o", help="Write the picture: .svg, .html, or .png (needs elastic-infra[png])."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="A picture in text with figures, or JSON.")] = Format.TEXT,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="A picture in text with figures, or JSON. Default: text; nothing with --output."),
+    ] = None,
 ) -> None:
     """Show what happened to a job: phases of each node, faults, goodput and outages."""
     from elastic_infra.timeline import files
@@ -59,7 +62,7 @@ def timeline(
         from elastic_infra.timeline.as_json import as_json
 
         typer.echo(json.dumps(as_json(found, known), indent=2, ensure_ascii=False))
-    else:
+    elif form is Format.TEXT or output is None:
         _print(found, known)
 
 

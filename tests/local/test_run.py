@@ -116,7 +116,9 @@ def test_killed_runner(start: Starter) -> None:
     """SIGKILL to the runner leaves no process, and no scratch folder."""
     run = start(*endless("--nodes", "2"), args=[str(FOREVER)])
     run.wait_for(lambda: run.is_training(2), "training")
-    scratch = {_environ(pid, "TMPDIR") for pid in run.alive()} & {str(path) for path in Path(tempfile.gettempdir()).glob("*/node-*")}
+    scratch = {_environ(pid, "TMPDIR") for pid in run.alive()} & {
+        str(path) for path in Path(tempfile.gettempdir()).glob("*/node-*")
+    }
     assert len(scratch) == 2
     os.kill(run.process.pid, signal.SIGKILL)
     run.process.wait()

@@ -47,13 +47,14 @@ def test_text_is_golden(name: str, width: int) -> None:
     ("suffix", "start"), [("svg", b"<svg "), ("html", b"<!DOCTYPE html>"), ("png", b"\x89PNG\r\n")]
 )
 def test_pictures(tmp_path: Path, suffix: str, start: bytes) -> None:
-    """The name decides the form; the figures are told as well."""
+    """The name decides the form; the figures are told as well where a format is asked for."""
     output = tmp_path / f"timeline.{suffix}"
     result = elastic_infra("timeline", FAULTS, "-o", output)
+    told = elastic_infra("timeline", FAULTS, "-o", output, "--format", "text")
 
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.out, result.err) == (0, "", "")
     assert output.read_bytes().startswith(start)
-    assert "goodput" in result.out
+    assert "goodput" in told.out
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def test_the_demo_runs_the_job_with_faults_and_ends_by_saying_what_to_type_next(
     assert "8 to create" in said
     assert said.index("fault: scale 3") < said.index("with 3 workers") < said.index("fault: kill node 1")
     assert said.count("the job succeeded") == 2
+    assert said.count("goodput") == 2
     [disturbed, left_alone] = re.findall(r"accuracy (9\d\.\d\d%, weights [0-9a-f]{16})$", said, re.MULTILINE)
     assert disturbed == left_alone
     assert re.search(r"went on from its checkpoints at step [1-9]\d*, [1-9]\d*", said)
