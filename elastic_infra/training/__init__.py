@@ -1,10 +1,36 @@
-"""What a training script imports: progress to report, and when to stop.
+"""What a training script imports: progress to report, when to stop, and a state that is never lost.
 
-Nothing here is loaded before it is used; a script that only reports steps imports no torch through it.
+Names load when they are first used, so that a script that only reports steps imports no torch through this package.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from .progress import Progress
 
-__all__ = ["Progress"]
+if TYPE_CHECKING:
+    from .loop import Elastic, Snapshots
+    from .sampler import ElasticSampler
+    from .snapshots import Keep
+    from .state import ElasticState, Restored, StateError
+
+__all__ = ["Elastic", "ElasticSampler", "ElasticState", "Keep", "Progress", "Restored", "Snapshots", "StateError"]
+
+_MODULES: Final = {
+    "Elastic": "loop",
+    "ElasticSampler": "sampler",
+    "ElasticState": "state",
+    "Keep": "snapshots",
+    "Restored": "state",
+    "Snapshots": "loop",
+    "StateError": "state",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  PEP 562
+    if name in _MODULES:
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -1,0 +1,239 @@
+"""A state as one flat run of bytes, in shared memory or in a file: a header, then every tensor's bytes.
+
+The same layout serves the snapshot that a worker keeps in its node's shared memory and the one on disk, so that a
+snapshot is copied from one to the other without being taken apart. Copying the tensors into the memory is the only
+time that training waits; the memory is made once and used again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import mmap
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+MAGIC: Final = b"EISNAP01"
+_PREFIX_BYTES: Final = 32
+"""Magic, length of the header, checksum of the header, and a word that stays zero."""
+_ALIGNMENT: Final = 64
+"""Tensors begin at multiples of a cache line, so that any type of number can be read in place."""
+_TENSOR: Final = "__tensor__"
+
+Tree = Any
+"""Dictionaries, lists, tuples, numbers, text, None and tensors, nested as state_dicts are."""
+
+
+class DamagedError(ValueError):
+    """Bytes that are no whole snapshot; the message says what is wrong with them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where one tensor lies."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+    """Bytes from the end of the header's padding."""
+    size: int
+    """Bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A state taken apart: its structure, where each tensor goes, and the tensors themselves."""
+
+    structure: Tree
+    """The state with a reference in place of each tensor."""
+    places: tuple[Place, ...]
+    tensors: tuple[torch.Tensor, ...]
+    size: int
+    """Bytes of all tensors with their alignment."""
+
+
+def layout_of(state: Tree) -> Layout:
+    """Take a state apart; nothing is copied.
+
+    Raises:
+        TypeError: a member has values that a snapshot cannot hold (neither numbers, text, tensors nor collections).
+    """
+    tensors: list[torch.Tensor] = []
+    structure = _without_tensors(state, tensors, "state")
+    places, offset = [], 0
+    for tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        places.append(Place(tensor.dtype, tuple(tensor.shape), offset, size))
+        offset = _aligned(offset + size)
+    return Layout(structure, tuple(places), tuple(tensors), offset)
+
+
+def write(layout: Layout, target: memoryview, header: bytes) -> int:
+    """Copy a state into ``target``; returns the number of bytes written. ``needed`` says how many these are."""
+    begin = _aligned(_PREFIX_BYTES + len(header))
+    for place, tensor in zip(layout.places, layout.tensors, strict=True):
+        if place.size:
+            first = begin + place.offset
+            room = torch.frombuffer(target, dtype=torch.uint8, count=place.size, offset=first)
+            room.view(place.dtype).view(place.shape).copy_(tensor.detach(), non_blocking=False)
+    target[_PREFIX_BYTES : _PREFIX_BYTES + len(header)] = header
+    target[8:16] = len(header).to_bytes(8, "little")
+    target[16:24] = zlib.crc32(header).to_bytes(8, "little")
+    target[24:32] = bytes(8)
+    target[:8] = MAGIC
+    return begin + layout.size
+
+
+def header_of(layout: Layout) -> bytes:
+    """The structure and the places, as bytes that are read without running code."""
+    places = [[str(place.dtype).removeprefix("torch."), list(place.shape), place.offset, place.size]
+              for place in layout.places]  # fmt: skip
+    buffer = io.BytesIO()
+    torch.save({"structure": layout.structure, "places": places, "size": layout.size}, buffer)
+    return buffer.getvalue()
+
+
+def needed(layout: Layout, header: bytes) -> int:
+    """Bytes that ``write`` fills."""
+    return _aligned(_PREFIX_BYTES + len(header)) + layout.size
+
+
+def read(source: memoryview | mmap.mmap) -> Tree:
+    """The state in ``source``, whose tensors share its memory.
+
+    Raises:
+        DamagedError: the bytes are no whole snapshot.
+    """
+    view = memoryview(source)
+    if len(view) < _PREFIX_BYTES or bytes(view[:8]) != MAGIC:
+        message = "it does not begin as a snapshot does"
+        raise DamagedError(message)
+    length = int.from_bytes(view[8:16], "little")
+    header = bytes(view[_PREFIX_BYTES : _PREFIX_BYTES + length])
+    if len(header) != length or zlib.crc32(header) != int.from_bytes(view[16:24], "little"):
+        message = "its header is damaged"
+        raise DamagedError(message)
+    given = torch.load(io.BytesIO(header), weights_only=True)
+    begin = _aligned(_PREFIX_BYTES + length)
+    if len(view) < begin + given["size"]:
+        message = f"{begin + given['size']} bytes are expected and {len(view)} are there"
+        raise DamagedError(message)
+    tensors = [_tensor(view, begin, *place) for place in given["places"]]
+    return _with_tensors(given["structure"], tensors)
+
+
+def empty(header: bytes) -> Tree:
+    """A state of the header's form, whose tensors have yet to be filled."""
+    given = torch.load(io.BytesIO(header), weights_only=True)
+    tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape, _, _ in given["places"]]
+    return _with_tensors(given["structure"], tensors)
+
+
+def _tensor(view: memoryview, begin: int, dtype: str, shape: list[int], offset: int, size: int) -> torch.Tensor:
+    kind: torch.dtype = getattr(torch, dtype)
+    if not size:
+        return torch.empty(shape, dtype=kind)
+    flat = torch.frombuffer(view, dtype=torch.uint8, count=size, offset=begin + offset)
+    return flat.view(kind).view(shape)
+
+
+def _without_tensors(value: Tree, tensors: list[torch.Tensor], path: str) -> Tree:
+    if isinstance(value, torch.Tensor):
+        if type(value) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
+            message = f"{path} is a {type(value).__name__}: sharded state is not supported by this snapshot."
+            raise TypeError(message)
+        tensors.append(value)
+        return {_TENSOR: len(tensors) - 1}
+    if isinstance(value, Mapping):
+        return {name: _without_tensors(item, tensors, f"{path}.{name}") for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_without_tensors(item, tensors, f"{path}[{index}]") for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return value
+    message = f"{path} is a {type(value).__name__}. Give it a state_dict, or keep it out of the state."
+    raise TypeError(message)
+
+
+def _with_tensors(value: Tree, tensors: list[torch.Tensor]) -> Tree:
+    if isinstance(value, dict):
+        if value.keys() == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {name: _with_tensors(item, tensors) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_with_tensors(item, tensors) for item in value)
+    return value
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+class SharedMemory:
+    """Two snapshots of one worker in its node's memory, written in turn, so that one is always whole.
+
+    The files outlive the worker: the next one on this node reads them. They are removed with the launcher's folder.
+    """
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._paths = tuple(str(Path(folder) / f"{name}.{turn}") for turn in (0, 1))
+        self._maps: list[mmap.mmap | None] = [None, None]
+        self._turn = 0
+
+    def store(self, step: int, state: Tree) -> memoryview:
+        """Copy a state in; returns the bytes of the snapshot, valid until the second ``store`` after this one.
+
+        Raises:
+            OSError: the memory has no room.
+            TypeError: the state has values that a snapshot cannot hold.
+        """
+        layout = layout_of({"step": step, "state": state})
+        header = header_of(layout)
+        size = needed(layout, header)
+        self._turn ^= 1
+        room = memoryview(self._room(self._turn, size))
+        room[:8] = bytes(8)  # not whole while it is written
+        written = write(layout, room, header)
+        return room[:written]
+
+    def newest(self) -> tuple[int, Tree] | None:
+        """The step and the state of the newest whole snapshot that the node has of this worker; None without one."""
+        found = [snapshot for path in self._paths if (snapshot := _read_file(path))]
+        return max(found, key=lambda snapshot: snapshot[0], default=None)
+
+    def _room(self, turn: int, size: int) -> mmap.mmap:
+        kept = self._maps[turn]
+        if kept is not None and len(kept) >= size:
+            return kept
+        descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # a full memory fails here, and not with SIGBUS in the copy
+            self._maps[turn] = made = mmap.mmap(descriptor, max(size, os.fstat(descriptor).st_size))
+        finally:
+            os.close(descriptor)
+        return made
+
+
+def _read_file(path: str) -> tuple[int, Tree] | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        mapped = mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+        given = read(mapped)
+    except (ValueError, OSError):  # empty, or not whole: its writer was ended while it wrote
+        return None
+    finally:
+        os.close(descriptor)
+    return given["step"], given["state"]
+
+
+def tensors_in(state: Tree) -> Iterator[torch.Tensor]:
+    """Every tensor of a state, in the order of the layout."""
+    yield from layout_of(state).tensors

@@ -1,0 +1,211 @@
+"""Snapshots on disk: each appears whole or not at all, and the newest whole one is never deleted.
+
+A snapshot is written to a draft folder: every rank's part, then a note of its length and checksum; rank 0 waits for the
+notes, writes the manifest and renames the folder. A folder without a manifest, or whose parts do not match their notes,
+is skipped with a warning and never loaded. Only the standard library; what is in a part is ``host_memory``'s business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+FORMAT: Final = 1
+"""Version of the folder's form; a snapshot of a newer one is refused by name."""
+MANIFEST: Final = "manifest.json"
+WAIT_SECONDS: Final = 600.0
+"""How long rank 0 waits for the other ranks' parts: a slow volume is no reason to lose a snapshot."""
+_POLL_SECONDS: Final = 0.02
+_CHUNK: Final = 1 << 24
+
+Warn = Callable[[str], None]
+
+
+class Files:
+    """The calls by which a snapshot reaches the disk; tests put faults into them."""
+
+    def write(self, path: Path, data: memoryview | bytes) -> None:
+        """Write a file and have the disk keep it."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view[:_CHUNK]) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file or folder its name, and have the disk keep the name."""
+        source.rename(target)
+        self.sync(target.parent)
+
+    def sync(self, folder: Path) -> None:
+        """Have the disk keep the names in a folder."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, folder: Path) -> None:
+        """Delete a folder with what is in it; one that is half gone is deleted next time."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """Who writes: which rank of how many, in which run of the workers."""
+
+    rank: int = 0
+    world: int = 1
+    run: str = "0"
+    """The same on all ranks and new for each start of the workers: a draft of an earlier one is not taken on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """Which whole snapshots stay."""
+
+    last: int = 2
+    """So many of the newest. 2: should the newest turn out to be damaged, there is another."""
+    every: int | None = None
+    """Also those whose step is a multiple of it. None: no others."""
+
+
+class Folder:
+    """The snapshots of one job."""
+
+    def __init__(
+        self, root: str | os.PathLike[str], warn: Warn, keep: Keep | None = None, files: Files | None = None
+    ) -> None:
+        self.root = Path(root)
+        self._warn = warn
+        self._keep = keep or Keep()
+        self._files = files or Files()
+
+    def save(self, step: int, part: memoryview | bytes, writer: Writer) -> bool:
+        """Write this rank's part; on rank 0 also publish the snapshot once every part is there.
+
+        Returns:
+            Whether this rank's share of the work succeeded; a failure is a warning, and training goes on.
+        """
+        try:
+            self._write_part(step, part, writer)
+            if writer.rank == 0:
+                self._publish(step, writer)
+        except (OSError, TimeoutError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._warn(f"The snapshot of step {step} cannot be saved in {self.root}: {reason}. Training goes on.")
+            return False
+        return True
+
+    def steps(self) -> tuple[int, ...]:
+        """Steps of the whole snapshots, newest first; what is not whole is named in a warning."""
+        found = []
+        for folder in sorted(self.root.glob("step-*"), reverse=True):
+            reason = self._fault_of(folder)
+            if reason:
+                self._warn(f"{folder} is skipped: {reason}.")
+            else:
+                found.append(int(folder.name.removeprefix("step-")))
+        return tuple(found)
+
+    def path(self, step: int, rank: int) -> Path | None:
+        """The file of a rank's part, None where the snapshot has no such rank."""
+        path = self._folder(step) / _part_name(rank)
+        return path if path.exists() else None
+
+    def checksum(self, step: int, rank: int) -> int:
+        """CRC-32 that the part must have."""
+        return int(_manifest(self._folder(step))["parts"][_part_name(rank)]["crc32"])
+
+    def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
+        draft = self._draft(step, writer)
+        draft.mkdir(parents=True, exist_ok=True)
+        name = _part_name(writer.rank)
+        self._files.write(draft / name, part)
+        note = json.dumps({"bytes": len(part), "crc32": zlib.crc32(part)}).encode()
+        self._files.write(draft / f"{name}.draft", note)
+        self._files.rename(draft / f"{name}.draft", draft / f"{name}.json")
+
+    def _publish(self, step: int, writer: Writer) -> None:
+        draft, target = self._draft(step, writer), self._folder(step)
+        parts = self._await_parts(draft, writer.world)
+        manifest = {"format": FORMAT, "step": step, "world": writer.world, "parts": parts}
+        self._files.write(draft / MANIFEST, json.dumps(manifest, indent=1).encode())
+        if target.exists():
+            if not self._fault_of(target):
+                self._files.remove(draft)  # the same step was saved before a restart
+                return
+            self._files.rename(target, self.root / f".damaged-{step}-{writer.run}")
+        self._files.rename(draft, target)
+        self._prune()
+
+    def _await_parts(self, draft: Path, world: int) -> dict[str, Any]:
+        deadline = time.monotonic() + WAIT_SECONDS
+        parts: dict[str, Any] = {}
+        for rank in range(world):
+            note = draft / f"{_part_name(rank)}.json"
+            while not note.exists():
+                if time.monotonic() > deadline:
+                    message = f"the part of rank {rank} did not come within {WAIT_SECONDS:g} s"
+                    raise TimeoutError(message)
+                time.sleep(_POLL_SECONDS)
+            parts[_part_name(rank)] = json.loads(note.read_bytes())
+        return parts
+
+    def _prune(self) -> None:
+        whole = [folder for folder in sorted(self.root.glob("step-*"), reverse=True) if not self._fault_of(folder)]
+        for folder in whole[self._keep.last :]:
+            if not self._keep.every or int(folder.name.removeprefix("step-")) % self._keep.every:
+                self._files.remove(folder)
+        newest = whole[0].stat().st_mtime if whole else 0.0
+        for draft in self.root.glob(".draft-*"):
+            with contextlib.suppress(OSError):
+                if draft.stat().st_mtime < newest - WAIT_SECONDS:
+                    self._files.remove(draft)
+
+    def _fault_of(self, folder: Path) -> str:
+        """Why a snapshot is not whole; empty where it is. Lengths only: checksums are compared when it is read."""
+        try:
+            manifest = _manifest(folder)
+        except (OSError, ValueError):
+            return "it has no manifest, so it was not finished"
+        if manifest.get("format") != FORMAT:
+            return f"its format is {manifest.get('format')}, and this version reads {FORMAT}"
+        for name, note in manifest["parts"].items():
+            with contextlib.suppress(OSError):
+                if (folder / name).stat().st_size == note["bytes"]:
+                    continue
+            return f"{name} is missing or has another length than the manifest says"
+        return ""
+
+    def _folder(self, step: int) -> Path:
+        return self.root / f"step-{step:012d}"
+
+    def _draft(self, step: int, writer: Writer) -> Path:
+        return self.root / f".draft-{step}-{writer.run}"
+
+
+def _part_name(rank: int) -> str:
+    return f"rank-{rank:05d}.bin"
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    manifest: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+    return manifest
+
+
+def newest_common(steps_of_ranks: Sequence[Sequence[int]]) -> int | None:
+    """The newest step that every rank has, None where there is none."""
+    common = set.intersection(*(set(steps) for steps in steps_of_ranks)) if steps_of_ranks else set()
+    return max(common, default=None)

@@ -1,0 +1,354 @@
+"""All that training goes on from, kept in the node's memory and on disk, and taken from where it is newest.
+
+Members are what has a ``state_dict``: model, optimizer, scheduler, the position in the data; plain values are numbers,
+text and collections of these. Random number generators of Python, NumPy, torch and CUDA are members of every state.
+Model and optimizer must be the same on all ranks (DistributedDataParallel); sharded models are refused by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import random
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, cast
+
+import torch
+import torch.distributed as dist
+
+from ..launcher.workers import progress
+from . import host_memory, snapshots
+from .host_memory import DamagedError, Tree
+
+CHECKPOINT_VARIABLE: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
+"""The folder that the component mounts for checkpoints."""
+
+Source = Literal["memory", "peer", "disk", "nothing"]
+
+
+class Member(Protocol):
+    """What can be saved and loaded."""
+
+    def state_dict(self) -> Any:  # noqa: ANN401  torch's own protocol
+        """Everything it needs to go on."""
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:  # noqa: ANN401  torch's own protocol
+        """Go on from there."""
+
+
+class StateError(ValueError):
+    """A snapshot does not fit the state; the message says in which member, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """Where training goes on."""
+
+    step: int
+    """Steps that are done; 0 from the beginning."""
+    source: Source
+    """``memory``: of this node. ``peer``: another node's memory. ``disk``. ``nothing``: a fresh start."""
+
+
+class ElasticState:
+    """The state of one worker.
+
+    Usage::
+
+        state = ElasticState("/checkpoints", model=model, optimizer=optimizer, data=sampler, best=0.0)
+        state.restore()
+        state.best = 0.7                # plain values are attributes
+
+    Args:
+        folder: where durable snapshots are kept; None: only in memory.
+        model: with or without its DistributedDataParallel wrapper; saved without it.
+        optimizer: any number of members may be left out.
+        scheduler: of the learning rate.
+        data: the position in the data: an ``ElasticSampler``, or anything with a ``state_dict``.
+        keep: which durable snapshots stay.
+        plain: further members, and plain values.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        *,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        scheduler: Member | None = None,
+        data: Member | None = None,
+        keep: snapshots.Keep | None = None,
+        **plain: Any,  # noqa: ANN401  whatever a script keeps
+    ) -> None:
+        given = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
+        members = {name: member for name, member in given.items() if member is not None}
+        members |= {name: value for name, value in plain.items() if hasattr(value, "state_dict")}
+        values = {name: value for name, value in plain.items() if name not in members}
+        object.__setattr__(self, "members", members)
+        object.__setattr__(self, "plain", values)
+        object.__setattr__(self, "step", 0)
+        object.__setattr__(self, "_folder", snapshots.Folder(folder, _warn, keep) if folder is not None else None)
+        object.__setattr__(self, "_memory", _shared_memory())
+        object.__setattr__(self, "_writing", None)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
+        for values in (self.__dict__.get("members", {}), self.__dict__.get("plain", {})):
+            if name in values:
+                return values[name]
+        message = f"The state has no {name!r}."
+        raise AttributeError(message)
+
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401
+        if name in self.plain:
+            self.plain[name] = value
+        elif name in self.members:
+            message = f"{name!r} is a member with a state_dict: change it in place."
+            raise AttributeError(message)
+        else:
+            object.__setattr__(self, name, value)
+
+    def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> None:
+        """Keep the state after ``step`` steps: copy it to memory now and, if ``durable``, to disk in the background.
+
+        Training waits for the copy alone. A durable snapshot that is still being written is finished first.
+
+        Args:
+            durable: whether the disk gets it too.
+            saved: called with the step once this rank's part is on disk, from the thread that wrote it.
+
+        Raises:
+            TypeError: a member has values that a snapshot cannot hold.
+        """
+        self.wait()
+        part = self._copy()
+        if durable and self._folder is not None and part is not None:
+            order = (self._folder, self.step, part, _writer(), saved)
+            thread = threading.Thread(target=_save, args=order, name="snapshot", daemon=True)
+            thread.start()
+            object.__setattr__(self, "_writing", thread)
+
+    def wait(self) -> None:
+        """Return once no snapshot is being written to disk."""
+        if self._writing is not None:
+            self._writing.join()
+            object.__setattr__(self, "_writing", None)
+
+    def restore(self) -> Restored:
+        """Go on from the newest snapshot that all ranks can have: this node's memory, a peer's, or the disk's.
+
+        Every rank calls it, after ``init_process_group`` where there are several.
+
+        Raises:
+            StateError: the snapshot does not fit the members.
+        """
+        held = self._memory.newest() if self._memory is not None else None
+        on_disk = self._folder.steps() if self._folder is not None and _rank() == 0 else ()
+        everywhere = _gather((held[0] if held else -1, on_disk))
+        in_memory = [step for step, _ in everywhere]
+        best, disk = max(in_memory), everywhere[0][1]
+        if best >= 0 and best >= max(disk, default=-1):
+            return self._from_memory(best, in_memory, held)
+        return self._from_disk(disk)
+
+    def capture(self) -> Tree:
+        """The state as one tree, whose tensors are those of the members: nothing is copied."""
+        tree = {name: _plain_tree(_unwrapped(member).state_dict()) for name, member in self.members.items()}
+        return {"members": tree, "plain": dict(self.plain), "rng": _rng()}
+
+    def load(self, tree: Tree, *, rng: bool = True) -> None:
+        """Take a captured state; ``rng`` False leaves the generators as they are.
+
+        Raises:
+            StateError: members are missing, too many, or of another form.
+        """
+        saved, mine = set(tree["members"]), set(self.members)
+        if saved != mine:
+            message = _names("misses", mine - saved) + _names("has besides", saved - mine)
+            message = f"The snapshot{message}. Give ElasticState the members it was saved with, or use another folder."
+            raise StateError(message)
+        for name, member in self.members.items():
+            try:
+                _unwrapped(member).load_state_dict(tree["members"][name])
+            except (RuntimeError, ValueError, KeyError, TypeError) as error:
+                message = f"The snapshot's {name} does not fit: {error}"
+                raise StateError(message) from error
+        self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
+        if rng:
+            _set_rng(tree["rng"])
+
+    def _copy(self) -> memoryview | None:
+        tree = self.capture() if self._memory is not None or _rank() == 0 else {"rng": _rng()}
+        if self._memory is None:
+            return _bytes_of(self.step, tree)
+        try:
+            part = self._memory.store(self.step, tree)
+        except OSError as error:
+            _warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
+            object.__setattr__(self, "_memory", None)
+            return _bytes_of(self.step, tree)
+        return part if _rank() == 0 else _bytes_of(self.step, {"rng": tree["rng"]})
+
+    def _from_memory(self, best: int, in_memory: list[int], held: tuple[int, Tree] | None) -> Restored:
+        tree = held[1] if held and held[0] == best else None
+        if any(step != best for step in in_memory):
+            tree = _from_peer(tree, in_memory.index(best), receives=in_memory[_rank()] != best)
+        self.load(tree, rng=in_memory[_rank()] == best)
+        self.step = best
+        return Restored(best, "memory" if in_memory[_rank()] == best else "peer")
+
+    def _from_disk(self, steps: tuple[int, ...]) -> Restored:
+        for step in steps:
+            tree = self._read(step)
+            if all(_gather(tree is not None)):
+                self.load(tree, rng="rng" in cast("Mapping[str, object]", tree))
+                self.step = step
+                return Restored(step, "disk")
+        return Restored(0, "nothing")
+
+    def _read(self, step: int) -> Tree | None:
+        """The shared part of a durable snapshot with this rank's generators, None where it is damaged."""
+        folder = cast("snapshots.Folder", self._folder)
+        try:
+            shared = _read_part(folder, step, 0)
+            path = folder.path(step, _rank())
+            own = _read_part(folder, step, _rank())["rng"] if path is not None else None
+        except (OSError, DamagedError) as error:
+            _warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
+            return None
+        without = {name: value for name, value in shared.items() if name != "rng"}
+        return {**without, "rng": own} if own is not None else without
+
+
+def _save(
+    folder: snapshots.Folder,
+    step: int,
+    part: memoryview,
+    writer: snapshots.Writer,
+    saved: Callable[[int], None] | None,
+) -> None:
+    """What the thread of a durable snapshot does."""
+    if folder.save(step, part, writer) and saved is not None:
+        saved(step)
+
+
+def _read_part(folder: snapshots.Folder, step: int, rank: int) -> Tree:
+    path = folder.path(step, rank)
+    if path is None:
+        message = f"the part of rank {rank} is missing"
+        raise DamagedError(message)
+    data = bytearray(Path(path).read_bytes())
+    if zlib.crc32(data) != folder.checksum(step, rank):
+        message = f"{path.name} has another checksum than the manifest says"
+        raise DamagedError(message)
+    return host_memory.read(memoryview(data))["state"]
+
+
+def _bytes_of(step: int, tree: Tree) -> memoryview:
+    layout = host_memory.layout_of({"step": step, "state": tree})
+    header = host_memory.header_of(layout)
+    room = memoryview(bytearray(host_memory.needed(layout, header)))
+    host_memory.write(layout, room, header)
+    return room
+
+
+def _from_peer(tree: Tree, source: int, *, receives: bool) -> Tree:
+    """The newest state to the ranks that lack it: structure first, then tensor by tensor."""
+    group = dist.new_group(backend="gloo")
+    layout = host_memory.layout_of(tree) if tree is not None else None
+    header = [host_memory.header_of(layout) if _rank() == source and layout else None]
+    dist.broadcast_object_list(header, src=source, group=group)
+    given = bytes(cast("bytes", header[0]))
+    if not receives and layout is not None:
+        for tensor in layout.tensors:
+            dist.broadcast(tensor.detach().clone() if _rank() != source else tensor, src=source, group=group)
+        return tree
+    received = host_memory.empty(given)
+    for tensor in host_memory.tensors_in(received):
+        dist.broadcast(tensor, src=source, group=group)
+    return received
+
+
+def _shared_memory() -> host_memory.SharedMemory | None:
+    """This worker's snapshots in the launcher's folder, which lies in memory; None outside the launcher."""
+    place = progress.locate(os.environ)
+    if place is None:
+        return None
+    path, slot = place
+    return host_memory.SharedMemory(str(Path(path).parent), f"state-{slot}")
+
+
+def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, whatever wraps it
+    """The module inside DistributedDataParallel, so that a snapshot fits with and without the wrapper."""
+    return member.module if isinstance(member, torch.nn.parallel.DistributedDataParallel) else member
+
+
+def _plain_tree(value: Any) -> Tree:  # noqa: ANN401  a state_dict
+    """A state_dict of ours or torch's with NumPy's numbers as Python's."""
+    if isinstance(value, Mapping):
+        return {name: _plain_tree(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain_tree(item) for item in value) if type(value) in {list, tuple} else list(value)
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "shape", ()):
+        return value.item()
+    return value
+
+
+def _rng() -> Tree:
+    version, numbers, gauss = random.getstate()
+    state: dict[str, Tree] = {
+        "python": [version, torch.tensor(numbers, dtype=torch.int64), gauss],
+        "torch": torch.get_rng_state(),
+    }
+    if "numpy" in sys.modules:
+        name, keys, position, has_gauss, cached = sys.modules["numpy"].random.get_state()
+        numbers = torch.tensor(keys.astype("int64"))
+        state["numpy"] = [str(name), numbers, int(position), int(has_gauss), float(cached)]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def _set_rng(state: Tree) -> None:
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers.tolist()), gauss))
+    torch.set_rng_state(state["torch"].clone())
+    if "numpy" in state and "numpy" in sys.modules:
+        name, keys, position, has_gauss, cached = state["numpy"]
+        numpy = sys.modules["numpy"]
+        numpy.random.set_state((name, numpy.array(keys.tolist(), dtype="uint32"), position, has_gauss, cached))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"].clone())
+
+
+def _gather(value: Any) -> list[Any]:  # noqa: ANN401  anything small
+    """Every rank's value, in the order of ranks."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return [value]
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _writer() -> snapshots.Writer:
+    run = "-".join(os.environ.get(name, "0") for name in ("TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_ATTEMPT"))
+    world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return snapshots.Writer(_rank(), world, run.replace("/", "_"))
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def _names(verb: str, names: set[str]) -> str:
+    return f" {verb} {', '.join(sorted(names))}" if names else ""
+
+
+def _warn(line: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"elastic_infra.training: {line}\n")
+        sys.stderr.flush()

@@ -1,0 +1,95 @@
+"""A state comes out of memory as it went in, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from elastic_infra.training import host_memory
+from elastic_infra.training.host_memory import DamagedError, SharedMemory
+
+STATE: dict[str, Any] = {
+    "numbers": [1, 2.5, True, None, "text", b"bytes", (3, 4)],
+    "nested": {0: {"weight": torch.arange(6.0).reshape(2, 3)}, "empty": torch.empty(0, 4)},
+    "halves": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+    "scalar": torch.tensor(7),
+    "transposed": torch.arange(12).reshape(3, 4).T,
+}
+
+
+def written(state: Any) -> bytearray:
+    """The bytes of a state's snapshot."""
+    layout = host_memory.layout_of(state)
+    header = host_memory.header_of(layout)
+    room = bytearray(host_memory.needed(layout, header))
+    assert host_memory.write(layout, memoryview(room), header) == len(room)
+    return room
+
+
+def assert_same(left: Any, right: Any) -> None:
+    """Equal values, and tensors of equal type."""
+    if isinstance(left, torch.Tensor):
+        assert left.dtype == right.dtype
+        assert torch.equal(left, right)
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for name in left:
+            assert_same(left[name], right[name])
+    else:
+        assert left == right
+
+
+def test_round_trip() -> None:
+    """Types, shapes and values of everything that a state_dict holds."""
+    assert_same(STATE, host_memory.read(memoryview(written(STATE))))
+
+
+@pytest.mark.parametrize("damage", ["cut", "magic", "header"])
+def test_damage_is_seen(damage: str) -> None:
+    """A snapshot that was not written to its end, or whose structure changed, is not read."""
+    room = written(STATE)
+    if damage == "cut":
+        del room[-1]
+    else:
+        room[{"magic": 0, "header": 40}[damage]] ^= 1
+
+    with pytest.raises(DamagedError):
+        host_memory.read(memoryview(room))
+
+
+def test_what_a_snapshot_cannot_hold_is_named() -> None:
+    """The message says where the value is, and what to do."""
+    with pytest.raises(TypeError, match=r"state\.a\[1\] is a set\. Give it a state_dict"):
+        host_memory.layout_of({"a": [1, {2}]})
+
+
+def test_the_newest_whole_snapshot_is_read(tmp_path: Path) -> None:
+    """Two turns: while one is written, or when its writer dies, the other stands; another worker reads both."""
+    memory = SharedMemory(str(tmp_path), "state-0")
+    memory.store(1, {"weight": torch.tensor([1.0])})
+    memory.store(2, {"weight": torch.tensor([2.0])})
+    third = memory.store(3, {"weight": torch.tensor([3.0])})
+
+    assert SharedMemory(str(tmp_path), "state-0").newest() == (3, {"weight": torch.tensor([3.0])})
+    third[:8] = bytes(8)  # as a writer leaves it that is killed in the copy
+    assert SharedMemory(str(tmp_path), "state-0").newest() == (2, {"weight": torch.tensor([2.0])})
+
+
+def test_a_node_without_snapshots_has_none(tmp_path: Path) -> None:
+    """A fresh node."""
+    assert SharedMemory(str(tmp_path), "state-0").newest() is None
+
+
+def test_a_state_that_grows_gets_more_room(tmp_path: Path) -> None:
+    """Optimizers have no state before their first step."""
+    memory = SharedMemory(str(tmp_path), "state-0")
+    for step in range(1, 5):
+        memory.store(step, {"weight": torch.full((step * 1000,), float(step))})
+    newest = memory.newest()
+
+    assert newest is not None
+    assert newest[0] == 4
+    assert torch.equal(newest[1]["weight"], torch.full((4000,), 4.0))

@@ -1,0 +1,150 @@
+"""A state goes on where it was, from memory or from disk, and says what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from elastic_infra.launcher.workers.progress import VARIABLE
+from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError
+
+
+def trained(folder: Path | None, steps: int, **plain: Any) -> ElasticState:
+    """A small training after so many steps."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    sampler = ElasticSampler(8, global_batch=4)
+    state = ElasticState(folder, model=model, optimizer=optimizer, scheduler=scheduler, data=sampler, **plain)
+    train(state, steps)
+    return state
+
+
+def train(state: ElasticState, steps: int) -> float:
+    """Some steps; the last loss."""
+    last = 0.0
+    for _ in range(steps):
+        loss = (state.model(torch.randn(4, 3)) ** 2).mean() * (1 + random.random() + np.random.random())  # noqa: NPY002  the generator that scripts use
+        loss.backward()
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+        state.scheduler.step()
+        state.data.advance()
+        state.step += 1
+        last = loss.item()
+    return last
+
+
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_training_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Weights, moments, learning rate, buffers, position and every generator: the same losses follow."""
+    if where == "memory":
+        monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    folder = tmp_path / "checkpoints" if where == "disk" else None
+    state = trained(folder, 3, best=0.5)
+    state.best = 0.25
+    state.snapshot(durable=where == "disk")
+    state.wait()
+    expected = [train(state, 1) for _ in range(3)]
+    random.seed(99)
+    np.random.seed(99)  # noqa: NPY002
+
+    resumed = trained(folder, 1, best=0.0)
+    assert dataclasses.astuple(resumed.restore()) == (3, where)
+    assert (resumed.step, resumed.best, resumed.data.offset) == (3, 0.25, state.data.global_batch)
+    assert [train(resumed, 1) for _ in range(3)] == expected
+
+
+def test_nothing_saved_is_a_fresh_start(tmp_path: Path) -> None:
+    """The first generation."""
+    assert trained(tmp_path / "new", 0).restore() == Restored(0, "nothing")
+
+
+def test_memory_wins_where_it_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's own node has what the disk does not have yet; a disk that is ahead wins."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    state = trained(tmp_path / "c", 2)
+    state.snapshot(durable=True)
+    state.wait()
+    train(state, 1)
+    state.snapshot()
+
+    assert trained(tmp_path / "c", 0).restore() == Restored(3, "memory")
+    for file in tmp_path.glob("state-*"):
+        file.unlink()
+    assert trained(tmp_path / "c", 0).restore() == Restored(2, "disk")
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One wrong byte in the newest: the one before is taken, and a line says so."""
+    state = trained(tmp_path, 1)
+    for _ in range(2):
+        state.snapshot(durable=True)
+        state.wait()
+        train(state, 1)
+    part = tmp_path / "step-000000000002" / "rank-00000.bin"
+    data = bytearray(part.read_bytes())
+    data[-3] ^= 1
+    part.write_bytes(data)
+
+    assert trained(tmp_path, 0).restore() == Restored(1, "disk")
+    assert "has another checksum than the manifest says" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    """Members missing, extra, or of another shape."""
+    state = trained(tmp_path, 1)
+    state.snapshot(durable=True)
+    state.wait()
+
+    with pytest.raises(StateError, match=r"has besides data, optimizer, scheduler\. Give ElasticState the members"):
+        ElasticState(tmp_path, model=state.model).restore()
+    with pytest.raises(StateError, match="misses ema"):
+        trained(tmp_path, 0, ema=torch.nn.Linear(1, 1)).restore()
+    other = trained(tmp_path, 0)
+    other.members["model"] = torch.nn.Linear(3, 4)
+    with pytest.raises(StateError, match=r"The snapshot's model does not fit: (?s:.*)Missing key"):
+        other.restore()
+
+
+def test_a_copy_is_taken_at_once(tmp_path: Path) -> None:
+    """What training does after ``snapshot`` does not reach the disk, however late it is written."""
+    state = trained(tmp_path, 1)
+    before = state.model[0].weight.detach().clone()
+    state.snapshot(durable=True)
+    with torch.no_grad():
+        state.model[0].weight.zero_()
+    state.wait()
+    state.restore()
+
+    assert torch.equal(state.model[0].weight, before)
+
+
+def test_memory_without_room_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snapshots go on to disk alone, and one line says what to raise."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/gone/progress-1")
+    state = trained(tmp_path / "c", 1)
+    state.snapshot(durable=True)
+    state.wait()
+
+    assert "Snapshots in memory are off: " in capsys.readouterr().err
+    assert trained(tmp_path / "c", 0).restore() == Restored(1, "disk")
+
+
+def test_an_unknown_name_is_an_attribute_error(tmp_path: Path) -> None:
+    """A misspelt value is not made by assigning to a member, nor read as None."""
+    state = trained(tmp_path, 0, best=1.0)
+
+    with pytest.raises(AttributeError, match="The state has no 'bets'"):
+        _ = state.bets
+    with pytest.raises(AttributeError, match="'model' is a member"):
+        state.model = None
