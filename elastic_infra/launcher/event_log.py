@@ -7,13 +7,14 @@ fields. A line is written in one call, so supervisor and agent may share a file.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, get_args
 
-from . import log
+from . import console, log
 
 Name = Literal[
     "launcher_started",
@@ -47,6 +48,7 @@ class EventLog:
         self,
         target: str,
         node: str,
+        lines: console.Console | None = None,
         *,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -56,11 +58,14 @@ class EventLog:
         Args:
             target: a path, ``-`` for stderr, or empty for nothing.
             node: name or uuid of this node.
+            lines: what stderr gets goes there; None writes at once and waits for the reader.
             wall: the clock people read.
             monotonic: CLOCK_MONOTONIC.
         """
         self._target = target
         self._node = node
+        self._write_line = lines.write if lines else functools.partial(console.write_all, 2)
+        self._say = lines.say if lines else log.say
         self._wall = wall
         self._monotonic = monotonic
         self._has_failed = False
@@ -79,25 +84,24 @@ class EventLog:
         }
         text = json.dumps({**head, **fields}, ensure_ascii=False) + "\n"
         try:
-            _append(self._target, text.encode())
+            self._append(text.encode())
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True
-                log.say(f"events cannot be written: {error.strerror}.")
+                self._say(f"events cannot be written: {error.strerror}.")
+
+    def _append(self, data: bytes) -> None:
+        if self._target == "-":
+            self._write_line(data)
+            return
+        descriptor = os.open(self._target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
 
 
 def utc(wall: float) -> str:
     """A moment as events write it."""
     moment = dt.datetime.fromtimestamp(wall, tz=dt.timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _append(target: str, data: bytes) -> None:
-    if target == "-":
-        os.write(2, data)
-        return
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)

@@ -126,6 +126,8 @@ class Leave:
     reason: str
     keep_store_seconds: float = 0.0
     """How long a hosted store may go on serving peers that have yet to read the end of the job."""
+    delivery_seconds: float = 0.0
+    """How long the agent may stay to deliver output to a slow reader."""
 
 
 # ------------------------------------------------------ supervisor -> agent

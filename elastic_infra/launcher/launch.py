@@ -113,13 +113,14 @@ def _supervise(
     watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     warm.close()
-    family.end(leave.keep_store_seconds, interrupted=lambda: bool(signals.caught))
+    ended_at = time.monotonic()
+    family.end(leave, interrupted=lambda: bool(signals.caught))
     code = exit_codes.final(leave.code, watcher.caught)
     if watcher.fired:
         _event(settings, "watchdog_fired", {"message": leave.reason})
     if code != exit_codes.SUCCESS:
-        log.say(leave.reason)
         failures.leave_behind(code, leave.reason, watcher.report, settings.termination_log, environ)
+        _say_last(leave.reason, ended_at + leave.delivery_seconds, signals)
     return code
 
 
@@ -184,3 +185,13 @@ def _run_torchrun(
 def _refuse(message: str) -> int:
     log.say(message)
     return exit_codes.USAGE
+
+
+def _say_last(line: str, until: float, signals: Signals) -> None:
+    """The end's reason, where its reader takes it; the exit code waits until then, unless a signal came."""
+    from . import console
+
+    last = console.Console.start(2)
+    last.say(line)
+    while not last.close(1.0) and time.monotonic() < until and not signals.caught:
+        pass

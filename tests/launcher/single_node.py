@@ -74,6 +74,7 @@ class SoloAgent:
             self.group.close()
             if self.leave:
                 self.channel.send(self.leave)
+                self.group.deliver(1.0)
                 sys.exit(0)
             self.start()
         elif isinstance(message, ipc.ForkServerState):

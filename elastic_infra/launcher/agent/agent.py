@@ -9,11 +9,12 @@ from __future__ import annotations
 import collections
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .. import exit_codes, ipc, log
+from .. import console, exit_codes, ipc, log
 from ..command_line.plan import Plan
 from ..protocol import events, machine, report
 from ..protocol.actions import (
@@ -41,6 +42,11 @@ BUSY_SECONDS: Final = 0.05
 """The same while the machine waits for something to pass: a stop step, a last call, a roll call."""
 KEEP_STORE_SECONDS: Final = 30.0
 """How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
+DELIVERY_SECONDS: Final = 60.0
+"""How long after the end teed output may wait for its reader; a reader that is paused for good must not keep a node."""
+LAST_LINES_SECONDS: Final = 1.0
+"""The same for the launcher's own lines, which are in nobody's file and short."""
+STDERR: Final = 2
 HANG_LOOK_SECONDS: Final = 0.5
 STORE_BUFFER_SECONDS: Final = 0.002
 """A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
@@ -56,12 +62,14 @@ class Agent:
         plan: Plan,
         settings: LauncherSettings,
         group: worker_group.WorkerGroup,
+        lines: console.Console,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._channel = channel
         self._plan = plan
         self._settings = settings
         self._group = group
+        self._lines = lines
         self._clock = clock
         self._events: collections.deque[events.Event] = collections.deque()
         self._state: State = start(
@@ -69,12 +77,12 @@ class Agent:
         )
         self._steps = steps.Watch()
         self._warming = warm_up.Warming(channel, group)
-        self._observer = telemetry.Observer(plan, settings, self._state.node.uuid)
+        self._observer = telemetry.Observer(plan, settings, self._state.node.uuid, lines)
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
         self._left = False
-        self._log = log.Log(settings.log_level)
+        self._log = log.Log(settings.log_level, lines.say)
 
     def run(self) -> None:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
@@ -272,7 +280,15 @@ class Agent:
     def _leave(self, code: int, reason: str, keep_store_seconds: float = 0.0) -> None:
         self._left = True
         self._store.close()
-        self._channel.send(ipc.Leave(code, reason, keep_store_seconds))
+        delivery_seconds = 0.0 if self._state.leaving else DELIVERY_SECONDS
+        self._channel.send(ipc.Leave(code, reason, keep_store_seconds, delivery_seconds))
+
+    def deliver(self) -> None:
+        """Wait until the console's reader has taken everything, within bounds; nothing is decided meanwhile."""
+        left = self._group.deliver(0.0 if self._state.leaving else DELIVERY_SECONDS)
+        if left:
+            self._lines.say(f"The reader of the console is too slow. What it did not take is in {', '.join(left)}.")
+        self._lines.close(LAST_LINES_SECONDS)
 
     _action_handlers: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
         CompareAndSet: _order_store,
@@ -300,4 +316,8 @@ def run(
     channel: ipc.Channel, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir
 ) -> None:
     """The agent's entry, in the process that the supervisor forked for it."""
-    Agent(channel, plan, settings, worker_group.WorkerGroup(plan, settings, environ, run_dir)).run()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the console may lose its reader
+    group = worker_group.WorkerGroup(plan, settings, environ, run_dir)
+    agent = Agent(channel, plan, settings, group, console.Console.start(STDERR))
+    agent.run()
+    agent.deliver()

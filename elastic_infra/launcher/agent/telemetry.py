@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from .. import event_log
+from .. import console, event_log
 from ..command_line.plan import Plan
 from ..protocol.events import StepsSeen
 from ..protocol.state import State
@@ -58,11 +58,16 @@ class Observer:
     """Writes events and serves the newest snapshot."""
 
     def __init__(
-        self, plan: Plan, settings: LauncherSettings, node: str, clock: Callable[[], float] = time.monotonic
+        self,
+        plan: Plan,
+        settings: LauncherSettings,
+        node: str,
+        lines: console.Console,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
         self._node = settings.node_name or node
-        self._log = event_log.EventLog(settings.events, self._node)
+        self._log = event_log.EventLog(settings.events, self._node, lines)
         self._port = settings.metrics_port
         self._clock = clock
         self._newest: status_server.Snapshot | None = None

@@ -6,20 +6,23 @@ Starting and ending processes is the supervisor's.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
-import sys
 import time
-from collections.abc import Mapping
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from .. import ipc, processes
-from ..command_line.plan import LogPlan, Plan
+from .. import console, ipc, processes
+from ..command_line.option_values import Stream
+from ..command_line.plan import Plan
 from ..protocol.actions import StartWorkers
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..workers import failures, logs, progress, specs
 from . import hang_detection
+
+_DESCRIPTORS: Final[Mapping[Stream, int]] = {"stdout": 1, "stderr": 2}
 
 
 class WorkerGroup:
@@ -32,7 +35,10 @@ class WorkerGroup:
         self._run_dir = run_dir
         self._start: StartWorkers | None = None
         self._memory: progress.Memory | None = None
-        self._tail: logs.Tail | None = None
+        self._tails: list[logs.Tail] = []
+        """Of this generation, and of earlier ones whose reader has not taken everything."""
+        self._newest: dict[str, logs.Tail] = {}
+        """By stream."""
         self._targets: tuple[logs.Destination, ...] = ()
         self._failures: list[failures.Failure] = []
         self._pids: dict[int, int] = {}
@@ -54,7 +60,7 @@ class WorkerGroup:
         logs.make_folders(self._targets)
         path = run_dir.progress(start.generation)
         self._memory = progress.Memory.create(path, start.local_world_size)
-        self._tail = _tail(plan.logs, plan.role, self._targets, start)
+        self._follow(start)
         modules = run_dir.modules if self.is_warm else ""
         files = specs.Files(self._targets, path, run_dir.interpreter, run_dir.bootstrap, modules)
         planned = specs.plan(start, plan, self._settings, self._environ, files)
@@ -123,36 +129,49 @@ class WorkerGroup:
         return first.report() if first else {}
 
     def close(self) -> None:
-        """Copy the last lines to the console and forget the generation's memory; call once its workers are gone."""
-        if self._tail:
-            self._tail.finish()
+        """Have the last lines copied to the console and forget the memory; call once the workers are gone."""
+        for tail in self._tails:
+            tail.finish()
         if self._memory:
             self._memory.close()
-        self._tail = self._memory = None
+        self._memory = None
+
+    def deliver(self, seconds: float) -> list[str]:
+        """Wait until all teed output is read, this long at most; returns the files that are not."""
+        self.close()
+        deadline = time.monotonic() + seconds
+        for tail in self._tails:
+            tail.join(max(0.0, deadline - time.monotonic()))
+        return [path for tail in self._tails for path in tail.left()]
+
+    def _follow(self, start: StartWorkers) -> None:
+        self._tails = [tail for tail in self._tails if tail.is_alive()]
+        host = socket.gethostname()
+        logging = self._plan.logs
+        words: Mapping[Stream, Sequence[str]] = {
+            "stdout": logging.stdout_filters,
+            "stderr": logging.stderr_filters,
+        }
+        for stream, descriptor in _DESCRIPTORS.items():
+            sources = [
+                (path, logs.prefix(logging, self._plan.role, rank, start.first_rank + rank, host))
+                for rank, path in logs.teed(self._targets, stream)
+            ]
+            if not sources:
+                continue
+            tail = logs.Tail(sources, functools.partial(console.write_all, descriptor), after=self._newest.get(stream))
+            self._newest[stream] = tail
+            self._tails.append(tail)
+            if words[stream]:
+                copy = os.path.join(
+                    logs.generation_folder(self._run_dir.logs, start.generation), f"filtered_{stream}.log"
+                )
+                self._tails.append(logs.Tail(sources, logs.Appender(copy), words=words[stream]))
+        for tail in self._tails:
+            if tail.ident is None:
+                tail.start()
 
     @property
     def is_warm(self) -> bool:
         """Whether workers may be forked from a fork server."""
         return specs.may_fork(self._plan, self._settings)
-
-
-def _tail(plan: LogPlan, role: str, targets: tuple[logs.Destination, ...], start: StartWorkers) -> logs.Tail | None:
-    if not any(target.tee for target in targets):
-        return None
-    host = socket.gethostname()
-    sources: list[tuple[str, str, IO[str]]] = []
-    for target in targets:
-        rank = start.first_rank + target.local_rank
-        line_prefix = logs.prefix(plan, role, target.local_rank, rank, host)
-        if "stdout" in target.tee and target.stdout:
-            sources.append((target.stdout, line_prefix, sys.stdout))
-        if "stderr" in target.tee and target.stderr:
-            sources.append((target.stderr, line_prefix, sys.stderr))
-    folder = os.path.dirname(os.path.dirname(targets[0].error_file))
-    filters: tuple[tuple[tuple[str, ...], str, IO[str]], ...] = (
-        (plan.stdout_filters, os.path.join(folder, "filtered_stdout.log"), sys.stdout),
-        (plan.stderr_filters, os.path.join(folder, "filtered_stderr.log"), sys.stderr),
-    )
-    tail = logs.Tail(sources, filters)
-    tail.start()
-    return tail

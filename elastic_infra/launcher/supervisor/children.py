@@ -17,6 +17,8 @@ from typing import Final
 from .. import ipc, processes
 
 _DUMP_SECONDS: Final = 0.5
+_LAST_LINES_SECONDS: Final = 2.0
+"""What an agent that leaves gets for its last lines, whatever else there is to wait for."""
 _GONE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 
@@ -112,20 +114,26 @@ class Children:
         processes.send(self.agent, signal.SIGCONT)
         self._await_end(lambda: self.agent, _DUMP_SECONDS)
 
-    def end(self, keep_store_seconds: float, interrupted: Callable[[], bool]) -> None:
-        """End agent, then store; the store may go on serving for a while unless a signal comes."""
-        self._await_end(lambda: self.agent, _DUMP_SECONDS)
-        self._kill(self.agent)
+    def end(self, leave: ipc.Leave, interrupted: Callable[[], bool]) -> None:
+        """End agent and store; both may go on for their time, as long as no signal comes."""
         if self._held is not None:
             os.close(self._held)  # the store waits for this node too
             self._held = None
-        deadline = time.monotonic() + keep_store_seconds
-        while self._store and time.monotonic() < deadline and not interrupted():
+        now = time.monotonic()
+        deliver_until, keep_until = now + leave.delivery_seconds, now + leave.keep_store_seconds
+        while not interrupted() and (
+            self._is_until(self.agent, deliver_until) or self._is_until(self._store, keep_until)
+        ):
             self._drain()
             time.sleep(_POLL_SECONDS)
+        self._await_end(lambda: self.agent, _LAST_LINES_SECONDS)
+        self._kill(self.agent)
         self._kill(self._store)
         self.channel.close()
         self._kill_orphans()
+
+    def _is_until(self, pid: int, deadline: float) -> bool:
+        return bool(pid) and time.monotonic() < deadline
 
     def _kill(self, pid: int) -> None:
         if pid:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from typing import Final
 
-from .. import log, processes
+from .. import console, processes
 
 WRITE_SECONDS: Final = 1.0
 """What one worker gets, where milliseconds are usual; one that cannot write does not keep the others from it."""
@@ -48,7 +48,8 @@ class Dump:
             self.asked, rank = self.waiting.pop(0)
             self.until = now + WRITE_SECONDS
             if self.asked in alive:
-                log.say(f"Stacks of local rank {rank} (pid {self.asked}):")
+                text = f"Stacks of local rank {rank} (pid {self.asked}):"
+                console.say_if_ready(2, text)  # the supervisor waits for no reader
                 processes.send_to_main_thread(self.asked, self.number)
                 if self.ends_workers:
                     processes.send(self.asked, signal.SIGCONT)

@@ -1,24 +1,29 @@
 """Where the workers' output goes: files by generation, and the console.
 
 A generation has a folder of its own, so that a membership change never deletes the output of the generation before
-(torchrun's ``attempt_<restart count>`` does). ``destinations`` is pure; ``Tail`` copies teed files to the console from
-one thread of the agent.
+(torchrun's ``attempt_<restart count>`` does). ``destinations`` is pure; ``Tail`` copies teed files to a stream from a
+thread of the agent.
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import dataclasses
+import io
 import os
 import string
 import tempfile
 import threading
-from collections.abc import Sequence
-from typing import IO, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from ..command_line.option_values import Stream
 from ..command_line.plan import LogPlan
 
 _INTERVAL_SECONDS: Final = 0.1
+_CHUNK_BYTES: Final = 1 << 20
+_utf8: Final = codecs.getincrementaldecoder("utf-8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,78 +82,121 @@ def prefix(logs: LogPlan, role: str, local_rank: int, rank: int, hostname: str) 
     return string.Template(logs.prefix_template).safe_substitute(names)
 
 
+def teed(targets: Sequence[Destination], stream: Stream) -> list[tuple[int, str]]:
+    """Local rank and file of every worker of which this stream is copied to the console."""
+    files = [(target.local_rank, getattr(target, stream)) for target in targets if stream in target.tee]
+    return [(rank, path) for rank, path in files if path]
+
+
+class Appender:
+    """Writes to the end of a file that is made with the first write."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, data: bytes) -> None:
+        """Append.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with open(self._path, "ab") as file:
+            file.write(data)
+
+
 class Tail(threading.Thread):
-    """Copies the lines of teed files to the console, each with its worker's prefix."""
+    """Copies the lines of files to one stream, each with its worker's prefix, as fast as the reader takes them.
+
+    Nobody has to wait for the thread: it ends by itself once ``finish`` was called and everything is written, or when
+    the reader is gone.
+    """
 
     def __init__(
         self,
-        sources: Sequence[tuple[str, str, IO[str]]],
-        filters: Sequence[tuple[Sequence[str], str, IO[str]]] = (),
+        sources: Sequence[tuple[str, str]],
+        write: Callable[[bytes], object],
+        *,
+        words: Sequence[str] = (),
+        after: Tail | None = None,
     ) -> None:
         """Nothing is read before ``start``.
 
         Args:
-            sources: path, prefix and console stream of each teed file.
-            filters: words, path of the copy, and the console stream whose lines are filtered into it.
+            sources: path and prefix of each file.
+            write: writes all of its argument, however long that takes.
+            words: only lines with one of them are copied; empty copies every line.
+            after: the generation before on the same stream, whose lines come first.
         """
         super().__init__(name="tail", daemon=True)
-        self._files = [_Followed(path, prefix, console) for path, prefix, console in sources]
-        self._filters = [
-            (words, open(path, "a", encoding="utf-8"), console)  # noqa: SIM115  closed by finish
-            for words, path, console in filters
-            if words
-        ]
+        self._files = [_Followed(path, prefix) for path, prefix in sources]
+        self._write = write
+        self._words = words
+        self._after = after
         self._ending = threading.Event()
 
     def run(self) -> None:
         """Copy until ``finish``, then what is left."""
-        while not self._ending.wait(_INTERVAL_SECONDS):
-            self._copy(final=False)
-        self._copy(final=True)
+        if self._after is not None:
+            self._after.join()
+            self._after = None
+        with contextlib.suppress(OSError):  # the reader is gone; the files stay
+            is_last = False
+            while not is_last:
+                is_last = self._ending.wait(_INTERVAL_SECONDS)
+                while self._copy():
+                    pass
+            self._copy(final=True)
 
     def finish(self) -> None:
-        """Copy what the workers have written so far and end; call once they are gone."""
+        """Have it end with what the workers have written so far; call once they are gone."""
         self._ending.set()
-        self.join()
-        for _, copy, _ in self._filters:
-            copy.close()
 
-    def _copy(self, *, final: bool) -> None:
+    def left(self) -> list[str]:
+        """Files that are not copied whole while the thread lives."""
+        return [followed.path for followed in self._files if not followed.is_done] if self.is_alive() else []
+
+    def _copy(self, *, final: bool = False) -> bool:
+        """Copy what is there, a chunk of each file; whether there was anything."""
+        found = False
         for followed in self._files:
             for line in followed.lines(final=final):
-                followed.console.write(followed.prefix + line)
-                self._copy_filtered(followed, line)
-            followed.console.flush()
-
-    def _copy_filtered(self, followed: _Followed, line: str) -> None:
-        for words, copy, console in self._filters:
-            if console is followed.console and any(word in line for word in words):
-                copy.write(followed.prefix + line)
-                copy.flush()
+                found = True
+                if not self._words or any(word in line for word in self._words):
+                    self._write((followed.prefix + line + "\n").encode(errors="replace"))
+            followed.is_done = final
+        return found
 
 
 class _Followed:
-    def __init__(self, path: str, prefix: str, console: IO[str]) -> None:
+    """One file, read in chunks: its reader may be paused while it grows."""
+
+    def __init__(self, path: str, prefix: str) -> None:
+        self.path = path
         self.prefix = prefix
-        self.console = console
-        self._path = path
+        self.is_done = False
         self._offset = 0
-        self._partial = b""
+        self._partial = ""
+        self._decoder = io.IncrementalNewlineDecoder(_utf8("replace"), translate=True)
 
     def lines(self, *, final: bool) -> list[str]:
-        """Whole lines since the last call; at the end also one without a newline."""
-        data = self._partial + self._read()
-        *whole, rest = data.split(b"\n")
-        if final and rest:
-            whole, rest = [*whole, rest], b""
-        self._partial = rest
-        return [line.decode(errors="replace") + "\n" for line in whole]
+        """Whole lines of the next chunk; at the end also one without a newline.
+
+        A carriage return ends a line, as in torchrun: progress bars move by it.
+        """
+        while True:
+            data = self._read()
+            *whole, rest = (self._partial + self._decoder.decode(data, final=final)).split("\n")
+            if rest and (final or len(rest) > _CHUNK_BYTES):
+                whole, rest = [*whole, rest], ""
+            self._partial = rest
+            if whole or not data:
+                return whole
 
     def _read(self) -> bytes:
         try:
-            with open(self._path, "rb") as file:
+            with open(self.path, "rb") as file:
                 file.seek(self._offset)
-                data = file.read()
+                data = file.read(_CHUNK_BYTES)
         except FileNotFoundError:
             return b""
         self._offset += len(data)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -97,14 +99,76 @@ def test_prefixes() -> None:
 
 
 def test_tail_copies_whole_lines_and_filters(tmp_path: Path) -> None:
-    """Every line reaches the console once with its prefix, an unfinished last line too; matching lines are copied."""
-    source, copy, console = tmp_path / "stdout.log", tmp_path / "filtered", io.StringIO()
-    tail = logs.Tail([(str(source), "[0]:", console)], [(("loss",), str(copy), console)])
-    tail.start()
+    """Every line is copied once with its prefix, an unfinished last line too; or those with one of the words."""
+    source, everything, losses = tmp_path / "stdout.log", io.BytesIO(), tmp_path / "filtered"
+    sources = [(str(source), "[0]:")]
+    tails = [logs.Tail(sources, everything.write), logs.Tail(sources, logs.Appender(str(losses)), words=("loss",))]
+    for tail in tails:
+        tail.start()
     source.write_text("loss 1\nother\n")
     with source.open("a") as file:
         file.write("loss 2")
-    tail.finish()
+    for tail in tails:
+        tail.finish()
+        tail.join()
 
-    assert console.getvalue() == "[0]:loss 1\n[0]:other\n[0]:loss 2\n"
-    assert copy.read_text() == "[0]:loss 1\n[0]:loss 2\n"
+    assert everything.getvalue() == b"[0]:loss 1\n[0]:other\n[0]:loss 2\n"
+    assert losses.read_text() == "[0]:loss 1\n[0]:loss 2\n"
+
+
+def test_a_progress_bar_moves(tmp_path: Path) -> None:
+    """Each update of a bar that redraws itself with a carriage return is a line while the worker still runs."""
+    source, shown = tmp_path / "stderr.log", io.BytesIO()
+    tail = logs.Tail([(str(source), "[0]:")], shown.write)
+    source.write_bytes(b"\r 0%\r 50%\r 99%")
+    tail.start()
+
+    until(lambda: b"50%" in shown.getvalue())
+    tail.finish()
+    tail.join()
+    assert shown.getvalue() == b"[0]:\n[0]: 0%\n[0]: 50%\n[0]: 99%\n"
+
+
+def test_a_paused_reader_keeps_nobody(tmp_path: Path) -> None:
+    """A generation's output waits for its reader in a thread; what is not taken is named, and comes in order."""
+    first, second = tmp_path / "first.log", tmp_path / "second.log"
+    first.write_text("one\n")
+    second.write_text("two\n")
+    reader_is_back, shown = threading.Event(), io.BytesIO()
+
+    def write(data: bytes) -> None:
+        reader_is_back.wait(60)
+        shown.write(data)
+
+    old = logs.Tail([(str(first), "")], write)
+    new = logs.Tail([(str(second), "")], write, after=old)
+    for tail in (old, new):
+        tail.start()
+        tail.finish()
+    new.join(0.3)
+    assert [*old.left(), *new.left()] == [str(first), str(second)]
+
+    reader_is_back.set()
+    new.join()
+    assert (shown.getvalue(), [*old.left(), *new.left()]) == (b"one\ntwo\n", [])
+
+
+def test_a_reader_that_is_gone_ends_the_copy(tmp_path: Path) -> None:
+    """Without a reader there is nothing to wait for."""
+    source = tmp_path / "stdout.log"
+    source.write_text("one\n")
+
+    def write(_: bytes) -> None:
+        raise BrokenPipeError
+
+    tail = logs.Tail([(str(source), "")], write)
+    tail.start()
+    tail.join(30)
+    assert (tail.is_alive(), tail.left()) == (False, [])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,54 @@
+"""Readers of a launcher's output that pause or go away: the job does not depend on them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.launcher.launched import ROOT
+
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+TALK = """
+for number in range(30_000):
+    print("line", number)
+"""
+PAUSE_SECONDS = 13.0
+"""Longer than the watchdog waits for a silent agent."""
+
+
+def launch(folder: pathlib.Path, *arguments: str) -> subprocess.Popen[bytes]:
+    script = folder / "talk.py"
+    script.write_text(TALK)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "ELASTIC_INFRA_WARM_START": "0"}
+    command = [sys.executable, "-m", "elastic_infra.launcher", "--nproc-per-node", "2", *arguments, str(script)]
+    return subprocess.Popen(command, env=environ, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_a_paused_reader_gets_everything(tmp_path: pathlib.Path) -> None:
+    """A job that has succeeded while nobody read ends with 0, and its reader finds every teed line."""
+    launched = launch(tmp_path, "--tee", "3")
+    time.sleep(PAUSE_SECONDS)
+    output, _ = launched.communicate()
+
+    assert launched.returncode == 0, output[-2000:]
+    for rank in range(2):
+        mine = [line for line in output.decode().splitlines() if line.startswith(f"[default{rank}]:")]
+        assert mine == [f"[default{rank}]:line {number}" for number in range(30_000)]
+
+
+def test_a_reader_that_goes_away(tmp_path: pathlib.Path) -> None:
+    """A reader that has seen enough does not end the job."""
+    launched = launch(tmp_path, "--tee", "3", "--log-dir", str(tmp_path / "logs"))
+    assert launched.stdout is not None
+    launched.stdout.read(100)
+    launched.stdout.close()
+
+    assert launched.wait() == 0
+    written = sorted((tmp_path / "logs").rglob("stdout.log"))
+    assert [len(path.read_text().splitlines()) for path in written] == [30_000, 30_000]
