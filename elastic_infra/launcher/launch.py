@@ -89,7 +89,7 @@ def _supervise(
 ) -> int:
     from . import ipc, processes
     from .agent import store_host
-    from .supervisor import children, fork_server_client, supervisor
+    from .supervisor import children, fork_server_client, ownership, supervisor
     from .workers import failures
 
     resolved = dataclasses.replace(resolved, hosts_store=store_host.is_for(resolved))
@@ -103,14 +103,15 @@ def _supervise(
 
         server.serve(host, port, settings.store_token, listening)
 
-    family = children.Children(agent_process, store_process)
+    owner = ownership.here(files)
+    family = children.Children(agent_process, store_process, owner)
     if resolved.hosts_store:  # while the agent loads
         family.host_store(ipc.HostStore(resolved.host, resolved.port))
     _announce(resolved, settings, processes.resident_megabytes(family.agent))
     warm = fork_server_client.ForkServer(
         files, fork_server_client.load_of(resolved, settings, environ), time.monotonic()
     )
-    watcher = supervisor.Supervisor(family, signals, warm, grace_seconds=resolved.shutdown_grace_seconds)
+    watcher = supervisor.Supervisor(family, signals, warm, owner, grace_seconds=resolved.shutdown_grace_seconds)
     leave = watcher.run()
     warm.close()
     ended_at = time.monotonic()

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import dataclasses
 import os
+import re
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -18,6 +19,10 @@ from . import signals
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_ACCELERATOR: Final = re.compile(
+    r"/dev/(nvidia\d+|kfd|dri/renderD\d+|accel/?\w*\d+|neuron\d+|davinci\d+|vfio/\d+|hl\d+)"
+)
+"""Files of NVIDIA, AMD, Intel, TPU, Neuron, Ascend and Gaudi devices, not those that only manage them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +37,14 @@ class Process:
     """One letter: R running, S sleeping, D uninterruptible, T stopped, Z zombie."""
     cpu_seconds: float = 0.0
     """CPU time used so far, in user and kernel mode."""
+    started: int = 0
+    """Clock ticks from the machine's start to the process's: with the pid it names a process for good, because the
+    kernel uses pids again."""
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Pid and start."""
+        return self.pid, self.started
 
 
 def scan(root: str = "/proc") -> tuple[Process, ...]:
@@ -48,7 +61,26 @@ def read(pid: int, root: str = "/proc") -> Process | None:
         return None
     state, parent, group, session, *rest = text[text.rindex(")") + 2 :].split()
     ticks = int(rest[7]) + int(rest[8])
-    return Process(pid, int(parent), int(group), int(session), state, ticks / os.sysconf("SC_CLK_TCK"))
+    seconds = ticks / os.sysconf("SC_CLK_TCK")
+    return Process(pid, int(parent), int(group), int(session), state, seconds, int(rest[15]))
+
+
+def environ(pid: int, root: str = "/proc") -> frozenset[bytes]:
+    """``NAME=value`` of every variable that a process was executed with; empty where that cannot be read."""
+    try:
+        with open(f"{root}/{pid}/environ", "rb") as file:
+            return frozenset(file.read().split(b"\0"))
+    except OSError:
+        return frozenset()
+
+
+def holds_accelerator(pid: int, root: str = "/proc") -> bool:
+    """Whether a process has the device file of an accelerator open."""
+    try:
+        names = os.listdir(f"{root}/{pid}/fd")
+    except OSError:
+        return False
+    return any(_ACCELERATOR.fullmatch(_link(f"{root}/{pid}/fd/{name}")) for name in names)
 
 
 def catches(pid: int, number: int, root: str = "/proc") -> bool:
@@ -165,6 +197,13 @@ def without_core(pid: int) -> None:
     """Let an abort of this process write no core file: one per rank would fill the disk."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _read_all(root: str) -> Iterator[Process]:

@@ -35,6 +35,11 @@ class RunDir:
     """Descriptor that holds the lock on the folder."""
 
     @property
+    def launch_id(self) -> str:
+        """Names this launch; no other launch on this machine has the same while the folder is there."""
+        return os.path.basename(self.folder)
+
+    @property
     def bootstrap(self) -> str:
         """A copy of the bootstrap's source, so that workers need nothing on their path."""
         return os.path.join(self.folder, "elastic_infra_bootstrap.py")

@@ -62,7 +62,7 @@ class WorkerGroup:
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._follow(start)
         modules = run_dir.modules if self.is_warm else ""
-        files = specs.Files(self._targets, path, run_dir.interpreter, run_dir.bootstrap, modules)
+        files = specs.Files(self._targets, path, run_dir.interpreter, run_dir.bootstrap, run_dir.launch_id, modules)
         planned = specs.plan(start, plan, self._settings, self._environ, files)
         return ipc.Spawn(start.generation, planned, warm=self.is_warm)
 

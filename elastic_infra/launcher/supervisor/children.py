@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from .. import ipc, processes
+from .ownership import Owner
 
 _DUMP_SECONDS: Final = 0.5
 _LAST_LINES_SECONDS: Final = 2.0
@@ -29,8 +30,9 @@ StoreMain = Callable[[str, int, Callable[[int], None]], None]
 class Children:
     """The agent at the other end of the seam, the hosted store, and every orphan that comes to us."""
 
-    def __init__(self, agent: AgentMain, store: StoreMain) -> None:
+    def __init__(self, agent: AgentMain, store: StoreMain, owner: Owner) -> None:
         self._store_main = store
+        self._owner = owner
         self._store = 0
         self._store_report: int | None = None
         self._held: int | None = None
@@ -144,7 +146,7 @@ class Children:
         deadline = time.monotonic() + _GONE_SECONDS
         while time.monotonic() < deadline:
             self._drain()
-            orphans = [process for process in processes.scan() if process.parent == os.getpid()]
+            orphans = [process for process in processes.scan() if self._owner.owns(process)]
             if not orphans:
                 return
             for process in orphans:

@@ -139,7 +139,8 @@ class ForkServer:
             self._run_dir.modules,
         )
         with theirs:
-            self.pid = processes.start(argv, dict(self._load.environ), None, None)
+            environ = {**self._load.environ, specs.LAUNCH: self._run_dir.launch_id}
+            self.pid = processes.start(argv, environ, None, None)
 
     def request(self, generation: int, spec: ipc.WorkerSpec) -> bool:
         """Ask for a worker, at once or when it is ready; False when it must be started cold."""
@@ -206,6 +207,11 @@ class ForkServer:
         for rank, held in list(self.held.items()):
             if held.generation == generation:
                 del self.held[rank]
+
+    def reaped(self, pid: int) -> None:
+        """A child of ours is gone, and its pid may be another process's soon."""
+        if pid == self.pid:
+            self.pid = 0
 
     def close(self) -> None:
         """End it for good."""

@@ -17,9 +17,10 @@ from typing import Final
 
 from .. import exit_codes, ipc, processes
 from ..signals import Signals
-from . import watchdog, worker_processes
+from . import ownership, watchdog, worker_processes
 from .children import Children
 from .fork_server_client import ForkServer, Held, Pending
+from .ownership import Owner
 from .worker_processes import WorkerProcesses
 
 SIGNAL_MARGIN_SECONDS: Final = 1.5
@@ -33,8 +34,11 @@ _BUSY_TICK_SECONDS: Final = 0.02
 class Supervisor:
     """Runs one launch to its end."""
 
-    def __init__(self, children: Children, signals: Signals, warm: ForkServer, *, grace_seconds: float) -> None:
+    def __init__(
+        self, children: Children, signals: Signals, warm: ForkServer, owner: Owner, *, grace_seconds: float
+    ) -> None:
         self._children = children
+        self._owner = owner
         self._warm = warm
         self._signals = signals
         self._grace = grace_seconds
@@ -222,6 +226,7 @@ class Supervisor:
 
     def _reap(self) -> None:
         for pid, status in self._children.reap():
+            self._warm.reaped(pid)
             if self._warm.pending:
                 self._strays.add(pid)
             for group in self._groups.values():
@@ -249,7 +254,7 @@ class Supervisor:
     def _left(self, group: WorkerProcesses) -> tuple[processes.Process, ...]:
         others = (pid for other in self._groups.values() if other is not group for pid in other.alive)
         known = {*self._children.known(), self._warm.pid, *others}
-        return worker_processes.members(processes.scan(), group.leaders, supervisor=os.getpid(), known=known)
+        return ownership.members(processes.scan(), group.leaders, owner=self._owner, known=known)
 
     def _kill_all(self, now: float) -> None:
         self._warm.kill()

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from .. import processes
@@ -31,8 +31,8 @@ class WorkerProcesses:
     generation: int
     alive: dict[int, int] = dataclasses.field(default_factory=dict)
     """Local rank by pid, of workers not yet reaped."""
-    leaders: set[int] = dataclasses.field(default_factory=set)
-    """Every pid that was started: the ids of the process groups."""
+    leaders: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Start (``processes.Process.started``) by pid of every worker, reaped or not: the ids of the process groups."""
     pending: int = 0
     """Workers that the fork server was asked for and that have no pid yet."""
     deadline: float | None = None
@@ -46,9 +46,10 @@ class WorkerProcesses:
     """Workers that are being asked for their stacks."""
 
     def add(self, pid: int, local_rank: int) -> None:
-        """A worker runs."""
+        """A worker runs, or ended and is not reaped."""
         self.alive[pid] = local_rank
-        self.leaders.add(pid)
+        process = processes.read(pid)
+        self.leaders[pid] = process.started if process else 0
 
     def stop(self, first: First, grace_seconds: float, now: float) -> None:
         """Begin the end, or bring it forward: a deadline never moves back."""
@@ -93,32 +94,6 @@ class WorkerProcesses:
     def is_stuck(self, now: float) -> bool:
         """Whether killed processes refuse to vanish."""
         return self.killed_at is not None and now - self.killed_at > STUCK_SECONDS
-
-
-def members(
-    table: Iterable[processes.Process], leaders: Collection[int], *, supervisor: int, known: Collection[int]
-) -> tuple[processes.Process, ...]:
-    """Of the process table, what belongs to these groups.
-
-    A child of a worker that made a session of its own is recognised once its parent is dead: it is then a child of
-    the supervisor (``PR_SET_CHILD_SUBREAPER``) that the supervisor never started.
-
-    Args:
-        table: every process.
-        leaders: ids of the process groups.
-        supervisor: the supervisor's pid.
-        known: the supervisor's other children.
-    """
-    return tuple(
-        process
-        for process in table
-        if process.pid not in known
-        and (
-            process.group in leaders
-            or process.session in leaders
-            or (process.parent == supervisor and process.pid != supervisor)
-        )
-    )
 
 
 def describe(stuck: Iterable[processes.Process]) -> str:

@@ -26,6 +26,8 @@ GENERATION: Final = PREFIX + "GENERATION"
 """Number of the worker group; checkpoints carry it and refuse an older writer."""
 ATTEMPT: Final = PREFIX + "ATTEMPT"
 """How often the workers of this job were started before, for any cause."""
+LAUNCH: Final = PREFIX + "LAUNCH"
+"""Names the launch in the environment of its workers and all that they start, so that their orphans are known."""
 MODULES: Final = PREFIX + "MODULES"
 """File to which the bootstrap of local rank 0 appends the modules it imports, for the fork server."""
 
@@ -45,6 +47,8 @@ class Files:
     """The Python that runs scripts."""
     bootstrap: str
     """The bootstrap's source."""
+    launch: str = ""
+    """The launch's name."""
     modules: str = ""
     """File for the names of imported modules; empty records none."""
 
@@ -68,6 +72,7 @@ def plan(
             **common,
             **_rank_environ(start, launch, environ, target.local_rank),
             "TORCHELASTIC_ERROR_FILE": target.error_file,
+            LAUNCH: files.launch,
             progress.VARIABLE: f"{target.local_rank}:{files.progress}",
         }
         if files.modules and target.local_rank == 0:
