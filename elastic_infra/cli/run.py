@@ -18,6 +18,7 @@ from elastic_infra.local import summary
 from elastic_infra.local.start import Prepared, Request, prepare, run
 
 FAILED = 1
+FAULTS_MISSED = 3
 INTERRUPTED = 130
 
 Assignment = list[str]
@@ -62,7 +63,7 @@ def run_job(  # noqa: PLR0913, PLR0917 - one parameter an option
 
     The job file's folder stands for the image's working dir, and the Python that runs this program for the image's.
     Ctrl-C preempts all nodes, a second one kills them. Exit code: 0 the job succeeded, 1 it failed, 2 bad input,
-    130 interrupted.
+    3 the job succeeded, but a fault of the plan did not happen, 130 interrupted.
     """
     try:
         job, config = files.named_config(file, name, None)
@@ -96,11 +97,14 @@ def _run(prepared: Prepared, request: Request) -> int:
         typer.echo(f"The job cannot be run: {error.strerror or error}: {error.filename}.", err=True)
         return FAILED
     _say([summary.result(outcome, time.monotonic() - started), *runner.causes()])
+    _say(f"A fault did not happen: {missed}." for missed in runner.missed)
     summary.show(runner.records)
     _say(summary.closing(prepared))
     if outcome.interrupted:
         return INTERRUPTED
-    return 0 if outcome.succeeded else FAILED
+    if not outcome.succeeded:
+        return FAILED
+    return FAULTS_MISSED if runner.missed else 0
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, Protocol
 
 from elastic_infra.local import controller, watch
-from elastic_infra.local.faults import FaultError, check, parse_fault
+from elastic_infra.local.faults import Fault, FaultError, KillWorker, StopWorker, check, parse_fault
 from elastic_infra.local.job import LocalJob
 from elastic_infra.local.journal import Journal
 from elastic_infra.local.kubelet import Ended, Kubelet
@@ -85,6 +85,10 @@ class Runner:
         self._training = watch.Training()
         self.records: list[Record] = []
         """Everything that happened, in the order in which it was read."""
+        self.missed: list[str] = []
+        """Faults of the plan that did not happen, each with the reason."""
+        self._misses: list[str] = []
+        """The same, with those that were typed."""
         self._failed = ""
         """The pod whose end failed the job."""
 
@@ -124,6 +128,10 @@ class Runner:
             self._look()
             schedule = self._strike(schedule, options.origin)
         assert self._state.outcome is not None  # noqa: S101 - that is what being over means
+        if not self._state.outcome.interrupted:
+            for entry in schedule.left:
+                self._miss(entry.fault, "the job ended before its time came")
+                self.missed.append(self._misses[-1])
         return self._state.outcome
 
     def _patience(self, now: float) -> float:
@@ -135,8 +143,16 @@ class Runner:
         schedule, entry = advance(schedule, self._state, self._training, self._job.shape.workers, now)
         if entry is not None:
             self._journal.write("fault", fault=str(entry.fault), origin=origin)
+            known = len(self._misses)
             self._handle(Struck(entry.fault), now)
+            if new := self._misses[known:]:
+                self.missed += new
+                schedule = schedule.missed()
         return schedule
+
+    def _miss(self, fault: Fault, reason: str) -> None:
+        self._misses.append(f"`{fault}`: {reason}")
+        self._journal.write("fault_missed", fault=str(fault), reason=reason)
 
     # ------------------------------------------------------------- what is heard
 
@@ -202,9 +218,9 @@ class Runner:
             case Signal(name, local_rank, number):
                 pid_of_worker = self._training.workers.get((name, local_rank))
                 if not self._kubelet.signal_worker(name, pid_of_worker, signal.Signals[number]):
-                    self._journal.write("fault_missed", name, reason=f"worker {local_rank} is not running")
+                    self._miss(_fault_of(action), f"worker {local_rank} of {name} is not running")
             case Missed(fault, reason):
-                self._journal.write("fault_missed", fault=str(fault), reason=reason)
+                self._miss(fault, reason)
             case Judged():
                 self._judged(action, ended)
 
@@ -216,6 +232,11 @@ class Runner:
             self._journal.write(event, action.name, signal=ended.signal, verdict=action.verdict)
         else:
             self._journal.write(event, action.name, exit_code=action.code, verdict=action.verdict)
+
+
+def _fault_of(action: Signal) -> Fault:
+    kind = KillWorker if action.signal == "SIGKILL" else StopWorker
+    return kind(int(action.name.removeprefix("node-")), action.local_rank)
 
 
 @contextlib.contextmanager

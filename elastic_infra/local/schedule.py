@@ -28,6 +28,10 @@ class Schedule:
     struck_at: float = 0.0
     back_at: float | None = None
 
+    def missed(self) -> Schedule:
+        """After the last entry hit nothing: training goes on as it is, and no new generation comes of it."""
+        return replace(self, last=None)
+
 
 def advance(
     schedule: Schedule, state: State, training: Training, workers: int, now: float

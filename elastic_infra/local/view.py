@@ -192,7 +192,7 @@ def _nodes(nodes: Sequence[Node], now: float, width: int) -> Table:
     for node in nodes:
         gone = node.phase in {"gone", "rendezvous"}
         cells: dict[str, str | Text] = {
-            "node": formatting.short(node.name),
+            "node": Text(formatting.short(node.name)),
             "state": Text(node.phase, LOOKS.get(node.phase, "")),
             "for": scale.clock(max(0.0, now - node.since)),
             "gen.": str(node.generation or ""),

@@ -108,7 +108,7 @@ def _changed(record: Record) -> str:
 
 _LINES: Final[Mapping[str, Callable[[Record], str]]] = {
     "fault": lambda record: f"fault: {record.text('fault')}",
-    "fault_missed": lambda record: f"nothing to hit: {record.text('reason')}",
+    "fault_missed": lambda record: f"the fault {record.text('fault')} did not happen: {record.text('reason')}",
     "refused": lambda record: record.text("message"),
     "interrupted": lambda record: f"interrupted ({record.text('signal')}): {record.text('meaning')}",
     "node_started": lambda _: "starts",

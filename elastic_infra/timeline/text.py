@@ -1,5 +1,7 @@
 """A history for a terminal: a row of signs for each node, the figures and the outages below.
 
+What comes from events is made ``Text``: a plain string is markup to rich, and an error message may hold ``[/path]``.
+
 Each phase has a sign of its own, so that it can be read without colours and by a screen reader's braille line.
 """
 
@@ -56,7 +58,7 @@ def _lanes(history: History, width: int) -> Table:
     for name, lane in zip(names, history.lanes, strict=True):
         if lane.marks:
             table.add_row("", _marks(lane.marks, places, room))
-        table.add_row(name, _lane(lane.intervals, places, room))
+        table.add_row(Text(name), _lane(lane.intervals, places, room))
     if history.marks:
         table.add_row("the job", _marks(history.marks, places, room))
     table.add_row("", _axis(places, room))
@@ -98,7 +100,7 @@ def _axis(places: scale.Scale, room: int) -> Text:
 def _figures(known: Figures) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in lines(known):
-        table.add_row(name, value)
+        table.add_row(name, Text(value))
     return table
 
 
@@ -110,5 +112,5 @@ def _outages(history: History, known: Figures) -> Table:
     for number, outage in enumerate(known.outages, 1):
         made = f"; {formatting.count(outage.steps_lost, 'step')} repeated" if outage.steps_lost else ""
         at, length = scale.clock(outage.begin - history.begin), formatting.seconds(outage.seconds)
-        table.add_row(str(number), at, length, f"{outage.kind}: {formatting.cause(outage.cause)}{made}")
+        table.add_row(str(number), at, length, Text(f"{outage.kind}: {formatting.cause(outage.cause)}{made}"))
     return table

@@ -83,6 +83,14 @@ def test_what_a_cluster_does(start: Starter) -> None:
     assert not run.events("fault_missed")
 
 
+def test_a_fault_that_cannot_happen(start: Starter) -> None:
+    """A plan whose time does not come is no success: the fault is named with the reason, and the exit code is 3."""
+    run = start("--faults", "600s kill node 0", args=["1"])
+    assert run.wait() == 3, run.output
+    assert "A fault did not happen: `kill node 0`: the job ended before its time came." in run.output
+    assert [record.text("fault") for record in run.events("fault_missed")] == ["kill node 0"]
+
+
 def test_hang(start: Starter) -> None:
     """A stopped worker is seen and started again."""
     run = start(*endless("--faults", "0s stop worker 0.0"), args=[str(FOREVER)])

@@ -95,3 +95,16 @@ def test_ended_job() -> None:
     """No fault comes any more."""
     ended = controller.step(running(), Exited("node-0", 0), 20.0)[0]
     assert due(Schedule(parse_plan("0s scale 3")), ended, training(STARTED, STEPPED), 99.0)[1] is None
+
+
+def test_a_missed_fault_holds_nothing_up() -> None:
+    """What hit nothing brings no new generation: the next entry waits only for the training to go on."""
+    schedule = Schedule(parse_plan("0s kill worker 1.0; +3s kill node 1"))
+    known = training(STARTED, STEPPED)
+    schedule, entry = due(schedule, running(), known, 16.0)
+    assert entry is not None
+    schedule = schedule.missed()
+    known = fold(known, record("progress", 1, highest=2), 17.0)
+    schedule, entry = due(schedule, running(), known, 17.0)
+    assert entry is None
+    assert due(schedule, running(), known, 20.0)[1] is not None
