@@ -31,6 +31,8 @@ class Progress:
             if progress.step(n):
                 save(n)
                 break
+        if not progress.stopped:
+            evaluate_and_export()
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -83,8 +85,12 @@ class Progress:
         self._slot[memory.CHECKPOINT] = n
 
     @property
-    def stop(self) -> bool:
-        """Whether this worker has been told to stop."""
+    def stopped(self) -> bool:
+        """Whether ``step`` has said stop: training goes on in other workers, so it is not over.
+
+        What comes after the last step (evaluation, export) is for the workers that see False here; those that are
+        stopped only save and end. False outside the launcher.
+        """
         return bool(self._slot[memory.STOPPED])
 
     def _wait_for_consent(self, n: int) -> bool:

@@ -82,15 +82,16 @@ def main() -> None:
     progress = Progress()
     while training.step < options.steps:
         loss = train_step(training, training_text, options.batch_size)
-        stop = progress.step(training.step)
-        if stop or training.step % options.save_every == 0 or training.step == options.steps:
+        progress.step(training.step)
+        if progress.stopped or training.step % options.save_every == 0 or training.step == options.steps:
             with progress.phase("save", timeout=600):
                 save(training)
             progress.checkpoint(training.step)
             say(f"step {training.step}: loss {loss:.2f}")
-        if stop:  # nodes come or go: what is saved goes on with the new ones
-            say(f"stopping at step {training.step}")
+        if progress.stopped:
             break
+    if progress.stopped:  # nodes come or go: what is saved goes on with the new ones
+        say(f"stopping at step {training.step}")
     else:
         say(f"accuracy {accuracy(training.model, test_text):.2%}")
     dist.barrier()  # a worker that ends at the very moment of its last all-reduce may abort: gloo still wants Python

@@ -98,11 +98,11 @@ def train(
     shares = my_shares(len(images), options.batch_size, steps)
     for pixels, classes in DataLoader(images, batch_sampler=shares, num_workers=options.workers):
         train_step(training, pixels.to(device), classes.to(device), options.batch_size)
-        stop = progress.step(training.step)
-        if stop or training.step % options.save_every == 0:
+        progress.step(training.step)
+        if progress.stopped or training.step % options.save_every == 0:
             training.save()
             progress.checkpoint(training.step)
-        if stop:  # nodes come or go: what is saved goes on with the new ones
+        if progress.stopped:  # nodes come or go: what is saved goes on with the new ones
             say(f"stopping at step {training.step}")
             return
         if training.step % epoch_steps == 0:

@@ -82,13 +82,14 @@ def main() -> None:
         batch = order[place * BATCH : (place + 1) * BATCH].to(device)
         train_step(training, images[batch], labels[batch])
         training.step = step + 1
-        stop = progress.step(training.step)
-        if stop or place + 1 == steps_per_epoch:
+        progress.step(training.step)
+        if progress.stopped or place + 1 == steps_per_epoch:
             training.save()
             progress.checkpoint(training.step)
-        if stop:  # nodes come or go: what is saved goes on with the new ones
-            say(f"stopping at step {training.step}")
+        if progress.stopped:
             break
+    if progress.stopped:  # nodes come or go: what is saved goes on with the new ones
+        say(f"stopping at step {training.step}")
     else:
         say(f"accuracy {accuracy(training, *test_set):.2%}, weights {fingerprint(training)}")
     dist.barrier()  # a worker that ends at the very moment of its last all-reduce may abort: gloo still wants Python

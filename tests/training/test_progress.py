@@ -39,7 +39,7 @@ def test_stop_step(shared: Memory) -> None:
     shared.set_stop(3, agreed=True)
 
     assert [progress.step(n) for n in range(1, 4)] == [False, False, True]
-    assert progress.stop
+    assert progress.stopped
     assert shared.read()[0].stopped
 
 
@@ -95,7 +95,7 @@ def test_nothing_happens_outside_the_launcher() -> None:
         progress.checkpoint(1)
 
     assert progress.step(1) is False
-    assert progress.stop is False
+    assert progress.stopped is False
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
