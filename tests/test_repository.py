@@ -28,6 +28,28 @@ REGISTRY_HOSTS = [
 MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work/(?:main|shared)|tmp/(?:brief|build))/")
 
 
+LAUNCHER = "elastic_infra/launcher"
+TESTED_ELSEWHERE = {
+    "__main__": "scenarios/test_delivery.py",
+    "launch": "scenarios/test_processes_end_to_end.py",
+    "agent/agent": "scenarios/test_membership.py",
+    "agent/steps": "scenarios/test_observability.py",
+    "agent/store_session": "scenarios/test_start_order.py",
+    "agent/worker_group": "scenarios/test_worker_parity.py",
+    "protocol/actions": "protocol/test_machine.py",
+    "protocol/events": "protocol/test_apply_event.py",
+    "protocol/limits": "agent/test_protocol_config.py",
+    "store/__main__": "store/test_server.py",
+    "supervisor/children": "scenarios/test_processes_end_to_end.py",
+    "supervisor/fork_server_client": "scenarios/test_fork_server_faults.py",
+    "supervisor/supervisor": "scenarios/test_processes_end_to_end.py",
+    "supervisor/worker_processes": "scenarios/test_processes_end_to_end.py",
+    "workers/call_function": "scenarios/test_functions.py",
+    "workers/fork_server": "scenarios/test_fork_server_faults.py",
+}
+"""Modules of the launcher that hold shapes only, or effects that show with real processes."""
+
+
 @pytest.fixture(scope="module")
 def tracked() -> dict[Path, str]:
     """Every file that git tracks or would take, by path, as text."""
@@ -131,3 +153,15 @@ def test_the_makefile_explains_every_verb() -> None:
     explained = {verb for line in re.findall(r"^([a-z- ]+):.*## ", text, re.MULTILINE) for verb in line.split()}
 
     assert phony - explained == set()
+
+
+def test_every_module_of_the_launcher_has_its_tests() -> None:
+    """In the file of the same name, or where the table says; so a reader of either finds the other."""
+    sources = {path.relative_to(ROOT / LAUNCHER).with_suffix("") for path in (ROOT / LAUNCHER).rglob("*.py")}
+    modules = {str(path) for path in sources if path.name != "__init__"}
+    folder = ROOT / "tests/launcher"
+    tested = {name for name in modules if (folder / name).with_name(f"test_{Path(name).name}.py").exists()}
+
+    assert modules - tested - TESTED_ELSEWHERE.keys() == set()
+    assert TESTED_ELSEWHERE.keys() - modules == set(), "these modules are gone"
+    assert [file for file in TESTED_ELSEWHERE.values() if not (folder / file).exists()] == []

@@ -8,7 +8,7 @@ from elastic_infra.launcher.protocol import events, machine, report
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Cause
 from elastic_infra.launcher.protocol.state import State
-from tests.launcher.protocol.test_machine import PAIR, connected, peer
+from tests.launcher.protocol.states import PAIR, connected, peer
 
 
 def lines(state: State, event: events.Event) -> tuple[str, ...]:

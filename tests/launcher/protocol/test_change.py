@@ -1,0 +1,80 @@
+"""Why a running generation ends, and the agreement on the step at which it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_infra.launcher.protocol import change
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.state import LocalWorkers
+from tests.launcher.protocol.states import ALONE, FAILURE, PAIR, connected, peer, ready
+
+LIMITS = Limits(max_nodes=3)
+TRAINING = LocalWorkers(PAIR.identity, "running", lowest=7, highest=8, per_second=2.0)
+
+
+def test_a_failure_here_goes_before_what_is_heard_of_others() -> None:
+    """The node that saw the worker fail knows its rank and exit code."""
+    state = connected(LIMITS, PAIR, replace(peer("n1", "member"), presence="closed"), phase="running")
+    failed = replace(state, workers=replace(TRAINING, failure=FAILURE))
+    broken, lost = change.break_up(failed, 0.0), change.break_up(state, 0.0)
+
+    assert broken is not None
+    assert lost is not None
+    assert (broken.phase, broken.cause) == ("broken", FAILURE)
+    assert (lost.cause and lost.cause.kind, lost.cause and lost.cause.uuid) == ("node_lost", "n1")
+
+
+@pytest.mark.parametrize("state", ["member", "finished"])
+def test_nothing_breaks_while_members_train_or_have_finished(state: str) -> None:
+    """A member that finished by itself loses nothing by going."""
+    assert change.break_up(connected(LIMITS, PAIR, peer("n1", state), phase="running"), 0.0) is None
+
+
+def test_only_a_member_breaks_a_generation() -> None:
+    """A newcomer sees a lost member and leaves the change to those whom it concerns."""
+    others = replace(PAIR, members=PAIR.members[1:])
+
+    assert change.break_up(connected(LIMITS, others), 0.0) is None
+
+
+@pytest.mark.parametrize(("highest", "phase", "stop_step"), [(None, "draining", None), (8, "proposed", 9)])
+def test_a_leaving_member_ends_it_by_step_or_by_signal(highest: int | None, phase: str, stop_step: int | None) -> None:
+    """Members agree on a step that no worker has reached; a script that reports none gets SIGTERM."""
+    state = connected(replace(LIMITS, stop_step_lead=0.0), PAIR, peer("n1", "member", leaving=True))
+    proposed = change.propose(replace(state, workers=replace(TRAINING, highest=highest)), 1000.0)
+
+    assert proposed is not None
+    assert (proposed.phase, proposed.stop_step, proposed.cause and proposed.cause.kind) == (phase, stop_step, "leaving")
+
+
+def test_a_newcomer_ends_it_where_there_is_a_place() -> None:
+    """One that is ready, in a generation that is not full."""
+    workers = replace(TRAINING, identity=ALONE.identity)
+    state = replace(connected(LIMITS, ALONE, ready("n1")), workers=workers)
+    proposed = change.propose(state, 1000.0)
+
+    assert proposed is not None
+    assert proposed.cause is not None
+    assert (proposed.cause.kind, proposed.cause.uuid) == ("scale_up", "n1")
+    assert change.propose(replace(state, limits=Limits(max_nodes=1)), 1000.0) is None
+
+
+def test_the_step_holds_once_all_accept_it() -> None:
+    """Before the last member has accepted nothing changes; a node that is past the step raises it."""
+    proposal = replace(PAIR, phase="proposed", stop_step=9)
+    shown = replace(TRAINING, stop_step=9)
+    accepted = replace(shown, accepted=9)
+    waiting = connected(LIMITS, proposal, peer("n1", "member"))
+    agreed = connected(LIMITS, proposal, peer("n1", "member", accepted=9))
+    holds = change.agree(replace(agreed, workers=accepted), 0.0)
+    raised = change.agree(replace(agreed, workers=replace(shown, highest=9)), 0.0)
+
+    assert change.agree(replace(waiting, workers=accepted), 0.0) is None
+    assert holds is not None
+    assert (holds.phase, holds.stop_step) == ("draining", 9)
+    assert raised is not None
+    assert raised.stop_step is not None
+    assert (raised.phase, raised.stop_step > 9) == ("proposed", True)

@@ -1,0 +1,74 @@
+"""Where a member stands: done, gone or dead, from its record and its presence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_infra.launcher.protocol.events import Peer
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.member_status import MemberStatus, member_statuses
+from elastic_infra.launcher.protocol.records import Generation
+from tests.launcher.protocol.states import PAIR, connected, peer
+
+LIMITS = Limits(max_nodes=2)
+
+
+def status_of_n1(said: Peer | None, now: float = 0.0, generation: Generation = PAIR) -> MemberStatus:
+    """What this node, n0, thinks of n1."""
+    return member_statuses(connected(LIMITS, generation, *([said] if said else [])), generation, now)[1]
+
+
+@pytest.mark.parametrize(
+    ("state", "done", "finished"),
+    [("member", False, False), ("draining", False, False), ("stopped", True, False), ("finished", True, True)],
+)
+def test_a_member_is_done_when_it_says_so(state: str, done: bool, finished: bool) -> None:
+    """Only its own word ends the wait for a member that answers."""
+    status = status_of_n1(peer("n1", state))
+
+    assert (status.done, status.finished, status.busy) == (done, finished, not done)
+
+
+def test_what_it_says_of_another_generation_does_not_count() -> None:
+    """A record of the last generation says nothing of this one's workers."""
+    said = peer("n1", "stopped")
+    said = replace(said, record=replace(said.record, generation=PAIR.number - 1))
+
+    assert status_of_n1(said).busy
+
+
+def test_a_closed_connection_is_a_death_and_silence_becomes_one() -> None:
+    """The kernel closes a dead node's connection; a silent node may come back until its dead-man timer has run."""
+    silent = replace(peer("n1", "member"), presence="silent")
+    closed = replace(silent, presence="closed")
+
+    assert (status_of_n1(closed).gone, status_of_n1(closed).dead) == (True, True)
+    assert (status_of_n1(silent).gone, status_of_n1(silent).dead) == (True, False)
+    assert status_of_n1(silent, LIMITS.dead_after).dead
+
+
+def test_a_successor_of_the_same_name_is_proof_of_death() -> None:
+    """There is never more than one pod of a name."""
+    old, new = peer("n1", "member", name="job-1", joined=1), peer("n2", "ready", name="job-1", joined=2)
+    status = member_statuses(connected(LIMITS, PAIR, old, new), PAIR, 0.0)[1]
+
+    assert (status.gone, status.dead) == (True, True)
+
+
+def test_a_member_without_a_record_is_dead_only_where_the_store_remembers() -> None:
+    """The store that committed the generation has forgotten it: it ended. A reborn store has yet to see it."""
+    reborn = replace(PAIR, incarnation="before")
+
+    assert status_of_n1(None).dead
+    assert not status_of_n1(None, generation=reborn).gone
+    assert status_of_n1(None, LIMITS.dead_after, reborn).dead
+
+
+def test_a_loss_is_anything_but_a_finish() -> None:
+    """Leaving, orphaned and unreachable members are lost to the next generation; a finished one is not."""
+    assert status_of_n1(peer("n1", "stopped", leaving=True)).lost
+    assert status_of_n1(peer("n1", "stopped", orphaned=True)).lost
+    assert not status_of_n1(peer("n1", "stopped")).lost
+    assert not status_of_n1(replace(peer("n1", "finished"), presence="closed")).lost
