@@ -272,6 +272,7 @@ def _grace(draw: DrawFn) -> Data:
         "hang_timeout_seconds": st.sampled_from(["auto", "off", False, 900, "900", 900.0]),
         "startup_window_seconds": st.integers(0, 600),
         "startup_wait_seconds": st.integers(0, 600),
+        "startup_patience_seconds": st.integers(0, 3600),
         "warm_start": st.booleans(),
         "log_level": st.sampled_from(["DEBUG", "INFO", "WARNING", "ERROR"]),
     }))  # fmt: skip

@@ -58,6 +58,10 @@ class Runtime(Part):
     startup_wait_seconds: Int = 120
     """Seconds the first round waits for `initial_nodes`, so that late image pulls do not cost a restart each."""
 
+    startup_patience_seconds: Int | None = None
+    """Seconds newcomers wait for workers that have not made their first step, so that nodes that trickle in do not
+    end every start. Unset means three times the longest start seen, 30 at least, and 600 while none was seen."""
+
     warm_start: bool = True
     """Keep a parent process that has imported torch: a restart then forks in well under a second (about 0.5 GB)."""
 

@@ -56,6 +56,10 @@ class LauncherSettings:
     startup_wait_seconds: float = 0.0
     """How long the first round waits for ``initial_nodes`` before it starts with fewer; 0 turns it off."""
 
+    startup_patience_seconds: float | None = None
+    """How long newcomers wait for workers that have not made a first step; None means three times the longest start
+    seen, 30 at least, and 600 while none was seen."""
+
     initial_nodes: int | None = None
     """Nodes the first round hopes for; None means the maximum of ``--nnodes``."""
 

@@ -88,6 +88,7 @@ def launcher_settings(config: JobConfig) -> LauncherSettings:
         hang_timeout_seconds=_hang_timeout(runtime.hang_timeout_seconds),
         startup_window_seconds=runtime.startup_window_seconds,
         startup_wait_seconds=0 if config.is_single_pod else runtime.startup_wait_seconds,
+        startup_patience_seconds=None if config.is_single_pod else runtime.startup_patience_seconds,
         initial_nodes=None if config.is_single_pod else config.initial_nodes,
         warm_start=runtime.warm_start,
         log_level=runtime.log_level,

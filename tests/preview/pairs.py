@@ -145,6 +145,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("runtime.shutdown_grace_seconds", 10),
             ("runtime.hang_timeout_seconds", "off"),
             ("runtime.startup_wait_seconds", 15),
+            ("runtime.startup_patience_seconds", 15),
             ("runtime.warm_start", False),
             ("runtime.log_level", "INFO"),
             ("runtime.omp_num_threads", 2),

@@ -37,6 +37,7 @@ def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
         max_restarts=plan.max_restarts,
         initial_nodes=min(settings.initial_nodes or plan.max_nodes, plan.max_nodes),
         startup_wait=settings.startup_wait_seconds,
+        startup_patience=settings.startup_patience_seconds,
         last_call=plan.last_call_seconds,
         join_timeout=plan.join_timeout_seconds,
         orphan_timeout=settings.orphan_timeout_seconds,

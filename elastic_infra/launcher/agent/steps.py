@@ -21,6 +21,7 @@ class Watch:
         self._from: int | None = None
         self._per_second = 0.0
         self._first: int | None = None
+        self._stepped_at: float | None = None
 
     def look(self, generation: int, slots: Sequence[Slot], now: float) -> StepsSeen | None:
         """What the slots say, None where it is what they said before."""
@@ -31,6 +32,8 @@ class Watch:
             self._first = min(
                 (first_step(slot.step, slot.reports) for slot in slots if slot.step is not None), default=None
             )
+        if self._stepped_at is None:
+            self._stepped_at = min((slot.stepped_at for slot in slots if slot.stepped_at is not None), default=None)
         seen = StepsSeen(
             generation,
             lowest=min(reported) if reported and len(reported) == len(slots) else None,
@@ -38,6 +41,7 @@ class Watch:
             per_second=self._per_second,
             checkpoint=max((slot.checkpoint for slot in slots if slot.checkpoint is not None), default=None),
             first=self._first,
+            stepped_at=self._stepped_at,
         )
         if seen == self._last:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -151,6 +152,9 @@ def _steps_seen(state: State, event: events.StepsSeen, now: float) -> State:
         checkpoint=event.checkpoint,
         first_checkpoint=first,
     )
+    if workers.stepped_at is None and event.stepped_at is not None:
+        startup_seconds = math.ceil(max(0.0, event.stepped_at - workers.started))
+        workers = replace(workers, stepped_at=event.stepped_at, startup_seconds=startup_seconds)
     if (
         workers.stop_step is not None
         and workers.accepted != workers.stop_step

@@ -113,12 +113,15 @@ def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bo
     """The generation has trained, and the last planned change is long enough ago or its work is saved since.
 
     A generation that a newcomer ends before its first step has cost its start and given nothing, and where nodes come
-    one by one as fast as workers start, none would ever train. A script that reports no steps has trained as far as
-    anyone can tell once its workers are ``planned_gap`` old: a process that lives and uses the processor may still be
-    loading. The newcomer's wait costs no node a step, for the others train on.
+    one by one as fast as workers start, none would ever train. The newcomer's wait costs no node a step, for the
+    others train on.
     """
+    # They load, compile or hang: newcomers wait for longer than any start has taken so far.
+    if workers.stepped_at is None:
+        longest = state.generation.startup_seconds if state.generation else None
+        return now - workers.started >= state.limits.patience(longest)
     # The start of these workers has paid off, whatever they report.
-    if now - workers.started >= state.limits.planned_gap:
+    if now - workers.stepped_at >= state.limits.planned_gap:
         return True
     # A checkpoint was saved since they started: a stop now repeats next to nothing.
     if workers.checkpoint is not None and workers.checkpoint != workers.first_checkpoint:

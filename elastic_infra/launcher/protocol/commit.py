@@ -183,7 +183,13 @@ def _generation(
         finishing=last.finishing,
         charged=last.charged,
         evicted=last.evicted,
+        startup_seconds=_longest_start(last, survivors),
     )
+
+
+def _longest_start(last: Generation, survivors: tuple[NodeRecord, ...]) -> int | None:
+    starts = [survivor.startup_seconds for survivor in survivors if survivor.identity == last.identity]
+    return max((seconds for seconds in (last.startup_seconds, *starts) if seconds is not None), default=None)
 
 
 def _final(state: State, generation: Generation, exit_code: int, cause: Cause, now: float) -> Generation:

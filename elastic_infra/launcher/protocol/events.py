@@ -137,6 +137,8 @@ class StepsSeen:
     """The newest step the script reported as saved."""
     first: int | None = None
     """The step this generation began with, where steps are counted one by one."""
+    stepped_at: float | None = None
+    """When a worker made its first step, reported or seen at torch's optimizer; None before."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+UNKNOWN_START: Final = 600.0
+"""A first step may take so long where none has been seen: big models load and compile for minutes."""
+STARTS: Final = 3
+"""A start that takes this many times the longest one will not come to a step: newcomers need not wait on."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +28,10 @@ class Limits:
     join_timeout: float = 600.0
     """How long a node stays without a running generation before it exits 200 (torchrun's default)."""
     planned_gap: float = 30.0
-    """At least this long between two planned changes, so that a burst of newcomers costs one stop; and what workers
-    that report no steps get before a newcomer may end them."""
+    """At least this long between two planned changes, so that a burst of newcomers costs one stop; and how long
+    workers that report no steps train before a newcomer may end them."""
+    startup_patience: float | None = None
+    """How long newcomers wait for workers that have not made a first step; None follows from the starts seen."""
     loss_wait: float = 2.0
     """How long the end of the job waits for news of a loss."""
     rebirth: float = 1.0
@@ -45,6 +53,14 @@ class Limits:
     """The end of a job without a live member is forgotten after this long."""
     stop_step_lead: float = 1.0
     """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
+
+    def patience(self, longest_start: int | None) -> float:
+        """How long newcomers wait for a first step, where the longest start so far took so long; None: not known."""
+        if self.startup_patience is not None:
+            return self.startup_patience
+        if longest_start is None:
+            return UNKNOWN_START
+        return max(self.planned_gap, STARTS * longest_start)
 
     @property
     def dead_after(self) -> float:

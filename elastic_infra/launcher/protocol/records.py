@@ -91,6 +91,8 @@ class Generation:
     """Brought into a reborn store by a node that cannot have missed a later one."""
     evicted: str = ""
     """The node that keeps failing alone and was left out of this generation for it."""
+    startup_seconds: int | None = None
+    """The longest time from the order to start to a first step in any generation before; None where none is known."""
     exit_code: int | None = None
     """Of the job, in phase ``final``."""
     ended_at: int = 0
@@ -132,6 +134,8 @@ class NodeRecord:
     """It got SIGTERM: it stops with the others and does not come back."""
     joined: int = 0
     """Unix milliseconds of its start: the order of newcomers without replica index."""
+    startup_seconds: int | None = None
+    """How long its workers of ``generation`` took to their first step; None before that step."""
 
     @property
     def identity(self) -> tuple[int, str]:

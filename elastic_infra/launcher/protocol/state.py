@@ -81,6 +81,10 @@ class LocalWorkers:
     checkpoint: int | None = None
     first_checkpoint: int | None = None
     """The newest checkpoint when this generation began to report."""
+    stepped_at: float | None = None
+    """When the first of them made its first step, reported or not; None before."""
+    startup_seconds: int | None = None
+    """From the order to start to that step, rounded up."""
     stop_step: int | None = None
     """The stop step in the progress memory."""
     stop_step_agreed: bool = False
@@ -184,6 +188,7 @@ def record(state: State) -> NodeRecord:
         orphaned=workers is not None and workers.failure is not None and workers.failure.kind == "orphaned",
         leaving=state.leaving,
         joined=node.joined,
+        startup_seconds=workers.startup_seconds if workers else None,
     )
 
 

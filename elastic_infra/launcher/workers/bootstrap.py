@@ -16,6 +16,7 @@ import os
 import runpy
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -43,6 +44,13 @@ MAKE_STORE = "_create_c10d_store"
 """Torch's function behind ``init_process_group``, called with host, port and rank: rank 0 listens, others connect."""
 LISTENER_SECONDS = 30.0
 POLL_SECONDS = 0.01
+
+OPTIMIZER_MODULE = "torch.optim.optimizer"
+ADD_STEP_HOOK = "register_optimizer_step_post_hook"
+PROGRESS = PREFIX + "PROGRESS"
+"""``SLOT:PATH`` of this worker's progress memory; ``workers.progress`` has its layout."""
+SLOT_WORDS, OPTIMIZED_AT = 16, 7
+"""Eight-byte words of a slot, and the one that holds when the optimizer first stepped."""
 
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""
@@ -121,6 +129,36 @@ def make_store_patient(module: types.ModuleType) -> None:
     setattr(module, MAKE_STORE, make_when_there)
 
 
+def note_first_step(module: types.ModuleType, place: str) -> None:
+    """Have the first ``optimizer.step`` noted in the progress memory, for scripts that report no steps themselves.
+
+    Args:
+        module: torch's, with ``register_optimizer_step_post_hook`` (torch 2.3 and later; before, nothing is noted).
+        place: ``SLOT:PATH`` of the progress memory.
+    """
+    add_hook = getattr(module, ADD_STEP_HOOK, None)
+    slot, _, path = place.partition(":")
+    if add_hook is None or not slot.isdecimal():
+        return
+    noted = False
+
+    def note(*_: object) -> None:
+        nonlocal noted
+        # A step inside torch.compile is traced: writing a file would break its graph in two.
+        if noted or sys.modules["torch"].compiler.is_compiling():
+            return
+        noted = True
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                offset = ((int(slot) + 1) * SLOT_WORDS + OPTIMIZED_AT) * 8
+                os.pwrite(descriptor, struct.pack("d", time.monotonic()), offset)
+            finally:
+                os.close(descriptor)
+
+    add_hook(note)
+
+
 def await_listener(host: str, port: int) -> None:
     """Return once somebody listens, or for any other reason that torch can say better."""
     deadline = time.monotonic() + LISTENER_SECONDS
@@ -150,7 +188,11 @@ def prepare(environ: MutableMapping[str, str]) -> None:
     text = environ.get(PREFIX + "NCCL_COLLECTIVE_TIMEOUT_SECONDS")
     names = environ.pop(PREFIX + "MODULES", None)
     descriptor = os.open(names, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600) if names else None
-    changes: dict[str, Callable[[types.ModuleType], None]] = {STORE_MODULE: make_store_patient}
+    place = environ.get(PROGRESS, "")
+    changes: dict[str, Callable[[types.ModuleType], None]] = {
+        STORE_MODULE: make_store_patient,
+        OPTIMIZER_MODULE: lambda module: note_first_step(module, place),
+    }
     if text:
         changes |= dict.fromkeys(TIMEOUT_MODULES, lambda module: set_timeouts(module, float(text)))
     sys.meta_path.insert(0, ImportHook(changes, descriptor))

@@ -26,8 +26,8 @@ STOP: Final = 0
 """The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
 One word holds both, so that no worker can pair an old step with a new consent."""
 
-# Words of a slot, written by its worker; PHASE_UNTIL and AT hold seconds of CLOCK_MONOTONIC as doubles.
-STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS = range(7)
+# Words of a slot, written by its worker; PHASE_UNTIL, AT and OPTIMIZED_AT hold seconds of CLOCK_MONOTONIC as doubles.
+STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT = range(8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,13 @@ class Slot:
     """Whether ``step`` has told this worker to stop."""
     phase_until: float | None
     """The end of the phase it is in, ``inf`` for one without a timeout; None outside of phases."""
+    optimized_at: float | None = None
+    """CLOCK_MONOTONIC of the first ``optimizer.step``, which ``bootstrap`` notes; None before it."""
+
+    @property
+    def stepped_at(self) -> float | None:
+        """When it made its first step as far as this look can tell; None before it."""
+        return self.at if self.step is not None else self.optimized_at
 
 
 class Memory:
@@ -107,6 +114,7 @@ class Memory:
             checkpoint=_or_none(words[base + CHECKPOINT]),
             stopped=bool(words[base + STOPPED]),
             phase_until=self._reals[base + PHASE_UNTIL] if words[base + PHASES] else None,
+            optimized_at=self._reals[base + OPTIMIZED_AT] or None,
         )
 
 

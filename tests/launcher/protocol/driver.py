@@ -24,6 +24,7 @@ from elastic_infra.launcher.protocol.actions import (
 from elastic_infra.launcher.protocol.events import Event, Peer, PortChosen, StepsSeen
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.world import (
+    MOMENT,
     BrokenError,
     Host,
     Scenario,
@@ -35,6 +36,13 @@ from tests.launcher.protocol.world import (
 )
 
 T = TypeVar("T")
+
+
+def steps_of(host: Host, generation: int) -> StepsSeen:
+    """What the progress memory says; every start took a moment, so that the longest is always the same."""
+    if host.step < 0 or host.state is None or host.state.workers is None:
+        return StepsSeen(generation, None, None)
+    return StepsSeen(generation, host.step, host.step, stepped_at=host.state.workers.started + MOMENT)
 
 
 @dataclass
@@ -124,8 +132,7 @@ class Driver:
         if isinstance(action, ChoosePort):
             queue.append(PortChosen(action.generation, 1))
         if isinstance(action, SetStopStep) and action.step is not None:
-            step = host.step if host.step >= 0 else None
-            queue.append(StepsSeen(action.generation, step, step))
+            queue.append(steps_of(host, action.generation))
             host = replace(host, stop=(action.step, action.agreed))
         return with_host(world, i, host)
 

@@ -37,6 +37,17 @@ def all_stop_at_one_step(world: World) -> None:
         raise BrokenError(message)
 
 
+def newcomers_wait_for_a_step(world: World) -> None:
+    """No generation ends for a newcomer before a worker of it has made a step; for scenarios with steps."""
+    generation = world.store.generation if world.store else None
+    if generation is None or generation.cause is None or generation.cause.kind != "scale_up":
+        return
+    members = [world.hosts[int(member.uuid.removeprefix("n"))] for member in generation.members]
+    if generation.phase in {"proposed", "draining"} and all(host.step < 0 for host in members):
+        message = f"generation {generation.number} ends for a newcomer before its first step"
+        raise BrokenError(message)
+
+
 ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from elastic_infra.launcher.protocol import events
 from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.state import Node, start
-from tests.launcher.protocol.driver import Driver
+from tests.launcher.protocol.driver import Driver, steps_of
 from tests.launcher.protocol.world import (
     AGE,
     MOMENT,
@@ -277,8 +277,7 @@ class Model(Driver):
         host = world.hosts[i]
         if host.workers is None or not self.scenario.steps:
             return world
-        step = host.step if host.step >= 0 else None
-        return self._feed_all(world, i, (events.StepsSeen(host.workers[0], step, step),))
+        return self._feed_all(world, i, (steps_of(host, host.workers[0]),))
 
     def _members(self, world: World, host: Host) -> list[Host]:
         return [world.hosts[j] for j in sorted(host.members)]

@@ -106,7 +106,7 @@ def test_sigterm_gives_up_the_agreement_in_time() -> None:
 
 def test_newcomers_are_batched() -> None:
     """A planned change comes 30 s after the last one, or with the next checkpoint."""
-    group = LocalWorkers(ALONE.identity, "running", highest=5, checkpoint=3, first_checkpoint=3)
+    group = LocalWorkers(ALONE.identity, "running", highest=5, checkpoint=3, first_checkpoint=3, stepped_at=0.0)
     state = replace(connected(Limits(max_nodes=3), ALONE, ready("n1")), workers=group, planned_since=0.0)
 
     assert change.propose(state, 29.9) is None
@@ -115,15 +115,52 @@ def test_newcomers_are_batched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("highest", "age", "is_due"),
-    [(None, 0.0, False), (None, 29.9, False), (None, 30.0, True), (0, 0.0, True), (7, 29.9, True)],
+    ("highest", "stepped", "age", "is_due"),
+    [
+        (None, False, 599.9, False),
+        (None, False, 600.0, True),
+        (None, True, 29.9, False),
+        (None, True, 30.0, True),
+        (0, True, 0.0, True),
+        (7, True, 29.9, True),
+    ],
 )
-def test_a_newcomer_waits_until_the_others_have_trained(highest: int | None, age: float, is_due: bool) -> None:
-    """A first step is enough; workers that report none get 30 s. What ended the last generation does not matter."""
-    group = LocalWorkers(ALONE.identity, "running", started=100.0, highest=highest)
+def test_newcomer_waits_until_the_others_have_trained(
+    highest: int | None, stepped: bool, age: float, is_due: bool
+) -> None:
+    """A reported step is enough; an unreported one counts after 30 s; without any newcomers wait for 600 s."""
+    stepped_at = 100.0 if stepped else None
+    group = LocalWorkers(ALONE.identity, "running", started=100.0, highest=highest, stepped_at=stepped_at)
     state = replace(connected(Limits(max_nodes=3), ALONE, ready("n1")), workers=group)
 
     assert (change.propose(state, 100.0 + age) is not None) is is_due
+
+
+@pytest.mark.parametrize(
+    ("longest", "patience", "due_after"), [(5, None, 30), (60, None, 180), (60, 10, 10), (None, 10, 10), (None, 0, 0)]
+)
+def test_patience_follows_from_the_longest_start(longest: int | None, patience: float | None, due_after: float) -> None:
+    """Three times the longest start seen, 30 s at least; or what the user set."""
+    generation = replace(ALONE, startup_seconds=longest)
+    group = LocalWorkers(generation.identity, "running", started=0.0)
+    limits = Limits(max_nodes=3, startup_patience=patience)
+    state = replace(connected(limits, generation, ready("n1")), workers=group)
+
+    assert change.propose(state, due_after) is not None
+    assert due_after == 0 or change.propose(state, due_after - 0.1) is None
+
+
+def test_longest_start_travels_in_the_generation_record() -> None:
+    """What this node and its peers measured is kept over generations, rounded up."""
+    state = connected(Limits(max_nodes=2), replace(PAIR, startup_seconds=7), phase="running")
+    assert state.workers is not None
+    state, _ = machine.step(state, events.StepsSeen(1, None, None, stepped_at=11.2), 12.0)
+    broken = replace(PAIR, phase="broken", startup_seconds=7, cause=Cause("node_lost", "n9", "n9"))
+    stopped = connected(Limits(max_nodes=2), broken, peer("n1", "stopped", startup_seconds=9), phase="stopped")
+    own = replace(stopped, workers=replace(state.workers, phase="stopped")) if state.workers else stopped
+
+    assert [after.startup_seconds for after in compare_and_sets(stopped, 13.0) if after] == [9]
+    assert [after.startup_seconds for after in compare_and_sets(own, 13.0) if after] == [12]
 
 
 def test_node_that_keeps_failing_alone_is_left_out() -> None:

@@ -11,7 +11,7 @@ from elastic_infra.launcher.protocol import change, events, machine
 from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Publish
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus
-from elastic_infra.launcher.protocol.state import State
+from elastic_infra.launcher.protocol.state import LocalWorkers, State
 from tests.launcher.protocol import checker, laws, world
 
 ALL_FAULTS = frozenset({"crash", "freeze", "cut", "slow", "leave", "fail", "store"})
@@ -25,6 +25,7 @@ def scenario(
     low, high = map(int, nnodes.split(":"))
     gap = world.MOMENT / 2
     limits = Limits(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
+    limits = limits if more.get("steps") else replace(limits, startup_patience=gap)  # there, no step is ever seen
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
     return replace(world.Scenario(limits, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
@@ -56,10 +57,15 @@ DEEP = {
 }
 
 
+def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
+    """Those that can be told in this scenario."""
+    return (*laws.ALL, laws.newcomers_wait_for_a_step) if explored.steps else laws.ALL
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
     """In every reachable world the laws hold, and from each a good one is reachable without a further fault."""
-    explored = checker.explore(SCENARIOS[name], laws.ALL, laws.is_good, LIMIT)
+    explored = checker.explore(SCENARIOS[name], laws_of(SCENARIOS[name]), laws.is_good, LIMIT)
 
     print(f"{name}: {explored.states} states, {explored.transitions} transitions, {explored.good} good")
     assert explored.good > 0
@@ -70,7 +76,7 @@ def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
 @pytest.mark.parametrize("name", DEEP)
 def test_laws_hold_deeper(name: str) -> None:
     """The same with more faults and more freedom."""
-    explored = checker.explore(DEEP[name], laws.ALL, laws.is_good, 20 * LIMIT)
+    explored = checker.explore(DEEP[name], laws_of(DEEP[name]), laws.is_good, 20 * LIMIT)
 
     print(f"{name}: {explored.states} states, {explored.transitions} transitions, {explored.good} good")
     assert explored.good > 0
@@ -148,3 +154,16 @@ def test_checker_finds_a_newcomer_that_is_never_admitted(monkeypatch: pytest.Mon
 
     with pytest.raises(world.BrokenError, match="no way from here"):
         checker.explore(scenario("", 0, nodes=2, settled=1, nnodes="1:2"), laws.ALL, laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_newcomer_that_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the time since the order to start counts, a newcomer ends workers that still load."""
+
+    def counts_from_the_start(state: State, workers: LocalWorkers, now: float) -> bool:
+        return now - workers.started >= state.limits.planned_gap
+
+    monkeypatch.setattr(change, "planned_change_is_due", counts_from_the_start)
+    explored = scenario("", 0, nodes=2, settled=1, nnodes="1:2", steps=1)
+
+    with pytest.raises(world.BrokenError, match="before its first step"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)

@@ -180,7 +180,8 @@ def aged_state(state: State, seconds: float) -> State:
     )
     group = state.workers
     if group is not None:
-        group = replace(group, started=_older(group.started, seconds), stop_by=0.0)
+        started, stepped_at = _older(group.started, seconds), optional(group.stepped_at)
+        group = replace(group, started=started, stepped_at=stepped_at, stop_by=0.0)
     return replace(
         state,
         store=store,
@@ -207,8 +208,16 @@ def reduced(state: State) -> State:
         phase_since=state.phase_since if stopping else 0.0,
         committed_since=state.committed_since if generation is not None and generation.charged else 0.0,
         store=replace(state.store, since=state.store.since if restored else 0.0),
-        workers=replace(group, started=group.started if _may_be_too_young(state, group) else 0.0) if group else None,
+        workers=_reduced_workers(state, group) if group else None,
     )
+
+
+def _reduced_workers(state: State, group: LocalWorkers) -> LocalWorkers:
+    waits = _may_be_too_young(state, group)
+    if group.stepped_at is None:
+        return replace(group, started=group.started if waits else 0.0)
+    waits = waits and not _is_past(state.planned_since, state)
+    return replace(group, started=0.0, stepped_at=max(group.stepped_at, -MOMENT) if waits else 0.0)
 
 
 def _is_past(since: float | None, state: State) -> bool:
@@ -216,8 +225,8 @@ def _is_past(since: float | None, state: State) -> bool:
 
 
 def _may_be_too_young(state: State, group: LocalWorkers) -> bool:
-    """Whether the age of the workers decides when a newcomer is taken in: they report nothing and there is room."""
+    """Whether the age of the workers decides when a newcomer is taken in: they run and there is room."""
     generation = state.generation
     is_of = generation is not None and generation.identity == group.identity
     full = is_of and generation is not None and len(generation.members) >= state.limits.max_nodes
-    return group.phase == "running" and group.highest is None and not full
+    return group.phase == "running" and not full

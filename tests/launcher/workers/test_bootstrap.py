@@ -10,12 +10,13 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 import types
 import zipfile
 
 import pytest
 
-from elastic_infra.launcher.workers import bootstrap
+from elastic_infra.launcher.workers import bootstrap, progress
 from tests.ports import free_port
 
 BOOTSTRAP = pathlib.Path(__file__).parents[3] / "elastic_infra" / "launcher" / "workers" / "bootstrap.py"
@@ -261,3 +262,44 @@ def test_a_group_forms_though_its_first_rank_is_late(script: pathlib.Path) -> No
     second.stdin.flush()
 
     assert [first.communicate("go\n")[0], second.communicate()[0]] == ["2\n", "2\n"]
+
+
+STEPS = """
+import sys
+import torch
+w = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([w], lr=0.1)
+for _ in range(2):
+    w.sum().backward()
+    optimizer.step()
+    print(open(sys.argv[1], "rb").read().hex())
+"""
+
+
+def test_first_step_of_the_optimizer_is_noted(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A script that reports nothing is seen to step, once and in its own slot; no step is reported for it."""
+    script.write_text(STEPS)
+    memory = progress.Memory.create(str(tmp_path / "memory"), 2)
+    begun = time.monotonic()
+    done = run("script", script, memory.path, **memory.variable(1))
+    other, own = memory.read()
+
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 1
+    assert own.optimized_at is not None
+    assert begun < own.optimized_at < time.monotonic()
+    assert (own.step, own.reports, other.optimized_at) == (None, 0, None)
+    memory.close()
+
+
+def test_slots_are_where_the_agent_reads_them() -> None:
+    """The file that runs in workers imports nothing of ours, so it spells the layout again."""
+    assert bootstrap.PROGRESS == progress.VARIABLE
+    assert (bootstrap.SLOT_WORDS, bootstrap.OPTIMIZED_AT) == (progress.WORDS, progress.OPTIMIZED_AT)
+
+
+def test_program_without_torch_stays_without(script: pathlib.Path) -> None:
+    """The hook waits for the program's own import."""
+    script.write_text("import sys; print('torch' in sys.modules)")
+
+    assert run("script", script, ELASTIC_INFRA_PROGRESS="0:/nowhere").stdout == "False\n"
