@@ -65,12 +65,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that may take long, and keep those on one worker that share their module's set-up."""
-    items.sort(key=lambda item: not any(item.iter_markers("timeout")) and not any(item.iter_markers("launcher")))
+    """Begin with the tests that may take longest, and keep those on one worker that share their module's set-up."""
+    items.sort(key=_patience, reverse=True)
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
         if any(found[-1].scope in {"class", "module"} for found in fixtures.values()):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _patience(item: pytest.Item) -> float:
+    """The seconds that a test asks for; 0 for one that is content with what every test gets."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None else 0.0
 
 
 @pytest.hookimpl(trylast=True)

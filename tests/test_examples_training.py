@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def environment(folder: Path) -> dict[str, str]:
 def torchrun(trainer: Trainer, units: int, folder: Path, workers: int) -> str:
     """What the script prints under torchrun itself."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
-    environ = {**environment(folder), "PYTHONPATH": str(ROOT), "PATH": ""}
+    environ = {**environment(folder), "PYTHONPATH": str(ROOT), "PATH": "", "TMPDIR": tempfile.gettempdir()}
     (folder / "saved").mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [*command, *trainer.command(units)], env=environ, capture_output=True, text=True, check=False, cwd=folder
