@@ -21,13 +21,12 @@ from ..command_line.plan import Plan
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..workers import import_scan, specs
+from .fork_requests import ForkRequests, Held, Pending
 
 QUIET_SECONDS: Final = 2.0
 """The first generation has stopped importing for this long: only then the fork server may take its CPU."""
 LATEST_SECONDS: Final = 30.0
 """Start anyway after this long; the script may import nothing."""
-ANSWER_SECONDS: Final = 5.0
-"""A fork takes milliseconds; a parent that needs longer is given up."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
@@ -55,20 +54,12 @@ def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) 
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
-    """A worker that waits until the fork server is ready."""
+class Forked:
+    """An answer: a worker waits for our word."""
 
-    generation: int
-    spec: ipc.WorkerSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class Pending(Held):
-    """A worker that was asked for and has no pid yet."""
-
-    go: int
-    """Pipe on which the worker waits for our word; closing it ends the worker."""
-    deadline: float
+    request: Pending | int
+    """What it was asked for, or the generation that asked and is over."""
+    pid: int
 
 
 class ForkServer:
@@ -84,10 +75,8 @@ class ForkServer:
         self.pid = 0
         self._channel: socket.socket | None = None
         self.ready = False
-        self.pending: dict[int, Pending] = {}
-        """By local rank."""
-        self.held: dict[int, Held] = {}
-        """By local rank."""
+        self.requests = ForkRequests()
+        self.held: list[Held] = []
 
     @property
     def channel(self) -> socket.socket:
@@ -145,20 +134,21 @@ class ForkServer:
     def request(self, generation: int, spec: ipc.WorkerSpec) -> bool:
         """Ask for a worker, at once or when it is ready; False when it must be started cold."""
         if self._load_by is not None:
-            self.held[spec.local_rank] = Held(generation, spec)
+            self.held.append(Held(generation, spec))
             return True
         return self.ready and self._ask(generation, spec)
 
     def take_held(self) -> tuple[Held, ...]:
         """The workers that waited; no other will."""
-        held = tuple(self.held.values())
+        held = tuple(self.held)
         self.held.clear()
         self._load_by = None
         return held
 
     def _ask(self, generation: int, spec: ipc.WorkerSpec) -> bool:
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        job = json.dumps(dataclasses.asdict(spec)).encode()
+        number = self.requests.next_number()
+        job = json.dumps({"request": number, **dataclasses.asdict(spec)}).encode()
         try:
             socket.send_fds(self.channel, [job], [reader])
         except OSError:
@@ -166,11 +156,11 @@ class ForkServer:
             return False
         finally:
             os.close(reader)
-        self.pending[spec.local_rank] = Pending(generation, spec, writer, time.monotonic() + ANSWER_SECONDS)
+        self.requests.add(number, Pending(generation, spec, writer), time.monotonic())
         return True
 
-    def receive(self) -> tuple[Pending, int] | str | None:
-        """One message: a worker and its pid, a line on what happened, or None when the process is gone."""
+    def receive(self) -> Forked | str | None:
+        """One message: a worker, a line on what happened, or None when the process is gone."""
         try:
             data = self.channel.recv(1 << 16)
         except OSError:
@@ -179,8 +169,7 @@ class ForkServer:
             return None
         message = json.loads(data)
         if "pid" in message:
-            pending = self.pending.pop(message["local_rank"], None)
-            return (pending, message["pid"]) if pending else "a worker that is no longer wanted"
+            return Forked(self.requests.answer(message["request"], time.monotonic()), message["pid"])
         self.ready = "ready" in message
         if not self.ready:
             return f"cold starts only: {message['failed']}"
@@ -191,7 +180,11 @@ class ForkServer:
     def is_late(self, now: float) -> bool:
         """Whether a request has waited too long."""
         is_loading_long = bool(self.held) and self._load_by is not None and now >= self._load_by
-        return is_loading_long or any(now >= pending.deadline for pending in self.pending.values())
+        return is_loading_long or (self.requests.late_at is not None and now >= self.requests.late_at)
+
+    def waiting(self, generation: int) -> int:
+        """Workers of this generation that are to run and have no pid yet."""
+        return sum(each.generation == generation for each in (*self.held, *self.requests.wanted.values()))
 
     def release(self, pending: Pending) -> None:
         """Let a worker run."""
@@ -200,13 +193,9 @@ class ForkServer:
 
     def forget(self, generation: int) -> None:
         """The generation ends before these workers ran: they end too."""
-        for rank, pending in list(self.pending.items()):
-            if pending.generation == generation:
-                os.close(pending.go)
-                del self.pending[rank]
-        for rank, held in list(self.held.items()):
-            if held.generation == generation:
-                del self.held[rank]
+        for pending in self.requests.forget(generation):
+            os.close(pending.go)
+        self.held = [held for held in self.held if held.generation != generation]
 
     def reaped(self, pid: int) -> None:
         """A child of ours is gone, and its pid may be another process's soon."""
@@ -221,11 +210,11 @@ class ForkServer:
 
     def kill(self) -> tuple[Held, ...]:
         """End it; returns the workers that must now be started cold."""
-        left = (*self.take_held(), *self.pending.values())
-        for pending in self.pending.values():
-            os.close(pending.go)
-        self.pending.clear()
+        pending = self.requests.clear()
+        for each in pending:
+            os.close(each.go)
         self.ready = False
         if self.pid:
             processes.send(self.pid, signal.SIGKILL)
-        return left
+            self.pid = 0  # from now on it is an orphan among others, and waited for like them
+        return (*self.take_held(), *pending)

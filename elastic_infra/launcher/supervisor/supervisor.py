@@ -19,7 +19,8 @@ from .. import exit_codes, ipc, processes
 from ..signals import Signals
 from . import ownership, watchdog, worker_processes
 from .children import Children
-from .fork_server_client import ForkServer, Held, Pending
+from .fork_requests import Held
+from .fork_server_client import Forked, ForkServer
 from .ownership import Owner
 from .worker_processes import WorkerProcesses
 
@@ -46,8 +47,8 @@ class Supervisor:
         self._phase: ipc.AgentPhase = "starting"
         self._generation = 0
         self._started = 0
-        self._strays: set[int] = set()
-        """Reaped while a fork was pending: a worker may die before its pid is known."""
+        self._strays: dict[int, int] = {}
+        """Exit codes by pid, of what was reaped while an answer was to come: a worker may die before we know it."""
         self._beats = 0
         self._watch = watchdog.Watch()
         self._next_watch = 0.0
@@ -128,9 +129,7 @@ class Supervisor:
         for spec in message.workers:
             if message.warm:
                 self._warm.want(time.monotonic())
-            if message.warm and self._warm.request(message.generation, spec):
-                self._groups[message.generation].pending += 1
-            else:
+            if not (message.warm and self._warm.request(message.generation, spec)):
                 self._start_cold(message.generation, spec)
 
     def _start_cold(self, generation: int, spec: ipc.WorkerSpec) -> None:
@@ -145,7 +144,6 @@ class Supervisor:
     def _on_stop(self, message: ipc.Stop) -> None:
         group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
         self._warm.forget(message.generation)
-        group.pending = 0
         group.stop(message.first, message.grace_seconds, time.monotonic())
 
     def _on_dump_stacks(self, message: ipc.DumpStacks) -> None:
@@ -198,18 +196,23 @@ class Supervisor:
             held = self._warm.take_held()
             self._start_all_cold([each for each in held if not self._warm.request(each.generation, each.spec)])
         else:
-            self._on_forked(*answer)
+            self._on_forked(answer)
 
-    def _on_forked(self, pending: Pending, pid: int) -> None:
-        group = self._groups.get(pending.generation)
-        if group is None or pid in self._strays:
-            os.close(pending.go)
-            self._worker_ended(pending.generation, pending.spec.local_rank, pid, -signal.SIGKILL)
+    def _on_forked(self, answer: Forked) -> None:
+        request, pid = answer.request, answer.pid
+        ended = self._strays.pop(pid, None)
+        if isinstance(request, int):
+            if ended is None and request in self._groups:
+                self._groups[request].unwanted.add(pid)
+                processes.send(pid, signal.SIGKILL)
             return
-        group.pending -= 1
-        group.add(pid, pending.spec.local_rank)
-        self._warm.release(pending)
-        self._children.send(ipc.WorkerStarted(pending.generation, pending.spec.local_rank, pid, warm=True))
+        if ended is not None:
+            os.close(request.go)
+            self._worker_ended(request.generation, request.spec.local_rank, pid, ended)
+            return
+        self._groups[request.generation].add(pid, request.spec.local_rank)
+        self._warm.release(request)
+        self._children.send(ipc.WorkerStarted(request.generation, request.spec.local_rank, pid, warm=True))
 
     def _give_up_warm(self, selector: selectors.BaseSelector) -> None:
         selector.unregister(self._warm.channel)
@@ -219,7 +222,6 @@ class Supervisor:
     def _start_all_cold(self, left: Iterable[Held]) -> None:
         """The workers that the fork server does not fork."""
         for each in left:
-            self._groups[each.generation].pending -= 1
             self._start_cold(each.generation, each.spec)
 
     # ------------------------------------------------------------ processes
@@ -227,12 +229,14 @@ class Supervisor:
     def _reap(self) -> None:
         for pid, status in self._children.reap():
             self._warm.reaped(pid)
-            if self._warm.pending:
-                self._strays.add(pid)
+            code = os.waitstatus_to_exitcode(status)
+            self._strays[pid] = code
             for group in self._groups.values():
+                group.unwanted.discard(pid)
                 if pid in group.alive:
-                    rank = group.alive.pop(pid)
-                    self._worker_ended(group.generation, rank, pid, os.waitstatus_to_exitcode(status))
+                    self._worker_ended(group.generation, group.alive.pop(pid), pid, code)
+        if not self._warm.requests.outstanding:
+            self._strays.clear()
 
     def _worker_ended(self, generation: int, rank: int, pid: int, code: int, error: str = "") -> None:
         self._children.send(ipc.WorkerEnded(generation, rank, pid, code, time.monotonic(), error))
@@ -241,8 +245,9 @@ class Supervisor:
         for group in self._groups.values():
             group.go_on(now)
         for group in [group for group in self._groups.values() if group.must_die(now)]:
+            self._warm.forget(group.generation)
             left = self._left(group)
-            if not left:
+            if not left and not group.unwanted and not self._warm.requests.concerns(group.generation):
                 del self._groups[group.generation]
                 self._children.send(ipc.GroupGone(group.generation, tuple(group.killed), group.orphaned))
                 continue
@@ -295,7 +300,7 @@ class Supervisor:
             beats=self._beats,
             phase=self._phase,
             generation=self._generation,
-            running=len(group.alive) + group.pending if group else 0,
+            running=len(group.alive) + self._warm.waiting(group.generation) if group else 0,
             started=self._started,
             stopping=group is None or group.deadline is not None,
         )

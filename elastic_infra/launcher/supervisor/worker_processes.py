@@ -33,8 +33,8 @@ class WorkerProcesses:
     """Local rank by pid, of workers not yet reaped."""
     leaders: dict[int, int] = dataclasses.field(default_factory=dict)
     """Start (``processes.Process.started``) by pid of every worker, reaped or not: the ids of the process groups."""
-    pending: int = 0
-    """Workers that the fork server was asked for and that have no pid yet."""
+    unwanted: set[int] = dataclasses.field(default_factory=set)
+    """Forked after the end had begun; killed and not yet reaped."""
     deadline: float | None = None
     """CLOCK_MONOTONIC at which everything is killed; None while the group may run."""
     killed_at: float | None = None

@@ -198,7 +198,7 @@ def serve(connection: socket.socket, supervisor: int, added: dict[str, str]) -> 
         if middle == 0:
             worker = os.fork()
             if worker:
-                connection.sendall(json.dumps({"local_rank": job["local_rank"], "pid": worker}).encode())
+                connection.sendall(json.dumps({"request": job["request"], "pid": worker}).encode())
                 os._exit(0)
             become_worker(job, descriptors[0], supervisor)
             complete_environment(job["env"], added)

@@ -41,8 +41,17 @@ ENDLESS = "import time\ntime.sleep(600)\n"
 """Nobody but the fork server imports ``torch._dynamo`` here."""
 
 
-def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
-    """A launch of one worker whose stand-in for torch has this code in ``torch._dynamo``."""
+FAILS_AT_ONCE = """
+import torch
+import os, time
+if os.environ["RANK"] == "0" and os.environ["ELASTIC_INFRA_GENERATION"] == "1":
+    os._exit(3)
+time.sleep(1)
+"""
+
+
+def started(tmp_path: pathlib.Path, dynamo: str, script_text: str, workers: int = 1) -> Launched:
+    """A launch whose stand-in for torch has this code in ``torch._dynamo``."""
     package = tmp_path / "path" / "torch"
     (package / "distributed").mkdir(parents=True)
     (package / "__init__.py").write_text(TORCH)
@@ -55,7 +64,8 @@ def started(tmp_path: pathlib.Path, dynamo: str, script_text: str) -> Launched:
         "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path / 'path'}",
         "OMP_NUM_THREADS": "1",
     }
-    return Launched(tmp_path, "--max-restarts", "1", str(script), environ=environ)
+    options = ("--nproc-per-node", str(workers), "--max-restarts", "1")
+    return Launched(tmp_path, *options, str(script), environ=environ)
 
 
 @pytest.fixture
@@ -93,7 +103,11 @@ def restart(launch: Launched) -> bool:
 
 
 def fork_servers(launch: Launched) -> list[int]:
-    return [pid for pid in launch.alive() if b"elastic_infra_warm" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid
+        for pid in launch.alive()
+        if b"elastic_infra_fork_server" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def test_a_healthy_one_forks(launch: Launched) -> None:
@@ -126,6 +140,19 @@ def test_a_frozen_one_is_given_up(launch: Launched) -> None:
         os.kill(pid, signal.SIGSTOP)
 
     assert restart(launch) is False
+
+
+@pytest.mark.parametrize("workers", [4, 8, 24])
+def test_a_failure_while_others_are_forked_costs_one_restart(tmp_path: pathlib.Path, workers: int) -> None:
+    """Rank 0 ends before the fork server has come to the last rank: the answers that come later start nothing."""
+    launch = started(tmp_path, "", FAILS_AT_ONCE, workers)
+    try:
+        assert launch.wait() == 0, launch.output
+        assert launch.alive() == []
+        second = [event for event in events(launch, "worker_started") if event["generation"] == 2]
+        assert sorted(str(event["local_rank"]) for event in second) == sorted(map(str, range(workers)))
+    finally:
+        launch.end()
 
 
 def test_a_program_that_imports_torch_waits_for_it(loading: Launched) -> None:

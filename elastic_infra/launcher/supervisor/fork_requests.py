@@ -1,0 +1,90 @@
+"""What was asked of the fork server, and what each of its answers means.
+
+Pure. Answers come in the order of the requests, but may come after the generation that asked is over. Every request
+therefore has a number of its own, which its answer repeats: a local rank alone would let the answer to a request of
+the last generation pass for the worker of the next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from .. import ipc
+
+ANSWER_SECONDS: Final = 5.0
+"""A fork takes milliseconds; a fork server that gives no answer for longer is given up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A worker that waits until the fork server is ready."""
+
+    generation: int
+    spec: ipc.WorkerSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending(Held):
+    """A worker that was asked for and has no pid yet."""
+
+    go: int
+    """Pipe on which the worker waits for our word; closing it ends the worker."""
+
+
+@dataclasses.dataclass
+class ForkRequests:
+    """The requests that have no answer yet."""
+
+    wanted: dict[int, Pending] = dataclasses.field(default_factory=dict)
+    """By number: the worker of the answer is to run."""
+    forgotten: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Generation by number: the worker of the answer is to be killed."""
+    late_at: float | None = None
+    """CLOCK_MONOTONIC at which the fork server is given up; None while nothing is asked."""
+    _numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
+
+    def next_number(self) -> int:
+        """A number that no request has had."""
+        return next(self._numbers)
+
+    def add(self, number: int, pending: Pending, now: float) -> None:
+        """A request was sent."""
+        self.wanted[number] = pending
+        self.late_at = now + ANSWER_SECONDS if self.late_at is None else self.late_at
+
+    def answer(self, number: int, now: float) -> Pending | int:
+        """The request behind an answer, or the generation of one that was forgotten.
+
+        Raises:
+            KeyError: no request without an answer has this number.
+        """
+        found = self.wanted.pop(number) if number in self.wanted else self.forgotten.pop(number)
+        self.late_at = now + ANSWER_SECONDS if self.outstanding else None
+        return found
+
+    def forget(self, generation: int) -> tuple[Pending, ...]:
+        """The generation ends before these workers ran; their answers are still to come."""
+        numbers = [number for number, pending in self.wanted.items() if pending.generation == generation]
+        self.forgotten.update(dict.fromkeys(numbers, generation))
+        return tuple(self.wanted.pop(number) for number in numbers)
+
+    def clear(self) -> tuple[Pending, ...]:
+        """No answer will come any more; returns the workers that have none."""
+        left = tuple(self.wanted.values())
+        self.wanted.clear()
+        self.forgotten.clear()
+        self.late_at = None
+        return left
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether any answer is to come."""
+        return bool(self.wanted or self.forgotten)
+
+    def concerns(self, generation: int) -> bool:
+        """Whether an answer for this generation is to come: a process of its may yet appear."""
+        generations = (pending.generation for pending in self.wanted.values())
+        return generation in (*generations, *self.forgotten.values())
