@@ -164,9 +164,12 @@ class Runner:
                 self._handle(Interrupted(), time.monotonic())
 
     def _hear_typed(self, selector: selectors.BaseSelector) -> None:
-        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
-            return  # in the background: what is typed is for the shell
-        line = sys.stdin.readline()
+        if _is_in_background(sys.stdin.fileno()):
+            return  # what is typed is for the shell
+        try:
+            line = sys.stdin.readline()
+        except OSError:
+            line = ""  # the terminal was closed; the job is not
         if not line:
             selector.unregister(sys.stdin)
         elif line.strip():
@@ -258,3 +261,11 @@ def _signals() -> Iterator[int]:
 
 def _nothing(number: int, frame: object) -> None:
     del number, frame  # the wake-up descriptor says it
+
+
+def _is_in_background(terminal: int) -> bool:
+    """Whether another process group of its session has the terminal; one that controls no session has no groups."""
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:
+        return False

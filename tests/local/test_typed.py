@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -34,6 +35,22 @@ def test_typed_faults(tmp_path: Path) -> None:
         assert terminal.wait(PATIENCE_SECONDS) == 130
     assert events(work).count("fault") == 1
     assert events(work).count("node_exited") == 2
+
+
+def test_a_terminal_that_controls_no_session(tmp_path: Path) -> None:
+    """Faults are heard from it, as under an IDE or `setsid`, and its end does not end the job."""
+    job, work = write_job(tmp_path, args=[str(FOREVER)]), tmp_path / "work"
+    program = [sys.executable, "-m", "elastic_infra.cli", "run", str(job), "--workdir", str(work), "--timeout", "240"]
+    terminal, keyboard = os.openpty()
+    with subprocess.Popen(program, stdin=keyboard, stdout=subprocess.DEVNULL, start_new_session=True) as run:
+        os.close(keyboard)
+        wait_for(lambda: "progress" in events(work), run)
+        os.write(terminal, b"scale 2\n")
+        wait_for(lambda: events(work).count("node_started") == 2, run)
+        os.close(terminal)
+        (next((work / "claims").iterdir()) / "finish").touch()
+        assert run.wait(PATIENCE_SECONDS) == 0
+    assert events(work).count("fault") == 1
 
 
 def events(work: Path) -> list[str]:
