@@ -20,9 +20,10 @@ from benchmarks.launcher import arms, machine, report, requirements, resources, 
 from benchmarks.launcher.measure import Sample
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-RESOURCES: Final = "resources"
+RESOURCES: Final = {"resources": 2, "resources-8": 8}
+"""Workers of the node whose launcher is looked at."""
 NAMES: Final = (
-    RESOURCES,
+    *RESOURCES,
     *(each.name for each in requirements.REQUIREMENTS),
     *(chain.name for chain in scenario.CHAINS),
 )
@@ -65,9 +66,10 @@ def _parts(options: argparse.Namespace) -> Iterator[Part]:
 
 
 def _resources(options: argparse.Namespace) -> Iterator[tuple[str, Part]]:
-    for arm in (arms.OURS, arms.PLAIN):
-        if _runs(options, arm):
-            yield RESOURCES, partial(resources.run, arm)
+    for name, workers in RESOURCES.items():
+        for arm in (arms.OURS, arms.PLAIN):
+            if _runs(options, arm):
+                yield name, partial(resources.run, arm, workers)
 
 
 def _requirements(options: argparse.Namespace) -> Iterator[tuple[str, Part]]:

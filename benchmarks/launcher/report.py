@@ -40,6 +40,11 @@ ROWS: Final = (
     Row("lost store host, 2 to 1", of_plain=1 / 10, of_tuned=1 / 3),
     Row("restart of a store of its own"),
     Row("restart of 2 workers", of_plain=1 / 5),
+    Row("start of 8 workers on a node", is_outage=False),
+    Row("start of 8 workers, the script sets a variable first", is_outage=False),
+    Row("scale up 8 to 16 workers", of_plain=1 / 20, of_tuned=1 / 3),
+    Row("lost node, 16 to 8 workers", of_plain=1 / 10, of_tuned=1 / 3),
+    Row("restart of 8 workers", of_plain=1 / 5),
     _figure("R1 handler of SIGTERM is live", 0.15),
     _figure("R1 SIGTERM to the end, as PID 1 without workers", 2.0, p95=True),
     _figure("R2 grace given where 6 s were asked for", 7.0, p95=True),
@@ -53,15 +58,19 @@ ROWS: Final = (
     _figure("memory of the launcher's processes, shared pages by share", 80.0, "MB"),
     _figure("memory of the launcher's processes, resident", None, "MB"),
     _figure("memory of the fork server and its 2 workers, by share", None, "MB"),
+    _figure("CPU of the launcher's processes while 8 workers train", 0.5, "%"),
+    _figure("memory of the launcher's processes beside 8 workers, shared pages by share", 80.0, "MB"),
+    _figure("memory of the launcher's processes beside 8 workers, resident", None, "MB"),
+    _figure("memory of the fork server and its 8 workers, by share", None, "MB"),
 )
 
 NOTE: Final = """\
 An outage is the longest time without a training step of any worker, from the event on, in the workers' own journal;
 it ends when a survivor trains again, whether or not a replacement comes. A start counts from the first launcher's
 start to the first step, torch's import included; READY is when a node tells the others that it can be in a group.
-Every node is a launcher with a process tree of its own on loopback; a lost node is that whole tree, killed at once; a
-node that leaves gets SIGTERM. Events strike a job that has trained for 3 s, and in which, for
-`ours`, every fork server is ready. `plain` is torchrun as it comes; `tuned` is
+Every node is a launcher with a process tree of its own on loopback, and has one worker where no number is named; a
+lost node is that whole tree, killed at once; a node that leaves gets SIGTERM. Events strike a job that has trained
+for 3 s, and in which, for `ours`, every fork server is ready. `plain` is torchrun as it comes; `tuned` is
 torchrun with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` has default settings and writes
 its events to a file. `lost`: no launcher was left, or no step came for 100 s. On loopback every node owns the
 endpoint's address, so a survivor of ours serves the store again; where only one node can, the store has a process of

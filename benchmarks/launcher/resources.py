@@ -14,26 +14,33 @@ from tests.launcher.loopback import tree
 
 STEADY_SECONDS: Final = 20.0
 START_SECONDS: Final = 120.0
+USUAL_WORKERS: Final = 2
+"""Rows that name no number of workers are about so many."""
 NANOSECONDS: Final = 1e9
 
 
-def run(arm: arms.Arm) -> Iterator[Sample]:
-    """Two workers of one node train; what the launcher needs beside them."""
-    with folder() as path, Job(path, arm, arms.Launch(workers=2)) as job:
+def run(arm: arms.Arm, workers: int) -> Iterator[Sample]:
+    """So many workers of one node train; what the launcher needs beside them."""
+    many = workers > USUAL_WORKERS
+    training, beside = (f"{workers} workers train", f" beside {workers} workers") if many else ("training", "")
+    with folder() as path, Job(path, arm, arms.Launch(workers=workers)) as job:
         node = job.start_node()
-        await_(lambda: job.trains(2), START_SECONDS)
+        await_(lambda: job.trains(workers), START_SECONDS)
         job.warm_up()
         time.sleep(1)
         own = control_plane(node.process.pid)
         before, begin = cpu_seconds(own), time.monotonic()
         time.sleep(STEADY_SECONDS)
         share = 100 * (cpu_seconds(own) - before) / (time.monotonic() - begin)
-        yield Sample("CPU of the launcher's processes while training", arm.name, share)
-        yield Sample("memory of the launcher's processes, shared pages by share", arm.name, megabytes(own, "Pss"))
-        yield Sample("memory of the launcher's processes, resident", arm.name, megabytes(own, "Rss"))
+        memory = f"memory of the launcher's processes{beside}"
+        yield Sample(f"CPU of the launcher's processes while {training}", arm.name, share)
+        yield Sample(f"{memory}, shared pages by share", arm.name, megabytes(own, "Pss"))
+        yield Sample(f"{memory}, resident", arm.name, megabytes(own, "Rss"))
         if arm is arms.OURS:
             warm = forked(node.process.pid)
-            yield Sample("memory of the fork server and its 2 workers, by share", arm.name, megabytes(warm, "Pss"))
+            yield Sample(
+                f"memory of the fork server and its {workers} workers, by share", arm.name, megabytes(warm, "Pss")
+            )
 
 
 def control_plane(launcher: int) -> list[int]:

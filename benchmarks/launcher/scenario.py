@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from benchmarks.launcher import arms, measure
-from benchmarks.launcher.job import Job, await_, folder, kill
+from benchmarks.launcher.job import TRAIN, VARIABLE_FIRST, Job, await_, folder, kill
 from benchmarks.launcher.measure import Sample
 
 LOST_SECONDS: Final = 100.0
@@ -42,6 +43,7 @@ class Chain:
     arms: tuple[arms.Arm, ...] = arms.ARMS
     repeat: int = 1
     """How often the events happen in one job."""
+    script: Path = TRAIN
 
     def rounds(self, runs: int) -> int:
         """Jobs that are needed for so many runs of each event."""
@@ -100,7 +102,28 @@ STORE: Final = Chain(
     arms=(arms.OURS,),
     repeat=5,
 )
-CHAINS: Final = (GROW, SHRINK, CRASH, STORE)
+GROW_8: Final = Chain(
+    "grow-8",
+    arms.Launch("1:2", workers=8),
+    (
+        Event("start of 8 workers on a node", 0, 8, start(1)),
+        Event("scale up 8 to 16 workers", 8, 16, start(1)),
+        Event("lost node, 16 to 8 workers", 16, 8, lambda job: job.lose(job.other_node())),
+    ),
+)
+CRASH_8: Final = Chain(
+    "crash-8",
+    arms.Launch("1:1", workers=8, max_restarts=100),
+    (Event("restart of 8 workers", 8, 8, crash),),
+    repeat=4,
+)
+VARIABLE_8: Final = Chain(
+    "variable-8",
+    arms.Launch("1:1", workers=8),
+    (Event("start of 8 workers, the script sets a variable first", 0, 8, start(1)),),
+    script=VARIABLE_FIRST,
+)
+CHAINS: Final = (GROW, SHRINK, CRASH, STORE, GROW_8, CRASH_8, VARIABLE_8)
 
 
 def run(chain: Chain, arm: arms.Arm, say: Callable[[str], None]) -> Iterator[Sample]:
@@ -123,7 +146,8 @@ def run(chain: Chain, arm: arms.Arm, say: Callable[[str], None]) -> Iterator[Sam
 
 def _new(chain: Chain, arm: arms.Arm, event: Event, stack: ExitStack) -> Job | None:
     """A job in which the event can happen; None where it does not even start."""
-    job = stack.enter_context(Job(stack.enter_context(folder()), arm, chain.launch))
+    path = stack.enter_context(folder())
+    job = stack.enter_context(Job(path, arm, chain.launch, (str(chain.script), str(path / "checkpoint"))))
     if not chain.launch.hosts_store:
         job.start_store()
     if event.before == 0:

@@ -152,6 +152,13 @@ def test_every_event_has_its_row() -> None:
     assert len({each.name for each in requirements.REQUIREMENTS}) == len(requirements.REQUIREMENTS)
 
 
+def test_nodes_of_eight_workers_are_measured() -> None:
+    """Real nodes have eight: a start, a node that comes, one that is lost and a crash have their rows for them."""
+    shown = [event.row for chain in scenario.CHAINS for event in chain.events if chain.launch.workers == 8]
+
+    assert len(shown) == len(set(shown)) == 5
+
+
 def test_an_event_follows_where_the_last_one_left_off() -> None:
     """A chain's next event finds the number of workers that it needs."""
     for chain in scenario.CHAINS:

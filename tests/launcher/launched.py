@@ -32,6 +32,7 @@ class Launched:
         environ: Mapping[str, str] | None = None,
         module: str = "elastic_infra.launcher",
         prefix: Sequence[str] = (),
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.journal_path = folder / f"journal-{self.mark}"
@@ -44,7 +45,7 @@ class Launched:
                 env={**clean, **own, **(environ or {})},
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 cwd=folder,
             )
 

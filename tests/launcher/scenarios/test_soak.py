@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from tests.launcher.loopback import ROOT
-from tests.launcher.soak import network
+from tests.launcher.soak import network, plan
 from tests.launcher.soak.__main__ import NOT_HERE
 
 pytestmark = [pytest.mark.launcher, pytest.mark.slow]
 
 
-def soak(folder: pathlib.Path, seed: int, faults: int) -> None:
+def soak(folder: pathlib.Path, seed: int, faults: int, workers: int) -> None:
     """Run one in a process of its own, which adopts what launchers leave behind.
 
     Raises:
@@ -25,6 +25,7 @@ def soak(folder: pathlib.Path, seed: int, faults: int) -> None:
     if reason := network.missing():
         pytest.skip(f"no soak: {reason}")
     command = [sys.executable, "-m", "tests.launcher.soak", "--seed", str(seed), "--faults", str(faults)]
+    command += ["--workers", str(workers)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*command, "--folder", str(folder)], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
@@ -34,12 +35,14 @@ def soak(folder: pathlib.Path, seed: int, faults: int) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_short_soak(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("workers", plan.WORKERS)
+def test_short_soak(tmp_path: pathlib.Path, workers: int) -> None:
     """Eight random faults: the job succeeds, every law of the soak is kept."""
-    soak(tmp_path / "soak", seed=6, faults=8)
+    soak(tmp_path / "soak", seed=6, faults=8, workers=workers)
 
 
 @pytest.mark.timeout(4 * 3600)
-def test_long_soak(tmp_path: pathlib.Path) -> None:
-    """Two hundred of them."""
-    soak(tmp_path / "soak", seed=4, faults=200)
+@pytest.mark.parametrize(("workers", "faults"), [(1, 200), (2, 50), (8, 50)])
+def test_long_soak(tmp_path: pathlib.Path, workers: int, faults: int) -> None:
+    """Hundreds of them, on nodes of one, two and eight workers."""
+    soak(tmp_path / "soak", seed=4, faults=faults, workers=workers)

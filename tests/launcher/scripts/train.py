@@ -116,9 +116,18 @@ def save(step: int) -> None:
         temporary.rename(checkpoint)
 
 
+def crash_once(step: int) -> None:
+    """Exit with 7 where a test has asked this rank to, at this step; -1 is before it meets the others."""
+    crash = folder / f"crash-{rank}-{step}"
+    if crash.exists():
+        crash.unlink()
+        sys.exit(7)
+
+
 def main() -> None:
     """Train from the checkpoint to the last step."""
     journal("start", -1)
+    crash_once(-1)
     kinds: dict[str, type[Gloo | Sockets | Alone]] = {"gloo": Gloo, "sockets": Sockets, "none": Alone}
     group = kinds[backend]()
     progress = Progress()
@@ -127,10 +136,7 @@ def main() -> None:
         assert group.count() == world
         time.sleep(pause)
         journal("step", step)
-        crash = folder / f"crash-{rank}-{step}"
-        if crash.exists():
-            crash.unlink()
-            sys.exit(7)
+        crash_once(step)
         if progress.step(step):
             save(step)
             journal("stopped", step)
@@ -143,4 +149,5 @@ def main() -> None:
     group.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

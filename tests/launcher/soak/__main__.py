@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NOT_HERE
     signal.signal(signal.SIGTERM, _end)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-"))
-    outcome = run(folder, given.seed, given.faults)
+    outcome = run(folder, given.seed, given.faults, given.workers)
     summary = report.render(outcome)
     print(summary)
     if given.summary:
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def run(folder: Path, seed: int, count: int) -> report.Outcome:
-    """One soak in a folder."""
-    job = soak.Soak(folder, plan.draw(seed, count), lambda line: print(line, flush=True))
+def run(folder: Path, seed: int, count: int, workers: int) -> report.Outcome:
+    """One soak in a folder, with so many workers a node."""
+    job = soak.Soak(folder, plan.draw(seed, count), workers, lambda line: print(line, flush=True))
     began, trouble = time.monotonic(), ""
     try:
         job.run()
@@ -58,6 +58,7 @@ def run(folder: Path, seed: int, count: int) -> report.Outcome:
     return report.Outcome(
         seed=seed,
         planned=count,
+        workers=workers,
         torch=version("torch"),
         seconds=time.monotonic() - began,
         trouble=trouble,
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.launcher.soak", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--workers", type=int, choices=plan.WORKERS, default=1, help="of each node")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
     parser.add_argument("--summary", type=Path, help="file for the table")
     return parser

@@ -22,6 +22,9 @@ from tests.launcher.loopback import ROOT, signal_tree, tree
 from tests.launcher.soak.network import STORE_ADDRESS, STORE_PORT, Network
 
 SCRIPT: Final = Path(__file__).with_name("train.py")
+"""Imports torch late: its first workers are started cold, the next ones are forked."""
+TORCH_FIRST: Final = Path(__file__).with_name("torch_first.py")
+"""The same, forked from the first worker on: torch is imported once a node, however many workers that has."""
 BACK_AFTER_SECONDS: Final = 0.5
 ORPHAN_TIMEOUT_SECONDS: Final = 10
 MAX_RESTARTS: Final = 3
@@ -92,10 +95,11 @@ class Node:
 class Nodes:
     """All nodes of one job, and its store."""
 
-    def __init__(self, folder: Path, network: Network, *, most: int, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, network: Network, *, most: int, workers: int, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._network = network
         self._most = most
+        self._workers = workers
         self._say = say
         self._store: subprocess.Popen[bytes] | None = None
         self.nodes: dict[str, Node] = {}
@@ -169,10 +173,11 @@ class Nodes:
     def _launch(self, node: Node) -> None:
         command = [
             *("sh", "-c", _OWN_SHARED_MEMORY, "sh", sys.executable, "-m", "elastic_infra.launcher"),
-            *("--nnodes", f"1:{self._most}", "--nproc-per-node", "1", "--max-restarts", str(MAX_RESTARTS)),
+            *("--nnodes", f"1:{self._most}", "--nproc-per-node", str(self._workers)),
+            *("--max-restarts", str(MAX_RESTARTS)),
             *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{STORE_ADDRESS}:{STORE_PORT}", "--rdzv-id", "soak"),
             *("--rdzv-conf", "is_host=false,last_call_timeout=1,join_timeout=300"),
-            *(str(SCRIPT), str(self._folder)),
+            *(str(SCRIPT if self._workers == 1 else TORCH_FIRST), str(self._folder)),
         ]
         environ = {
             "ELASTIC_INFRA_NODE_NAME": node.name,

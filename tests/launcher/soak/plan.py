@@ -24,6 +24,8 @@ and comes back empty. ``scale_up`` and ``scale_down``: a new node, SIGTERM to th
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
+WORKERS: Final = (1, 2, 8)
+"""Workers a node that a soak may have: the least, the least with siblings, and what real nodes have."""
 LEAST_NODES: Final = 1
 FIRST_NODES: Final = 2
 MOST_NODES: Final = 3

@@ -20,6 +20,8 @@ class Outcome:
 
     seed: int
     planned: int
+    workers: int
+    """Of each node."""
     torch: str
     seconds: float
     trouble: str
@@ -60,10 +62,10 @@ PAGE = """# The soak
 
 Random faults against real launchers with real workers (gloo, warm start), each node and the store in a network of its
 own. The next fault comes once training has recovered, or in the middle of the recovery. The training is exact: every
-step's weight is known beforehand. `make soak` runs eight faults and 200 (root, iproute2 and iptables needed); this page
-is what the following command wrote.
+step's weight is known beforehand. `make soak` runs eight faults and 200 with one worker a node, and 50 each with two
+and with eight (root, iproute2 and iptables needed); this page is what the following command wrote.
 
-    python -m tests.launcher.soak --seed {seed} --faults {faults} --summary benchmarks/launcher/SOAK.md
+    python -m tests.launcher.soak --seed {seed} --faults {faults}{workers} --summary benchmarks/launcher/SOAK.md
 
 {table}
 An outage here is the longest time without a step from a fault on to the next fault, so it holds a fault's own length:
@@ -74,15 +76,17 @@ a node that is frozen or cut off for a second stops everyone for that second. It
 def page(outcome: Outcome, load: float) -> str:
     """The summary with what it is, for readers of the documentation."""
     busy = f"on a machine with {load:.0f} processes waiting for {os.cpu_count()} processors"
-    return PAGE.format(seed=outcome.seed, faults=outcome.planned, table=render(outcome), load=busy)
+    workers = "" if outcome.workers == 1 else f" --workers {outcome.workers}"
+    return PAGE.format(seed=outcome.seed, faults=outcome.planned, workers=workers, table=render(outcome), load=busy)
 
 
 def render(outcome: Outcome) -> str:
     """The summary as Markdown."""
     generations = {(line["generation"], line["meeting"]) for line in outcome.journal if line["event"] == "start"}
     codes = ", ".join(f"{code}: {count}" for code, count in sorted(Counter(code for _, code in outcome.exits).items()))
+    nodes = f"{plan.LEAST_NODES} to {plan.MOST_NODES} nodes"
     lines = [
-        f"Seed {outcome.seed}, torch {outcome.torch}, {plan.LEAST_NODES} to {plan.MOST_NODES} nodes of one worker.",
+        f"Seed {outcome.seed}, torch {outcome.torch}, {nodes} of {_count(outcome.workers)}.",
         f"{len(outcome.injections)} of {outcome.planned} faults, {outcome.seconds:.0f} s.",
         f"{len(generations)} generations, {outcome.final[0]} steps.",
         f"Restarts charged: {verdict.charged(outcome.journal)}.",
@@ -97,6 +101,10 @@ def render(outcome: Outcome) -> str:
         *_rows(outcome),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _count(workers: int) -> str:
+    return "one worker" if workers == 1 else f"{workers} workers"
 
 
 def _rows(outcome: Outcome) -> list[str]:

@@ -32,11 +32,12 @@ class SoakError(Exception):
 class Soak:
     """One job under faults."""
 
-    def __init__(self, folder: Path, faults: Sequence[plan.Fault], say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, faults: Sequence[plan.Fault], workers: int, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._faults = faults
+        self._workers = workers
         self._network = network.Network()
-        self._nodes = nodes.Nodes(folder, self._network, most=plan.MOST_NODES, say=self._say)
+        self._nodes = nodes.Nodes(folder, self._network, most=plan.MOST_NODES, workers=workers, say=self._say)
         self._print = say
         self._heals: list[tuple[float, str, Callable[[], None]]] = []
         self._began = time.monotonic()
@@ -145,7 +146,7 @@ class Soak:
         if len(self._nodes.running) != len(self._nodes.nodes) or self._nodes.nodes.keys() != self._wanted():
             return False
         return all(
-            line["world"] == len(self._nodes.nodes)
+            line["world"] == len(self._nodes.nodes) * self._workers
             and line["time"] > self._quiet_since
             and line["step"] > self._furthest
             and line["generation"] != self._generation
