@@ -82,17 +82,27 @@ class DumpStacks:
 class HoldStore:
     """Carries the file descriptor of the store connection (SCM_RIGHTS).
 
-    The supervisor keeps it open, never reads it, and closes the one it held before: the store sees the connection
-    close exactly when the node's last launcher process is dead.
+    The supervisor keeps it open, closes the one it held before, and uses it once: when agent and workers are gone it
+    says farewell on it, which is what tells the store that this node is dead.
     """
 
 
 @dataclass(frozen=True)
 class BeatAcked:
-    """The store answered a beat that was sent at this CLOCK_MONOTONIC time: re-arms the dead-man timer."""
+    """The store answered a beat that was sent at this CLOCK_MONOTONIC time: re-arms the dead-man timer.
+
+    Not once the timer is due: then ``Suspended`` comes first.
+    """
 
     sent_at: float
     orphan_timeout_seconds: float
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The generation of suspended workers stands: they go on, unless their time was over."""
+
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,17 @@ class WorkerEnded:
 
 
 @dataclass(frozen=True)
+class Suspended:
+    """The dead-man timer stopped these workers (SIGSTOP): the store has not answered for ``orphan_timeout``.
+
+    Answered by ``Resume`` if the store says in time that their generation stands. Otherwise they are killed, and
+    ``GroupGone`` says ``orphaned``; what ``WorkerEnded`` says in between is no failure of theirs.
+    """
+
+    generation: int
+
+
+@dataclass(frozen=True)
 class GroupGone:
     """Nothing of this generation is left on this node."""
 
@@ -198,12 +219,14 @@ Message = (
     | DumpStacks
     | HoldStore
     | BeatAcked
+    | Resume
     | AgentBeat
     | HostStore
     | Note
     | Leave
     | WorkerStarted
     | WorkerEnded
+    | Suspended
     | GroupGone
     | SignalCaught
     | ForkServerState

@@ -115,7 +115,7 @@ def _supervise(
     leave = watcher.run()
     warm.close()
     ended_at = time.monotonic()
-    family.end(leave, interrupted=lambda: bool(signals.caught))
+    family.end(leave, interrupted=lambda: bool(signals.caught), is_clear=watcher.is_clear)
     code = exit_codes.final(leave.code, watcher.caught)
     if watcher.fired:
         _event(settings, "watchdog_fired", {"message": leave.reason})

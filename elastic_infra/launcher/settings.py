@@ -89,7 +89,7 @@ class LauncherSettings:
     """This node's index among the replicas, where there is one: ranks follow it."""
 
     node_name: str = ""
-    """A name for people (the pod's name): a new launcher with the same name proves that the old one is gone."""
+    """A name for people (the pod's name): a new launcher of the same name proves that a disconnected one is gone."""
 
     def changed(self) -> dict[str, object]:
         """The fields that differ from their default, in order."""

@@ -24,6 +24,7 @@ from ..protocol.actions import (
     Exit,
     Publish,
     PublishMaster,
+    ResumeWorkers,
     SetStopStep,
     StartWorkers,
     StopWorkers,
@@ -73,7 +74,7 @@ class Agent:
         self._clock = clock
         self._events: collections.deque[events.Event] = collections.deque()
         self._state: State = start(
-            protocol_config.node_of(plan, settings), protocol_config.limits_of(plan, settings), clock(), time.time()
+            protocol_config.node_of(plan, settings), protocol_config.limits_of(plan, settings), clock()
         )
         self._steps = steps.Watch()
         self._warming = warm_up.Warming(channel, group)
@@ -193,7 +194,12 @@ class Agent:
     def _was_told(self, generation: int) -> bool:
         """Whether these workers end because they were told to: what they say then is no cause of anything."""
         group = self._state.workers
-        return group is None or group.identity[0] != generation or group.told or group.phase == "stopping"
+        if group is None or group.identity[0] != generation:
+            return True
+        return group.told or group.phase == "stopping" or bool(group.suspension)
+
+    def _on_suspended(self, message: ipc.Suspended) -> None:
+        self._events.append(events.WorkersSuspended(message.generation))
 
     def _on_gone(self, message: ipc.GroupGone) -> None:
         if message.generation != self._generation():
@@ -258,6 +264,9 @@ class Agent:
     def _stop_workers(self, action: StopWorkers) -> None:
         self._channel.send(ipc.Stop(action.generation, action.grace_seconds, action.first, action.reason))
 
+    def _resume_workers(self, action: ResumeWorkers) -> None:
+        self._channel.send(ipc.Resume(action.generation))
+
     def _set_stop_step(self, action: SetStopStep) -> None:
         self._group.set_stop(action.generation, action.step, agreed=action.agreed)
         time.sleep(STORE_BUFFER_SECONDS)
@@ -297,6 +306,7 @@ class Agent:
         ChoosePort: _choose_port,
         StartWorkers: _start_workers,
         StopWorkers: _stop_workers,
+        ResumeWorkers: _resume_workers,
         SetStopStep: _set_stop_step,
         Emit: _emit,
         Tell: _tell,
@@ -306,6 +316,7 @@ class Agent:
         ipc.WorkerStarted: _on_started,
         ipc.ForkServerState: _on_fork_server,
         ipc.WorkerEnded: _on_ended,
+        ipc.Suspended: _on_suspended,
         ipc.GroupGone: _on_gone,
         ipc.SignalCaught: _on_signal,
         ipc.StoreHosted: _on_hosted,

@@ -81,6 +81,13 @@ class StopWorkers:
 
 
 @dataclass(frozen=True)
+class ResumeWorkers:
+    """Let workers go on that the dead-man timer had suspended: their generation stands."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
 class SetStopStep:
     """Write the stop step to the progress memory.
 
@@ -120,5 +127,15 @@ class Exit:
 
 
 Action = (
-    CompareAndSet | Publish | PublishMaster | ChoosePort | StartWorkers | StopWorkers | SetStopStep | Emit | Tell | Exit
+    CompareAndSet
+    | Publish
+    | PublishMaster
+    | ChoosePort
+    | StartWorkers
+    | StopWorkers
+    | ResumeWorkers
+    | SetStopStep
+    | Emit
+    | Tell
+    | Exit
 )

@@ -25,13 +25,21 @@ def _tick(state: State, event: events.Tick, now: float) -> State:
 def _store_connected(state: State, event: events.StoreConnected, now: float) -> State:
     since = state.store.since if event.incarnation == state.store.incarnation else now
     peers = tuple(sorted(event.peers, key=_uuid))
-    store = Store(connected=True, incarnation=event.incarnation, since=since, peers=peers, master=event.master)
+    store = Store(
+        connected=True,
+        incarnation=event.incarnation,
+        since=since,
+        clock_offset=event.unix_time - now,
+        peers=peers,
+        master=event.master,
+    )
     state = replace(state, store=store, published=None)
     return _generation(state, event.generation, event.version)
 
 
 def _store_lost(state: State, event: events.StoreLost, now: float) -> State:
     sure = state.has_latest and (event.fresh or not state.store.connected)
+    state = _verified(state, succeeded=False)
     return replace(state, has_latest=sure, store=replace(state.store, connected=False, is_setting=False))
 
 
@@ -71,7 +79,14 @@ def _master_seen(state: State, event: events.MasterSeen, now: float) -> State:
 
 
 def _compare_and_set_done(state: State, event: events.CompareAndSetDone, now: float) -> State:
-    return with_store(state, replace(state.store, is_setting=False))
+    return _verified(with_store(state, replace(state.store, is_setting=False)), succeeded=event.succeeded)
+
+
+def _verified(state: State, *, succeeded: bool) -> State:
+    workers = state.workers
+    if workers is None or workers.suspension != "verifying":
+        return state
+    return with_workers(state, replace(workers, suspension="verified" if succeeded else "suspended"))
 
 
 def _ready(state: State, event: events.Ready, now: float) -> State:
@@ -89,7 +104,7 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
         return state
     exits = (*workers.exits, (event.local_rank, event.exit_code, event.stopped))
     workers = replace(workers, exits=exits)
-    if event.exit_code != 0 and not workers.told and workers.failure is None:
+    if event.exit_code != 0 and not (workers.told or workers.suspension) and workers.failure is None:
         workers = replace(workers, failure=_failure(state, workers, event, now))
     return with_workers(state, workers)
 
@@ -117,6 +132,13 @@ def _rank(state: State, local_rank: int) -> int | None:
     return None
 
 
+def _workers_suspended(state: State, event: events.WorkersSuspended, now: float) -> State:
+    workers = _workers(state, event.generation)
+    if workers is None or not workers.active:
+        return state
+    return with_workers(state, replace(workers, suspension="suspended"))
+
+
 def _workers_gone(state: State, event: events.WorkersGone, now: float) -> State:
     workers = _workers(state, event.generation)
     if workers is None or not workers.active:
@@ -128,7 +150,7 @@ def _workers_gone(state: State, event: events.WorkersGone, now: float) -> State:
     if event.orphaned and workers.failure is None:
         orphaned = Cause("orphaned", state.node.name or state.node.address, state.node.uuid)
         workers = replace(workers, failure=orphaned)
-    return with_workers(state, replace(workers, phase="finished" if finished else "stopped"))
+    return with_workers(state, replace(workers, phase="finished" if finished else "stopped", suspension=""))
 
 
 def _all_finished(workers: LocalWorkers, local_world_size: int) -> bool:
@@ -194,6 +216,7 @@ _HANDLERS: Final[Mapping[type, Callable[[State, Any, float], State]]] = {
     events.Ready: _ready,
     events.PortChosen: _port_chosen,
     events.WorkerExited: _worker_exited,
+    events.WorkersSuspended: _workers_suspended,
     events.WorkersGone: _workers_gone,
     events.StepsSeen: _steps_seen,
     events.HangSeen: _hang_seen,

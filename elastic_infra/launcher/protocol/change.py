@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from . import group
 from .commit import candidates
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation
@@ -19,9 +20,22 @@ def break_up(state: State, now: float) -> Generation | None:
     # Not this node's generation, or one that is broken or over already.
     if generation is None or state.own_member() is None or generation.phase not in {"running", "proposed", "draining"}:
         return None
-    # What this node saw itself goes before what it hears of others: it holds rank and exit code.
-    cause = _own_end(state, generation) or _loss(state, generation, now)
+    # What this node saw itself goes before what it hears of others, for it holds rank and exit code; unless a peer
+    # has crashed, which fails every other worker.
+    own = _own_end(state, generation)
+    cause = _loss(state, generation, now) if own is None else _crash(state, generation, own, now)
     return replace(generation, phase="broken", cause=cause) if cause else None
+
+
+def reclaim(state: State, now: float) -> Generation | None:
+    """The generation as it is, for a node whose workers were suspended beyond the dead-man timer's deadline.
+
+    The compare-and-set changes the revision only, and fails where anybody has gone on without this node; and whoever
+    is about to, on an older picture, fails after it.
+    """
+    workers = state.workers_of(state.generation)
+    suspended = workers is not None and workers.suspension == "suspended"
+    return state.generation if suspended and group.stands(state) else None
 
 
 def propose(state: State, now: float) -> Generation | None:
@@ -72,6 +86,16 @@ def _own_end(state: State, generation: Generation) -> Cause | None:
         node = state.node
         return Cause("leaving" if state.leaving else "orphaned", node.name or node.address, node.uuid)
     return None
+
+
+def _crash(state: State, generation: Generation, own: Cause, now: float) -> Cause:
+    """The worker here failed, and a peer's connection has ended too: then that peer's crash is what failed it."""
+    if own.kind != "worker_failed":
+        return own
+    away = {peer.record.uuid for peer in state.store.peers if peer.presence == "disconnected"}
+    busy = (status.member for status in member_statuses(state, generation, now) if not status.done)
+    crashed = next((member for member in busy if member.uuid in away), None)
+    return Cause("node_lost", crashed.name, crashed.uuid) if crashed else own
 
 
 def _loss(state: State, generation: Generation, now: float) -> Cause | None:

@@ -10,9 +10,10 @@ from typing import Literal
 
 from .records import Generation, Master, NodeRecord
 
-Presence = Literal["live", "silent", "closed"]
-"""How the store sees a node: it beats; it has not beaten for ``silence_seconds``; its supervisor's connection is
-closed, so the kernel has ended every process that held it."""
+Presence = Literal["live", "silent", "disconnected", "ended"]
+"""How the store sees a node: it beats; it has not beaten for ``silence_seconds``; its connection ended, by a crash or
+by something on the way (a proxy, a firewall), so that it may still run; its supervisor said farewell, having reaped
+the last worker."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,11 @@ class Peer:
     record: NodeRecord
     presence: Presence
     since: float
-    """When the presence began, on this node's clock."""
+    """When the presence began, on this node's clock; of a disconnected node that was silent, when the silence did."""
+    arrived: int = 0
+    """The store counts first arrivals and disconnections of nodes as it sees them: no clocks are compared."""
+    departed: int = 0
+    """The same count when its connection last ended; 0 before that."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class StoreConnected:
     """Of the key ``gen``; 0 where it does not exist."""
     peers: tuple[Peer, ...]
     master: Master | None
+    unix_time: float = 0.0
+    """The store's clock at this moment: Unix seconds."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,13 @@ class WorkerExited:
 
 
 @dataclass(frozen=True)
+class WorkersSuspended:
+    """The dead-man timer stopped the workers: they stand still, and are killed in seconds unless they are resumed."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
 class WorkersGone:
     """No process of this generation's local workers is left, and none holds an accelerator."""
 
@@ -169,6 +183,7 @@ Event = (
     | Ready
     | PortChosen
     | WorkerExited
+    | WorkersSuspended
     | WorkersGone
     | StepsSeen
     | HangSeen

@@ -134,6 +134,28 @@ def stop(state: State, now: float) -> Step:
     return with_workers(state, workers), (action,)
 
 
+def stands(state: State) -> bool:
+    """Whether the generation of the local workers goes on, with all of them, as far as the store's record says."""
+    generation, workers = state.generation, state.workers_of(state.generation)
+    if generation is None or workers is None or not state.store.connected or not is_newest(state):
+        return False
+    known = generation.incarnation == state.store.incarnation or generation.confirmed
+    whole = all(code == 0 for _, code, _ in workers.exits)
+    return known and whole and generation.phase in {"running", "proposed", "draining"}
+
+
+def resume(state: State, now: float) -> Step:
+    """Let suspended workers go on once the store has confirmed their generation."""
+    workers = state.workers
+    if workers is None or workers.suspension != "verified":
+        return state, ()
+    if not stands(state):
+        return with_workers(state, replace(workers, suspension="suspended")), ()
+    line = "The workers were paused beyond the orphan timeout. Their generation stands: they go on."
+    resumed = with_workers(state, replace(workers, suspension=""))
+    return resumed, (actions.ResumeWorkers(workers.identity[0]), actions.Tell("warning", line))
+
+
 @dataclass(frozen=True)
 class _Order:
     first: First
@@ -147,7 +169,19 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     # Every worker has ended by itself: what they started and left behind ends with them.
     if len(workers.exits) >= state.node.local_world_size:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
-    return _own_failure(state, workers) or _departure(state, now) or _generation_ended(state, workers)
+    return (
+        _abandoned(state, workers)
+        or _own_failure(state, workers)
+        or _departure(state, now)
+        or _generation_ended(state, workers)
+    )
+
+
+def _abandoned(state: State, workers: LocalWorkers) -> _Order | None:
+    """They are suspended, and the job went on without them."""
+    if not workers.suspension or not state.store.connected or not is_newest(state) or stands(state):
+        return None
+    return _Order("SIGKILL", 0.0, "the job went on while the workers were paused")
 
 
 def _own_failure(state: State, workers: LocalWorkers) -> _Order | None:

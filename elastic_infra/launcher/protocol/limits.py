@@ -34,9 +34,9 @@ class Limits:
     """How long newcomers wait for workers that have not made a first step; None follows from the starts seen."""
     loss_wait: float = 2.0
     """How long the end of the job waits for news of a loss."""
-    rebirth: float = 1.0
-    """How long a member unseen since the store was reborn is waited for once its generation has to stop: longer than
-    a node pauses between two tries to connect (``RETRY_SECONDS``)."""
+    reconnect_wait: float = 1.0
+    """How long a member without a connection (it ended, or the store was reborn) is waited for: longer than a node
+    pauses between two tries to connect (``RETRY_SECONDS``)."""
     orphan_timeout: float = 120.0
     """A supervisor ends its workers this long after its last acknowledged beat."""
     orphan_margin: float = 10.0

@@ -14,11 +14,12 @@ from .. import exit_codes
 from . import change, commit, events, group
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
+from .events import Peer
 from .group import Step
 from .member_status import member_statuses
 from .records import Generation
 from .report import report
-from .state import State, record, with_store
+from .state import State, record, with_store, with_workers
 
 
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -84,6 +85,9 @@ def _advance(state: State, now: float) -> Generation | None:
 
 
 def _with_pending(state: State) -> State:
+    workers = state.workers
+    if workers is not None and workers.suspension:
+        state = with_workers(state, replace(workers, suspension="verifying"))
     return with_store(state, replace(state.store, is_setting=True))
 
 
@@ -96,7 +100,7 @@ def _forget(state: State, now: float) -> Step:
 
 
 def _is_stale(state: State, generation: Generation, now: float) -> bool:
-    age = state.unix_offset + now - generation.ended_at
+    age = state.store.clock_offset + now - generation.ended_at
     alone = all(status.live is None for status in member_statuses(state, generation, now))
     return age >= state.limits.forget_final and alone and state.own_member() is None
 
@@ -135,6 +139,24 @@ def _ending(state: State, now: float) -> Exit | None:
     return None
 
 
+def _tell_namesake(state: State, now: float) -> Step:
+    """The later of two launchers with one name says so, once: no harm is done, but logs and events show them as one."""
+    mine = state.store.peer(state.node.uuid)
+    if state.told_namesake or not state.node.name or mine is None:
+        return state, ()
+    if not any(_is_earlier_namesake(peer, mine) for peer in state.store.peers):
+        return state, ()
+    line = (
+        f"Another launcher of this job is connected as {state.node.name} too. Both take part; give each a name of its "
+        "own (ELASTIC_INFRA_NODE_NAME) to tell them apart."
+    )
+    return replace(state, told_namesake=True), (Tell("warning", line),)
+
+
+def _is_earlier_namesake(peer: Peer, mine: Peer) -> bool:
+    return peer.presence == "live" and peer.record.name == mine.record.name and peer.arrived < mine.arrived
+
+
 def _tell(state: State, now: float) -> Step:
     reason = waiting_for(state)
     if reason == state.waiting_for:
@@ -170,6 +192,7 @@ DECISIONS: Final = (
     commit.form,
     commit.succeed,
     change.break_up,
+    change.reclaim,
     commit.commit,
     change.agree,
     change.propose,
@@ -182,9 +205,11 @@ RULES: Final = (
     group.start,
     group.set_stop_step,  # before stop: a worker that waits at the stop step must hear that it holds
     group.stop,
+    group.resume,
     _publish,
     _compare_and_set,
     _exit,
     _tell,
+    _tell_namesake,
 )
 """What a node does after every event, in this order."""

@@ -21,7 +21,8 @@ class MemberStatus:
     gone: bool = False
     """It does not answer, long enough to go on without it."""
     dead: bool = False
-    """Certainly none of its workers is left: the kernel or the dead-man timer ended them."""
+    """Certainly none of its workers is left: its supervisor or the dead-man timer ended them, or its pod was made
+    again."""
     leaving: bool = False
     orphaned: bool = False
     """It was cut off so long that its workers were ended."""
@@ -52,12 +53,26 @@ def _member_status(state: State, generation: Generation, member: Member, now: fl
     # The store has no record of it.
     if peer is None:
         return _unseen(state, generation, member, now)
-    # Its connection closed, it was silent past its own dead-man timer, or a successor has its name: its workers have
-    # ended. While it is only silent it may come back, so the others go on without it and do not count it dead.
-    silent_for = now - peer.since if peer.presence == "silent" else 0.0
-    dead = peer.presence == "closed" or silent_for >= state.limits.dead_after or _replaced(state, peer.record)
-    gone = dead or peer.presence == "silent"
+    # While it is only silent or disconnected it may come back, so the others go on without it and do not count it dead.
+    dead = _is_dead(state, peer, now)
+    gone = dead or peer.presence == "silent" or _is_cut_off(state, generation, peer, now)
     return _seen(generation, member, peer, MemberStatus(member, gone=gone, dead=dead))
+
+
+def _is_dead(state: State, peer: Peer, now: float) -> bool:
+    """Its supervisor said so, its dead-man timer has fired, or its pod's successor is here."""
+    if peer.presence in {"live", "ended"}:
+        return peer.presence == "ended"
+    away_for = now - peer.since
+    if peer.presence == "disconnected" and away_for >= state.limits.reconnect_wait and _is_replaced(state, peer):
+        return True
+    return away_for >= state.limits.dead_after
+
+
+def _is_cut_off(state: State, generation: Generation, peer: Peer, now: float) -> bool:
+    """Its connection ended, and it does not come back; or its peers' collectives failed: it crashed."""
+    waited = now - peer.since >= state.limits.reconnect_wait
+    return peer.presence == "disconnected" and (waited or generation.phase == "broken")
 
 
 def _seen(generation: Generation, member: Member, peer: Peer, presence: MemberStatus) -> MemberStatus:
@@ -86,20 +101,27 @@ def _unseen(state: State, generation: Generation, member: Member, now: float) ->
     if generation.incarnation == state.store.incarnation:
         return MemberStatus(member, gone=True, dead=True)
     # The store was reborn: the member has been out of reach past its dead-man timer, or a successor has its name.
-    dead = now - state.store.since >= state.limits.dead_after or _succeeded_by_namesake(state, member)
+    returned = now - state.store.since >= state.limits.reconnect_wait and _has_successor(state, generation, member)
+    dead = now - state.store.since >= state.limits.dead_after or returned
     # Or it is late to reconnect while the generation stops: the others go on without it.
     stopping = generation.phase in {"draining", "broken"}
-    waited = now - max(state.store.since, state.phase_since) >= state.limits.rebirth
+    waited = now - max(state.store.since, state.phase_since) >= state.limits.reconnect_wait
     return MemberStatus(member, gone=dead or (generation.confirmed and stopping and waited), dead=dead)
 
 
-def _replaced(state: State, said: NodeRecord) -> bool:
-    """A launcher with the same pod name has come: there is never more than one pod of a name."""
+def _is_replaced(state: State, peer: Peer) -> bool:
+    """A launcher with the same pod name has come since: a pod is made again only when the former is gone."""
+    said = peer.record
     return bool(said.name) and any(
-        other.record.name == said.name and other.record.uuid != said.uuid and other.record.joined > said.joined
+        other.record.name == said.name and other.record.uuid != said.uuid and other.arrived > peer.departed
         for other in state.store.peers
     )
 
 
-def _succeeded_by_namesake(state: State, member: Member) -> bool:
-    return any(bool(peer.record.name) and peer.record.name == member.name for peer in state.store.peers)
+def _has_successor(state: State, generation: Generation, member: Member) -> bool:
+    """The same for a member that a reborn store has not seen; a namesake beside it in the generation proves nothing."""
+    beside = {other.uuid for other in generation.members}
+    return any(
+        bool(peer.record.name) and peer.record.name == member.name and peer.record.uuid not in beside
+        for peer in state.store.peers
+    )

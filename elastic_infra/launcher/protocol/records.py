@@ -96,7 +96,7 @@ class Generation:
     exit_code: int | None = None
     """Of the job, in phase ``final``."""
     ended_at: int = 0
-    """Unix seconds of phase ``final``."""
+    """Unix seconds of phase ``final``, by the store's clock: its age must not depend on two nodes' clocks."""
 
     @property
     def identity(self) -> tuple[int, str]:

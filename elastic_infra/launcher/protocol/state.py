@@ -19,7 +19,8 @@ class Node:
 
     uuid: str
     name: str = ""
-    """The pod's name; empty where there is none, for then nothing proves that a namesake is gone."""
+    """The pod's name; empty where there is none. A launcher that comes under the name of a disconnected one proves that
+    one's death."""
     local_world_size: int = 1
     replica_index: int | None = None
     address: str = ""
@@ -35,6 +36,8 @@ class Store:
     incarnation: str = ""
     since: float = 0.0
     """When this incarnation was first seen."""
+    clock_offset: float = 0.0
+    """Unix time of the store less this node's monotonic clock."""
     generation: Generation | None = None
     version: int = 0
     peers: tuple[Peer, ...] = ()
@@ -75,6 +78,9 @@ class LocalWorkers:
     """The strongest first signal ordered so far."""
     told: bool = False
     """They were asked to stop, by signal or stop step: what follows is no failure."""
+    suspension: Literal["", "suspended", "verifying", "verified"] = ""
+    """The dead-man timer suspended them; a compare-and-set is under way that only succeeds if the store's record of
+    the generation is the one known here; it has succeeded."""
     lowest: int | None = None
     highest: int | None = None
     per_second: float = 0.0
@@ -102,8 +108,6 @@ class State:
 
     node: Node
     limits: Limits
-    unix_offset: float = 0.0
-    """Unix time minus this node's monotonic clock."""
     ready: bool = False
     store: Store = Store()
     latest_seen: Generation | None = None
@@ -127,6 +131,8 @@ class State:
     published: NodeRecord | None = None
     waiting_for: str = ""
     """Why this ready node is of no generation, as last told."""
+    told_namesake: bool = False
+    """Said that another launcher of its name is connected."""
     exited: bool = False
 
     @property
@@ -156,9 +162,9 @@ class State:
         return self.workers
 
 
-def start(node: Node, limits: Limits, now: float, unix: float) -> State:
+def start(node: Node, limits: Limits, now: float) -> State:
     """The state of an agent that has just begun."""
-    return State(node, limits, unix_offset=unix - now, idle_since=now)
+    return State(node, limits, idle_since=now)
 
 
 def with_workers(state: State, workers: LocalWorkers) -> State:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 from .. import codec
@@ -10,7 +11,7 @@ from ..protocol import events, records
 
 GENERATION: Final = "gen"
 _NODE: Final = "node/"
-_PRESENCES: Final[tuple[events.Presence, ...]] = ("live", "silent", "closed")
+_PRESENCES: Final[tuple[events.Presence, ...]] = ("live", "silent", "disconnected", "ended")
 
 
 def node_key(uuid: str) -> str:
@@ -23,12 +24,22 @@ def master_key(number: int) -> str:
     return f"gen/{number}/master"
 
 
+@dataclass(frozen=True)
+class _Presence:
+    """What ``events.Peer`` says beside the record."""
+
+    state: events.Presence
+    since: float
+    arrived: int = 0
+    departed: int = 0
+
+
 class Mirror:
     """What the store said, joined to peers: a node is its record and its presence, which come apart."""
 
     def __init__(self) -> None:
         self._records: dict[str, records.NodeRecord] = {}
-        self._presences: dict[str, tuple[events.Presence, float]] = {}
+        self._presences: dict[str, _Presence] = {}
 
     def connected(self, incarnation: str, snapshot: Mapping[str, object], now: float) -> events.StoreConnected:
         """The picture that a new connection begins with."""
@@ -45,17 +56,18 @@ class Mirror:
             elif isinstance(found, records.Master) and (master is None or found.generation > master.generation):
                 master = found
         presences = cast("Mapping[str, list[object]]", snapshot.get("presences", {}))
-        for node, (state, seconds) in presences.items():
-            self._note_presence(node, state, now - cast("float", seconds))
+        for node, (state, seconds, *counts) in presences.items():
+            self._note_presence(node, state, now - cast("float", seconds), counts)
         peers = tuple(self._peer(uuid, now) for uuid in self._records)
-        return events.StoreConnected(incarnation, generation, version, peers, master)
+        unix_time = cast("float", snapshot.get("unix_time", 0.0))
+        return events.StoreConnected(incarnation, generation, version, peers, master, unix_time)
 
     def noticed(self, notice: Mapping[str, object], now: float) -> Iterator[events.Event]:
         """The events of one notice."""
         key, kind = str(notice.get("key", "")), notice.get("event")
         if kind == "presence":
             node = str(notice.get("node"))
-            self._note_presence(node, notice.get("presence"), now)
+            self._note_presence(node, notice.get("presence"), now, (notice.get("arrived"), notice.get("departed")))
             if node in self._records:
                 yield events.PeerSeen(self._peer(node, now))
         elif kind == "set":
@@ -75,14 +87,18 @@ class Mirror:
         elif isinstance(found, records.Master):
             yield events.MasterSeen(found)
 
-    def _note_presence(self, node: str, presence: object, since: float) -> None:
+    def _note_presence(self, node: str, presence: object, since: float, counts: Sequence[object]) -> None:
         known = next((word for word in _PRESENCES if word == presence), None)
-        if known is not None:
-            self._presences[node] = (known, since)
+        if known is None:
+            return
+        before = self._presences.get(node)
+        if known == "disconnected" and before is not None and before.state == "silent":
+            since = before.since
+        self._presences[node] = _Presence(known, since, *(count for count in counts if isinstance(count, int)))
 
     def _peer(self, uuid: str, now: float) -> events.Peer:
-        presence, since = self._presences.get(uuid, ("live", now))
-        return events.Peer(self._records[uuid], presence, since)
+        presence = self._presences.get(uuid, _Presence("live", now))
+        return events.Peer(self._records[uuid], presence.state, presence.since, presence.arrived, presence.departed)
 
 
 def _parse(key: str, value: object) -> records.Generation | records.NodeRecord | records.Master | None:

@@ -26,13 +26,23 @@ class RefusedError(ValueError):
     """A request that cannot be granted; the message says why."""
 
 
+State = Literal["live", "silent", "disconnected", "ended"]
+"""As ``protocol.events.Presence``."""
+
+
 @dataclass
 class Presence:
     """When a node was last heard, and whether a connection of it stands."""
 
     heard: float
-    state: Literal["live", "silent", "closed"] = "live"
+    state: State = "live"
     since: float = 0.0
+    """When the state began; of a disconnected node that was silent, when the silence did."""
+    arrived: int = 0
+    """First arrivals and disconnections are counted together, in the order in which they were seen: whether a namesake
+    came after a node had gone must not depend on clocks of two machines."""
+    departed: int = 0
+    """The count when its connection last ended; 0 before that."""
 
 
 @dataclass
@@ -46,6 +56,8 @@ class Keyspace:
     memory: int = 0
     """Bytes that the entries occupy."""
     _version: int = 0
+    _moves: int = 0
+    """Arrivals and disconnections so far."""
     _memory: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -89,14 +101,28 @@ class Keyspace:
 
     def heard(self, node: str, now: float) -> list[Notice]:
         """A message of this node came."""
-        presence = self.presences.setdefault(node, Presence(now, "closed", now))
+        if node not in self.presences:
+            self.presences[node] = Presence(now, "disconnected", now, arrived=self._move())
+        presence = self.presences[node]
         presence.heard = now
         return self._become(node, presence, "live", now)
 
-    def closed(self, node: str, now: float) -> list[Notice]:
-        """The connection of this node ended: the kernel closed it."""
+    def disconnected(self, node: str, now: float) -> list[Notice]:
+        """The connection of this node ended: it crashed, or something on the way ended it."""
         presence = self.presences.get(node)
-        return [] if presence is None else self._become(node, presence, "closed", now)
+        if presence is None or presence.state in {"disconnected", "ended"}:
+            return []
+        presence.departed = self._move()
+        return self._become(node, presence, "disconnected", now)
+
+    def ended(self, node: str, now: float) -> list[Notice]:
+        """The supervisor of this node said farewell: none of its workers is left."""
+        presence = self.presences.get(node)
+        return [] if presence is None else self._become(node, presence, "ended", now)
+
+    def awaits(self, now: float, seconds: float) -> bool:
+        """Whether a node that lost its connection may connect again: that was not so long ago."""
+        return any(p.state == "disconnected" and now - p.since < seconds for p in self.presences.values())
 
     def grow_silent(self, now: float, silence_seconds: float) -> list[Notice]:
         """Nodes that stand connected and have not been heard for so long."""
@@ -106,14 +132,20 @@ class Keyspace:
                 notices += self._become(node, presence, "silent", now)
         return notices
 
-    def forget(self, now: float, keep_seconds: float, connected: Collection[str] = ()) -> list[Notice]:
-        """Drop nodes that have been gone for so long, with their records; at once those that left no record."""
+    def forget(self, now: float, keep: Mapping[State, float], connected: Collection[str] = ()) -> list[Notice]:
+        """Drop nodes that have been gone for so long, with their records; at once those that left no record.
+
+        Args:
+            now: the server's clock.
+            keep: seconds for which a node in this state is kept.
+            connected: nodes that have a connection.
+        """
         old = [
             node
             for node, presence in self.presences.items()
             if presence.state != "live"
             and node not in connected
-            and (now - presence.since >= keep_seconds or NODE_PREFIX + node not in self.entries)
+            and (now - presence.since >= keep[presence.state] or NODE_PREFIX + node not in self.entries)
         ]
         notices: list[Notice] = []
         for node in old:
@@ -125,16 +157,23 @@ class Keyspace:
         """Everything, for a node that connects."""
         return {
             "entries": {key: [version, value] for key, (version, value) in self.entries.items()},
-            "presences": {node: [p.state, round(now - p.since, 3)] for node, p in self.presences.items()},
+            "presences": {
+                node: [p.state, round(now - p.since, 3), p.arrived, p.departed] for node, p in self.presences.items()
+            },
         }
 
-    def _become(
-        self, node: str, presence: Presence, state: Literal["live", "silent", "closed"], now: float
-    ) -> list[Notice]:
-        if presence.state == state:
+    def _move(self) -> int:
+        self._moves += 1
+        return self._moves
+
+    def _become(self, node: str, presence: Presence, state: State, now: float) -> list[Notice]:
+        if presence.state in {state, "ended"}:  # a node that ended never comes back: a node is one launcher
             return []
-        presence.state, presence.since = state, now
-        return [{"event": "presence", "node": node, "presence": state}]
+        still_away = presence.state == "silent" and state == "disconnected"
+        presence.since = presence.since if still_away else now
+        presence.state = state
+        counts = {"arrived": presence.arrived, "departed": presence.departed}
+        return [{"event": "presence", "node": node, "presence": state, **counts}]
 
 
 def _memory_of(key: str, value: Json) -> int:

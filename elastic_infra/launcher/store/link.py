@@ -61,7 +61,7 @@ class Link:
         self._target = target
         self._clock = clock
         self._former: socket.socket | None = None
-        """Kept open until the next connection stands: its end would tell the store that this node is dead."""
+        """Kept open until the next connection stands: its end would tell the store that this node is disconnected."""
         self._orders: collections.deque[Order] = collections.deque()
         self._notifications: collections.deque[Notification] = collections.deque()
         self._notified_read, self._notified_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

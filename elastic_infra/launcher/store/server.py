@@ -1,8 +1,8 @@
 """The store's server: one thread, one selector, JSON lines; nothing that a client sends ends it or fills its memory.
 
 A connection says ``hello`` first (job, node, token) and then gets everything of its job, and every change as it
-happens. One connection a node: a later one takes the place of the former. A node whose connection the kernel closed
-is dead, a node that only stopped beating is silent.
+happens. One connection a node: a later one takes the place of the former. A node that stopped beating is silent, one
+whose connection ended is disconnected, and one whose supervisor said farewell has ended: only that is its death.
 
 What clients make the server hold has bounds: values ``STORED_BYTES``, unsent and unread bytes ``BUFFERED_BYTES``, 64 MB
 together. A connection that has not said hello may send one short line. One that does not read gets no more notices
@@ -12,7 +12,6 @@ beyond ``BACKLOG_BYTES``, and a fresh snapshot once it has read those.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hmac
 import resource
 import secrets
@@ -25,12 +24,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from . import wire
-from .keyspace import Keyspace, Notice, RefusedError, key_of, value_of, version_of
+from .keyspace import Keyspace, Notice, RefusedError, State, key_of, value_of, version_of
 
 HELLO_SECONDS: Final = 10.0
 """A connection that has not introduced itself by then is closed."""
-KEEP_NODE_SECONDS: Final = 600.0
-"""The record of a node stays this long after its end, for peers that still settle its generation."""
+KEEP_SECONDS: Final[Mapping[State, float]] = {"ended": 600.0, "disconnected": 86_400.0, "silent": 86_400.0}
+"""The record of a node stays this long after its end, for peers that still settle its generation; one that is only away
+may train on until its orphan timeout, and without its record it would count as dead."""
+RECONNECT_SECONDS: Final = 1.0
+"""A node that lost its connection has another by then, unless it is gone."""
 MAX_CONNECTIONS: Final = 4096
 SPARE_DESCRIPTORS: Final = 32
 """Descriptors that connections leave to the listener, the selector and the interpreter."""
@@ -93,11 +95,10 @@ class Server:
 
     def is_done(self) -> bool:
         """Whether every job is over and all its nodes have gone, having read so."""
-        return (
-            bool(self._keyspaces)
-            and not self._nodes
-            and all(_is_over(keyspace) for keyspace in self._keyspaces.values())
-        )
+        now, keyspaces = self._clock(), self._keyspaces.values()
+        if not keyspaces or self._nodes or not all(_is_over(keyspace) for keyspace in keyspaces):
+            return False
+        return not any(keyspace.awaits(now, RECONNECT_SECONDS) for keyspace in keyspaces)
 
     def close(self) -> None:
         """Close every socket."""
@@ -145,7 +146,7 @@ class Server:
         for job, keyspace in self._keyspaces.items():
             here = {node for node in keyspace.presences if (job, node) in connected}
             silent = keyspace.grow_silent(now, wire.SILENCE_SECONDS)
-            self._notify(job, silent + keyspace.forget(now, KEEP_NODE_SECONDS, here))
+            self._notify(job, silent + keyspace.forget(now, KEEP_SECONDS, here))
         late = now - HELLO_SECONDS
         for connection in [each for each in self._connections.values() if each.job is None and each.since < late]:
             self._drop(connection)
@@ -186,17 +187,19 @@ class Server:
             data = connection.socket.recv(1 << 16)
         except BlockingIOError:
             return
-        except OSError as error:
-            self._drop(connection, died=error.errno not in {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
-            return
+        except OSError:
+            data = b""
         if not data:
-            self._drop(connection, died=True)
+            self._drop(connection)
             return
         try:
             for request in connection.lines.feed(data):
                 self._answer(connection, request)
             self._count(connection)
         except wire.WireError as error:
+            if connection.node and connection.lines.rest.strip() == wire.FAREWELL.strip():
+                self._answer(connection, {"op": "farewell"})  # behind the line in which the agent was killed
+                return
             self._send(connection, {"error": f"{error}."})
             self._drop(connection)
 
@@ -220,6 +223,10 @@ class Server:
             self._become_current(connection.job, connection)
             self._notify(connection.job, keyspace.heard(connection.node, self._clock()))
         if operation == "beat":
+            return {}
+        if operation == "farewell":
+            self._notify(connection.job, keyspace.ended(connection.node, self._clock()))
+            self._drop(connection)
             return {}
         answer, notices = self._change(keyspace, request)
         self._notify(connection.job, notices)
@@ -261,7 +268,11 @@ class Server:
         return self._snapshot(job)
 
     def _snapshot(self, job: str) -> dict[str, object]:
-        return {"incarnation": self.incarnation, **self._keyspaces[job].snapshot(self._clock())}
+        return {
+            "incarnation": self.incarnation,
+            "unix_time": time.time(),
+            **self._keyspaces[job].snapshot(self._clock()),
+        }
 
     def _make_room(self, keyspace: Keyspace, key: str, value: object) -> None:
         """See that a value fits, at the cost of the jobs that were left longest ago.
@@ -331,8 +342,8 @@ class Server:
         while self._buffered > BUFFERED_BYTES:
             self._drop(max(self._connections.values(), key=lambda each: each.counted))
 
-    def _drop(self, connection: Connection, *, died: bool = False) -> None:
-        """Close a connection; ``died`` says that its process is what ended."""
+    def _drop(self, connection: Connection) -> None:
+        """Close a connection; a node that has no other is disconnected."""
         if self._connections.pop(connection.socket, None) is None:
             return
         self._buffered -= connection.counted
@@ -348,8 +359,8 @@ class Server:
         newer = [each for each in self._connections.values() if (each.job, each.node) == place]
         if newer:
             self._nodes[place] = newer[-1]
-        elif died:
-            self._notify(place[0], self._keyspaces[place[0]].closed(connection.node, self._clock()))
+        else:
+            self._notify(place[0], self._keyspaces[place[0]].disconnected(connection.node, self._clock()))
 
 
 def _is_over(keyspace: Keyspace) -> bool:

@@ -26,6 +26,11 @@ CALL_SECONDS: Final = 3.0
 """A call that is not answered by then is lost, and the connection with it: every call has this deadline."""
 
 
+FAREWELL: Final = b'\n{"op":"farewell"}\n'
+"""A supervisor's last word on its agent's connection. It begins a line, for the agent may have died in the middle of
+one, and an empty line means nothing."""
+
+
 class WireError(ValueError):
     """What arrived is no message of this protocol."""
 
@@ -50,19 +55,25 @@ class Lines:
         """Bytes of the message that is not complete yet."""
         return len(self._buffer)
 
+    @property
+    def rest(self) -> bytes:
+        """What came behind the last line that was taken."""
+        return bytes(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[dict[str, object]]:
         """The messages completed by ``data``.
 
         Raises:
             WireError: a line is too long, not JSON, not an object, or cannot be encoded again.
         """
-        start, unread = 0, len(self._buffer)
+        unread = len(self._buffer)
         self._buffer += data
         while (end := self._buffer.find(b"\n", unread)) >= 0:
-            line = bytes(self._buffer[start:end])
-            start = unread = end + 1
-            yield self._decode(line)
-        del self._buffer[:start]
+            line = bytes(self._buffer[:end])
+            unread = 0
+            del self._buffer[: end + 1]
+            if line:
+                yield self._decode(line)
         self._check(self._buffer)
 
     def _decode(self, line: bytes) -> dict[str, object]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from .. import ipc, processes
+from ..store import wire
 from .ownership import Owner
 
 _DUMP_SECONDS: Final = 0.5
@@ -22,6 +23,8 @@ _LAST_LINES_SECONDS: Final = 2.0
 """What an agent that leaves gets for its last lines, whatever else there is to wait for."""
 _GONE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
+_FAREWELL_SECONDS: Final = 0.5
+"""A store that is there reads a farewell in milliseconds; one that is not keeps nobody from ending."""
 
 AgentMain = Callable[[ipc.Channel], None]
 StoreMain = Callable[[str, int, Callable[[int], None]], None]
@@ -116,10 +119,18 @@ class Children:
         processes.send(self.agent, signal.SIGCONT)
         self._await_end(lambda: self.agent, _DUMP_SECONDS)
 
-    def end(self, leave: ipc.Leave, interrupted: Callable[[], bool]) -> None:
-        """End agent and store; both may go on for their time, as long as no signal comes."""
+    def end(self, leave: ipc.Leave, interrupted: Callable[[], bool], *, is_clear: bool) -> None:
+        """End agent and store; both may go on for their time, as long as no signal comes.
+
+        Args:
+            leave: what they may still do, and for how long.
+            interrupted: whether a signal asks to end now.
+            is_clear: no worker is left, and the store may be told so.
+        """
         if self._held is not None:
-            os.close(self._held)  # the store waits for this node too
+            with socket.socket(fileno=self._held) as connection:  # the store waits for this node too
+                if is_clear:
+                    _say_farewell(connection)
             self._held = None
         now = time.monotonic()
         deliver_until, keep_until = now + leave.delivery_seconds, now + leave.keep_store_seconds
@@ -162,6 +173,22 @@ class Children:
     def _drain(self) -> None:
         for _ in self.reap():
             pass
+
+
+def _say_farewell(connection: socket.socket) -> None:
+    """Tell the store that this node is no more, and wait until it has read so.
+
+    A connection that is closed with answers unread is reset, and a reset may overtake what was said before.
+    """
+    deadline = time.monotonic() + _FAREWELL_SECONDS
+    try:
+        connection.settimeout(_FAREWELL_SECONDS)
+        connection.sendall(wire.FAREWELL)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16) and time.monotonic() < deadline:
+            pass
+    except OSError:
+        return  # there is no store to tell
 
 
 def _fork_agent(agent: AgentMain) -> tuple[ipc.Channel, int]:

@@ -2,8 +2,8 @@
 
 It is the launcher's first process, PID 1 in a container, standard library only and one thread, so it may fork. It
 decides nothing about training or membership: the agent tells it through the seam what to start and to stop. On its
-own account it only enforces deadlines: the grace of a stop, the dead-man timer (workers must not outlive the store's
-last answer by more than ``orphan_timeout``), the watchdog over the agent, and the end after a signal.
+own account it only enforces deadlines: the grace of a stop, the dead-man timer (no worker runs longer than
+``orphan_timeout`` after the store's last answer), the watchdog over the agent, and the end after a signal.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Supervisor:
         self._watch = watchdog.Watch()
         self._next_watch = 0.0
         self._dead_man: float | None = None
+        self._orphan_timeout = 0.0
         self._end_by: float | None = None
         self._told = 0
         self.report: dict[str, object] = {}
@@ -60,6 +61,8 @@ class Supervisor:
         self.outcome: ipc.Leave | None = None
         self.fired = False
         """The watchdog ended the launch."""
+        self.is_clear = True
+        """Nothing that was killed is left."""
 
     @property
     def caught(self) -> int | None:
@@ -86,7 +89,7 @@ class Supervisor:
         now = time.monotonic()
         if self._children.is_store_starting or any(group.is_busy(now) for group in self._groups.values()):
             return _BUSY_TICK_SECONDS
-        deadlines = [group.deadline for group in self._groups.values()]
+        deadlines = [at for group in self._groups.values() for at in (group.deadline, group.suspended_until)]
         times = [at for at in (*deadlines, self._dead_man, self._end_by) if at is not None]
         return max(0.0, min([_TICK_SECONDS, *(at - now for at in times)]))
 
@@ -111,6 +114,7 @@ class Supervisor:
             ipc.DumpStacks: self._on_dump_stacks,
             ipc.HoldStore: self._on_hold_store,
             ipc.BeatAcked: self._on_beat_acked,
+            ipc.Resume: self._on_resume,
             ipc.AgentBeat: self._on_agent_beat,
             ipc.HostStore: self._on_host_store,
             ipc.Note: self._on_note,
@@ -154,7 +158,16 @@ class Supervisor:
         self._children.hold_store()
 
     def _on_beat_acked(self, message: ipc.BeatAcked) -> None:
-        self._dead_man = message.sent_at + message.orphan_timeout_seconds
+        self._check_dead_man(time.monotonic())
+        self._orphan_timeout = message.orphan_timeout_seconds
+        self._dead_man = message.sent_at + self._orphan_timeout
+
+    def _on_resume(self, message: ipc.Resume) -> None:
+        """The store answered after these workers were suspended, so its answer re-arms the timer as a beat's does."""
+        group, now = self._groups.get(message.generation), time.monotonic()
+        if group is not None and group.resume(now):
+            answered = now - worker_processes.SUSPENDED_SECONDS  # or later
+            self._dead_man = max(answered + self._orphan_timeout, self._dead_man or 0.0)
 
     def _on_agent_beat(self, message: ipc.AgentBeat) -> None:
         self._beats += 1
@@ -243,6 +256,7 @@ class Supervisor:
 
     def _stop_groups(self, now: float) -> None:
         for group in self._groups.values():
+            group.give_up(now)
             group.go_on(now)
         for group in [group for group in self._groups.values() if group.must_die(now)]:
             self._warm.forget(group.generation)
@@ -254,6 +268,7 @@ class Supervisor:
             group.kill(left, now)
             if group.is_stuck(now):
                 del self._groups[group.generation]
+                self.is_clear = False
                 self._end(exit_codes.RETRY, f"Killed processes do not end: {worker_processes.describe(left)}.")
 
     def _left(self, group: WorkerProcesses) -> tuple[processes.Process, ...]:
@@ -287,8 +302,8 @@ class Supervisor:
             return
         self._dead_man = None
         for group in self._groups.values():
-            group.orphaned = True
-            group.stop("SIGKILL", 0.0, now)
+            self._children.send(ipc.Suspended(group.generation))
+            group.suspend(now)
 
     def _check_agent(self, now: float) -> None:
         if now < self._next_watch or self.outcome is not None:

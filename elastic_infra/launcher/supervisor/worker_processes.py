@@ -21,6 +21,10 @@ from . import stack_dumps
 STUCK_SECONDS: Final = 30.0
 """How long a killed process may take to vanish (a driver that releases memory) before the launcher gives up."""
 
+SUSPENDED_SECONDS: Final = 3.0
+"""How long workers past the dead-man timer's deadline stay stopped while the store is asked whether their generation
+stands: as long as one call to the store may take."""
+
 First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 
 
@@ -40,6 +44,8 @@ class WorkerProcesses:
     killed_at: float | None = None
     killed: list[int] = dataclasses.field(default_factory=list)
     """Local ranks that had to be killed."""
+    suspended_until: float | None = None
+    """CLOCK_MONOTONIC until which they are stopped (SIGSTOP); None while they are not."""
     orphaned: bool = False
     """The dead-man timer ended it."""
     dump: stack_dumps.Dump | None = None
@@ -50,6 +56,29 @@ class WorkerProcesses:
         self.alive[pid] = local_rank
         process = processes.read(pid)
         self.leaders[pid] = process.started if process else 0
+        if self.suspended_until is not None:
+            _signal_group(pid, signal.SIGSTOP)
+
+    def suspend(self, now: float) -> None:
+        """Stop the workers and their children where they are."""
+        self.suspended_until = now + SUSPENDED_SECONDS
+        for pid in self.alive:
+            _signal_group(pid, signal.SIGSTOP)
+
+    def resume(self, now: float) -> bool:
+        """Let suspended workers go on; False where they are not suspended, or for too long already."""
+        if self.suspended_until is None or now >= self.suspended_until:
+            return False
+        self.suspended_until = None
+        for pid in self.alive:
+            _signal_group(pid, signal.SIGCONT)
+        return True
+
+    def give_up(self, now: float) -> None:
+        """End workers that were suspended for too long."""
+        if self.suspended_until is not None and now >= self.suspended_until:
+            self.suspended_until, self.orphaned = None, True
+            self.stop("SIGKILL", 0.0, now)
 
     def stop(self, first: First, grace_seconds: float, now: float) -> None:
         """Begin the end, or bring it forward: a deadline never moves back."""
@@ -94,6 +123,13 @@ class WorkerProcesses:
     def is_stuck(self, now: float) -> bool:
         """Whether killed processes refuse to vanish."""
         return self.killed_at is not None and now - self.killed_at > STUCK_SECONDS
+
+
+def _signal_group(leader: int, number: int) -> None:
+    """Signal a worker and its children; one that is only just forked leads no group yet."""
+    processes.send(leader, number)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
 def describe(stuck: Iterable[processes.Process]) -> str:

@@ -62,7 +62,7 @@ def test_a_node_is_new_with_every_launcher() -> None:
 def test_a_given_address_is_kept(words: tuple[str, ...], address: str) -> None:
     """Without one the way to the store shows it."""
     node = protocol_config.node_of(launch(*words), LauncherSettings())
-    state = start(node, Limits(), 0.0, 0.0)
+    state = start(node, Limits(), 0.0)
 
     assert node.address == address
     assert protocol_config.with_address(state, "10.0.0.9").node == dataclasses.replace(node, address="10.0.0.9")

@@ -17,11 +17,12 @@ from elastic_infra.launcher.protocol.actions import (
     Exit,
     Publish,
     PublishMaster,
+    ResumeWorkers,
     SetStopStep,
     StartWorkers,
     StopWorkers,
 )
-from elastic_infra.launcher.protocol.events import Event, Peer, PortChosen, StepsSeen
+from elastic_infra.launcher.protocol.events import Event, PortChosen, Presence, StepsSeen
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.world import (
     MOMENT,
@@ -57,12 +58,11 @@ class Driver:
     def _put(self, world: World, store: Store) -> World:
         return replace(world, store=self.canonical(store))
 
-    def _close(self, world: World, i: int) -> World:
-        """The kernel closed the node's connection: the store sees it at once."""
-        peer = world.store.peer(f"n{i}") if world.store else None
-        if world.store is None or peer is None:
+    def _see(self, world: World, i: int, presence: Presence) -> World:
+        """The store sees a node otherwise."""
+        if world.store is None:
             return world
-        return self._put(world, world.store.with_peer(Peer(peer.record, "closed", 0.0)))
+        return self._put(world, world.store.with_presence(f"n{i}", presence, names=bool(self.scenario.names)))
 
     def _aged(self, state: State, seconds: float) -> State:
         key = (id(state), seconds)
@@ -103,7 +103,10 @@ class Driver:
         return (id(world.store), world.life, hosts, world.faults, world.failures, world.done, world.stops)
 
     def _host_key(self, host: Host) -> tuple[object, ...]:
-        flags = (host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping, host.ended)
+        flags = (
+            *(host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping),
+            *(host.exited, host.failed, host.suspended),
+        )
         return (
             id(host.state),
             host.end,
@@ -127,8 +130,8 @@ class Driver:
         host = world.hosts[i]
         if isinstance(action, CompareAndSet):
             host = replace(host, swap=action)
-        if isinstance(action, StopWorkers):
-            host = replace(host, stopping=action.first != "none" or host.stopping)
+        if isinstance(action, StopWorkers | ResumeWorkers):
+            host = _ordered(host, action)
         if isinstance(action, ChoosePort):
             queue.append(PortChosen(action.generation, 1))
         if isinstance(action, SetStopStep) and action.step is not None:
@@ -148,7 +151,7 @@ class Driver:
         ):
             return world
         if isinstance(action, Publish):
-            return self._put(world, store.with_peer(Peer(action.record, "live", 0.0)))
+            return self._put(world, store.with_record(action.record, names=bool(self.scenario.names)))
         return self._put(world, replace(store, masters=(action.master,)))
 
     def _exit(self, world: World, i: int, action: Exit) -> World:
@@ -156,7 +159,9 @@ class Driver:
         if host.workers is not None:
             message = f"node {i} exits while its workers run"
             raise BrokenError(message)
-        return self._close(with_host(world, i, host.over(f"exit {action.code}")), i)
+        says_farewell = host.connected and not host.cut and world.store is not None
+        over = with_host(world, i, host.over(f"exit {action.code}"))
+        return self._see(over, i, "ended" if says_farewell else "disconnected")
 
     def _start(self, world: World, i: int, action: StartWorkers) -> World:
         host = world.hosts[i]
@@ -171,7 +176,16 @@ class Driver:
             workers=host.state.workers.identity,
             members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
             stopping=False,
-            ended=False,
+            exited=frozenset(),
+            failed=False,
+            suspended=False,
             step=-1,
             stop=None,
         ))  # fmt: skip
+
+
+def _ordered(host: Host, action: StopWorkers | ResumeWorkers) -> Host:
+    """What the supervisor does at once."""
+    if isinstance(action, ResumeWorkers):
+        return replace(host, suspended=False)
+    return replace(host, stopping=action.first != "none" or host.stopping)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.launcher.protocol.world import BrokenError, Host, World
 
 
@@ -48,6 +50,18 @@ def newcomers_wait_for_a_step(world: World) -> None:
         raise BrokenError(message)
 
 
+def trains_within(generations: int) -> Callable[[World], None]:
+    """Churn ends: so many nodes and faults cost at most so many generations, whatever happens in which order."""
+
+    def law(world: World) -> None:
+        generation = world.store.generation if world.store else None
+        if generation is not None and generation.number > generations:
+            message = f"generation {generation.number}, where {generations} are enough"
+            raise BrokenError(message)
+
+    return law
+
+
 ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step)
 
 
@@ -67,10 +81,11 @@ def _is_settled(world: World, host: Host) -> bool:
         return False
     if host.state.own_member() is None:
         return generation.finishing or len(generation.members) >= host.state.limits.max_nodes
-    return host.workers == generation.identity and not host.stopping and not host.ended
+    idle = host.stopping or host.exited or host.suspended
+    return host.workers == generation.identity and not idle
 
 
 def _is_complete(world: World, host: Host) -> bool:
     """Every member of the generation that this node runs does run it."""
     members = [world.hosts[j] for j in host.members]
-    return all(m.workers == host.workers and not m.frozen and not m.ended for m in members)
+    return all(m.workers == host.workers and not (m.frozen or m.exited or m.suspended) for m in members)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elastic_infra.launcher.protocol import events
-from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.state import Node, start
 from tests.launcher.protocol.driver import Driver, steps_of
 from tests.launcher.protocol.world import (
@@ -45,8 +44,18 @@ class Model(Driver):
         return world
 
     def _empty(self) -> World:
-        hosts = tuple(Host(slow=self.scenario.slow) for _ in range(self.scenario.nodes))
+        hosts = tuple(
+            Host(slow=self.scenario.slow, end="to return" if self._earlier_namesake(i) is not None else "")
+            for i in range(self.scenario.nodes)
+        )
         return World(self.canonical(Store("e1")), 1, hosts, self.scenario.faults)
+
+    def _earlier_namesake(self, i: int) -> int | None:
+        """The node as which this one returns."""
+        names = self.scenario.names
+        if not names or self.scenario.beside or i < self.scenario.settled:
+            return None
+        return next((j for j in range(i) if names[j] == names[i]), None)
 
     def successors(self, world: World) -> Iterator[tuple[str, World, bool]]:
         """Every next world, with the step's name and whether it is one that needs no further fault."""
@@ -84,17 +93,28 @@ class Model(Driver):
         if world.store is None:
             yield "store reborn", replace(self._put(world, Store(f"e{world.life + 1}")), life=world.life + 1)
         for i, host in enumerate(world.hosts):
-            if host.state is None and not host.end:
+            if host.state is None and self._may_join(world, i, host):
                 yield f"join {i}", self._join(world, i)
             if host.frozen:
                 yield f"thaw {i}", self._thaw(world, i, host)
             if host.cut and not host.connected:
                 yield f"heal {i}", with_host(world, i, replace(host, cut=False))
 
+    def _may_join(self, world: World, i: int, host: Host) -> bool:
+        if host.end != "to return":
+            return not host.end
+        earlier = self._earlier_namesake(i)
+        return earlier is not None and bool(world.hosts[earlier].end)
+
     def _protocol_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
-        """Messages on their way: a moment does not pass before they arrive."""
+        """Messages on their way: a moment does not pass before they arrive, or suspended workers are ended."""
         if not host.awake:
             return
+        if host.suspended:
+            yield f"give up {i}", self._end_workers(world, i, host, orphaned=True)
+        yield from self._store_steps(world, i, host)
+
+    def _store_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         if host.connected and not host.cut and world.store is not None:
             yield from self._beat(world, i)
         if host.swap is not None:
@@ -113,18 +133,43 @@ class Model(Driver):
             return
         if host.workers is None:
             return
-        number = host.workers[0]
         if host.stopping:
-            gone = replace(host, workers=None, stopping=False, ended=False)
-            yield f"gone {i}", self._feed(with_host(world, i, gone), i, events.WorkersGone(number))
-        elif not host.ended:
-            if self._peer_is_missing(world, host):
-                ended = with_host(world, i, replace(host, ended=True))
-                yield f"collective fails {i}", self._feed(ended, i, events.WorkerExited(number, 0, 1))
+            yield f"gone {i}", self._end_workers(world, i, host, orphaned=False)
+        elif not host.suspended:
             yield from self._training(world, i, host)
-            if world.done and self._may_finish(world, host):
-                ended = with_host(world, i, replace(host, ended=True, finished=host.workers))
-                yield f"finish {i}", self._feed(ended, i, events.WorkerExited(number, 0, 0))
+            for rank in range(self.scenario.local):
+                if rank not in host.exited:
+                    yield from self._exits(world, i, host, rank)
+
+    def _exits(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
+        """How one worker may end by itself."""
+        if self._peer_is_missing(world, host):
+            yield f"collective fails {i}.{rank}", self._exit_worker(world, i, rank, 1)
+        if host.stop is not None and host.step >= host.stop[0] and host.stop[1]:
+            assert host.workers is not None
+            told = replace(world, stops=world.stops | {(host.workers, host.step)})
+            yield f"stops {i}.{rank}", self._exit_worker(told, i, rank, 0, stopped=True)
+        if world.done and self._may_finish(world, host):
+            finished = with_host(world, i, replace(host, finished=host.workers))
+            yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
+
+    def _exit_worker(self, world: World, i: int, rank: int, code: int, *, stopped: bool = False) -> World:
+        host = world.hosts[i]
+        assert host.workers is not None
+        after = replace(host, exited=host.exited | {rank}, failed=host.failed or code != 0)
+        exited = events.WorkerExited(host.workers[0], rank, code, stopped=stopped)
+        return self._feed(with_host(world, i, after), i, exited)
+
+    def _end_workers(self, world: World, i: int, host: Host, *, orphaned: bool) -> World:
+        """The supervisor killed what was left: it tells of every worker, and then of them all."""
+        assert host.workers is not None
+        number = host.workers[0]
+        left = [rank for rank in range(self.scenario.local) if rank not in host.exited]
+        killed = replace(
+            host, workers=None, stopping=False, exited=frozenset(), failed=False, suspended=False, orphaned=False
+        )
+        exits = (events.WorkerExited(number, rank, -9) for rank in left)
+        return self._feed_all(with_host(world, i, killed), i, (*exits, events.WorkersGone(number, orphaned)))
 
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
         """One more thing that goes wrong."""
@@ -145,43 +190,44 @@ class Model(Driver):
     def _host_faults(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         kinds = self.scenario.kinds
         if "crash" in kinds:
-            yield (
-                f"crash {i}",
-                self._close(with_host(world, i, host.over("crashed")), i),
-            )
+            yield f"crash {i}", self._see(with_host(world, i, host.over("crashed")), i, "disconnected")
         if "slow" in kinds and not host.slow:
             yield f"slow {i}", with_host(world, i, replace(host, slow=True))
         if "freeze" in kinds:
             yield f"freeze {i}", with_host(world, i, replace(host, frozen=True))
         if "cut" in kinds and not host.cut:
             yield f"cut {i}", with_host(world, i, replace(host, cut=True))
+        if "close" in kinds and host.connected and not host.cut and world.store is not None:
+            closed = self._see(with_host(world, i, replace(host, cut=True)), i, "disconnected")
+            yield f"close {i}", self._lose(closed, i, closed.hosts[i], seen_closing=True)
         if "leave" in kinds and host.state and not host.state.leaving:
             yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
-        if "fail" in kinds and host.workers and not host.stopping and not host.ended:
-            failed = replace(with_host(world, i, replace(host, ended=True)), failures=world.failures + 1)
-            yield f"fail {i}", self._feed(failed, i, events.WorkerExited(host.workers[0], 0, 1))
+        if "fail" in kinds and host.workers and not (host.stopping or host.exited or host.suspended):
+            yield f"fail {i}", self._exit_worker(replace(world, failures=world.failures + 1), i, 0, 1)
 
     def _join(self, world: World, i: int) -> World:
-        state = self.canonical(start(Node(f"n{i}", address=f"host{i}", joined=i), self.scenario.limits, 0.0, 0.0))
-        return self._feed(with_host(world, i, replace(world.hosts[i], state=state)), i, events.Ready())
+        scenario = self.scenario
+        name = scenario.names[i] if scenario.names else ""
+        ahead = scenario.nodes - i  # the clocks of the nodes disagree: who comes first is the last by its own
+        node = Node(f"n{i}", name, scenario.local, address=f"host{i}", joined=ahead)
+        state = self.canonical(start(node, scenario.limits, 0.0))
+        return self._feed(with_host(world, i, replace(world.hosts[i], end="", state=state)), i, events.Ready())
 
     def _connect(self, world: World, i: int, host: Host) -> World:
         store = world.store
         assert store is not None
         assert host.state is not None
-        old = store.peer(f"n{i}")
-        if old is not None and old.presence != "live":
-            store = store.with_peer(Peer(old.record, "live", 0.0))
-            world = self._put(world, store)
-            store = world.store or store
+        world = self._see(world, i, "live")
+        store = world.store or store
         event = events.StoreConnected(
             store.incarnation, store.generation, store.version, store.peers, newest_master(store)
         )
         return self._feed(with_host(world, i, replace(host, connected=True, seen=store)), i, event)
 
-    def _lose(self, world: World, i: int, host: Host) -> World:
+    def _lose(self, world: World, i: int, host: Host, *, seen_closing: bool = False) -> World:
         known = host.seen.peer(f"n{i}") if host.seen else None
         fresh = not host.cut and known is not None and known.presence == "live" and world.store is None
+        fresh = fresh or seen_closing
         lost = replace(host, connected=False, swap=None)
         return self._feed(with_host(world, i, lost), i, events.StoreLost(fresh))
 
@@ -216,22 +262,22 @@ class Model(Driver):
         thawed = replace(host, frozen=False, orphaned=False)
         if not host.orphaned or host.workers is None:
             return with_host(world, i, thawed)
-        return self._orphan(with_host(world, i, thawed), i, thawed)
+        return self._suspend(world, i, thawed)
 
-    def _orphan(self, world: World, i: int, host: Host) -> World:
+    def _suspend(self, world: World, i: int, host: Host) -> World:
         assert host.workers is not None
-        killed = replace(host, workers=None, stopping=False, ended=False)
-        return self._feed(with_host(world, i, killed), i, events.WorkersGone(host.workers[0], orphaned=True))
+        suspended = with_host(world, i, replace(host, suspended=True))
+        return self._feed(suspended, i, events.WorkersSuspended(host.workers[0]))
 
     def _beat(self, world: World, i: int) -> Iterator[tuple[str, World]]:
         peer = world.store.peer(f"n{i}") if world.store else None
-        if world.store is not None and peer is not None and peer.presence == "silent":
-            yield f"beat {i}", self._put(world, world.store.with_peer(Peer(peer.record, "live", 0.0)))
+        if peer is not None and peer.presence == "silent":
+            yield f"beat {i}", self._see(world, i, "live")
 
     def _silence(self, world: World, i: int) -> Iterator[tuple[str, World]]:
         peer = world.store.peer(f"n{i}") if world.store else None
-        if world.store is not None and peer is not None and peer.presence == "live":
-            yield f"silent {i}", self._put(world, world.store.with_peer(Peer(peer.record, "silent", 0.0)))
+        if peer is not None and peer.presence == "live":
+            yield f"silent {i}", self._see(world, i, "silent")
 
     def _age(self, world: World, seconds: float) -> World:
         """Time passes for all: who does not beat grows silent, who has no answer for an age ends its workers."""
@@ -253,19 +299,14 @@ class Model(Driver):
         due = seconds >= AGE and unanswered and host.workers is not None
         world = with_host(world, i, replace(aged, orphaned=aged.orphaned or (due and host.frozen)))
         if due and not host.frozen:
-            world = self._orphan(world, i, aged)
+            world = self._suspend(world, i, world.hosts[i])
         return self._feed(world, i, events.Tick()) if world.hosts[i].awake else world
 
     def _training(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
-        """One more step together with all others; at the stop step the worker waits for consent, then exits 0."""
-        if not self.scenario.steps or host.workers is None:
+        """One more step together with all others; at the stop step the workers wait for consent, then exit 0."""
+        if not self.scenario.steps or host.workers is None or host.exited:
             return
         if host.stop is not None and host.step >= host.stop[0]:
-            if host.stop[1]:
-                stopped = with_host(world, i, replace(host, ended=True))
-                stopped = replace(stopped, stops=world.stops | {(host.workers, host.step)})
-                exited = events.WorkerExited(host.workers[0], 0, 0, stopped=True)
-                yield f"stops {i}", self._feed(stopped, i, exited)
             return
         goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
         if host.step < goal and all(other.step >= host.step for other in self._members(world, host)):
@@ -285,6 +326,8 @@ class Model(Driver):
     def _peer_is_missing(self, world: World, host: Host) -> bool:
         """A worker of the same generation is gone that this one's next step needs: its collective fails."""
         members = self._members(world, host)
+        if any(other.failed and other.workers == host.workers for other in members):
+            return True
         needed = [other for other in members if other.step <= host.step and other.finished != host.workers]
         return any(other.end or (other.workers != host.workers and is_out_of(other, host.workers)) for other in needed)
 

@@ -28,8 +28,9 @@ def peer(uuid: str, state: str, generation: Generation = PAIR, **more: object) -
 
 def connected(limits: Limits, generation: Generation | None, *peers: Peer, phase: str = "") -> State:
     """A ready node n0, in ``generation`` if a group phase is given."""
-    state = replace(start(Node("n0"), limits, 0.0, 1000.0), ready=True, latest_seen=generation)
+    state = replace(start(Node("n0"), limits, 0.0), ready=True, latest_seen=generation)
     version = 1 if generation else 0
-    store = Store(connected=True, incarnation=INCARNATION, generation=generation, version=version, peers=peers)
+    store = Store(connected=True, incarnation=INCARNATION, clock_offset=1000.0, version=version, peers=peers)
+    store = replace(store, generation=generation)
     group = LocalWorkers(generation.identity, phase) if generation and phase else None  # type: ignore[arg-type]  # a phase
     return replace(state, store=store, workers=group, forming_since=0.0, idle_since=0.0)

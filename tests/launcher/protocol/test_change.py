@@ -17,7 +17,7 @@ TRAINING = LocalWorkers(PAIR.identity, "running", lowest=7, highest=8, per_secon
 
 def test_a_failure_here_goes_before_what_is_heard_of_others() -> None:
     """The node that saw the worker fail knows its rank and exit code."""
-    state = connected(LIMITS, PAIR, replace(peer("n1", "member"), presence="closed"), phase="running")
+    state = connected(LIMITS, PAIR, replace(peer("n1", "member"), presence="ended"), phase="running")
     failed = replace(state, workers=replace(TRAINING, failure=FAILURE))
     broken, lost = change.break_up(failed, 0.0), change.break_up(state, 0.0)
 
@@ -25,6 +25,18 @@ def test_a_failure_here_goes_before_what_is_heard_of_others() -> None:
     assert lost is not None
     assert (broken.phase, broken.cause) == ("broken", FAILURE)
     assert (lost.cause and lost.cause.kind, lost.cause and lost.cause.uuid) == ("node_lost", "n1")
+
+
+def test_a_failure_beside_a_crash_is_the_crash() -> None:
+    """A connection ended and a collective failed here: together that is a lost node, at once. Alone neither is."""
+    away = replace(peer("n1", "member"), presence="disconnected")
+    state = connected(LIMITS, PAIR, away, phase="running")
+    broken = change.break_up(replace(state, workers=replace(TRAINING, failure=FAILURE)), 0.0)
+
+    assert broken is not None
+    assert (broken.cause and broken.cause.kind, broken.cause and broken.cause.uuid) == ("node_lost", "n1")
+    assert change.break_up(state, LIMITS.reconnect_wait - 0.1) is None
+    assert change.break_up(state, LIMITS.reconnect_wait) is not None
 
 
 @pytest.mark.parametrize("state", ["member", "finished"])

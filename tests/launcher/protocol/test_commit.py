@@ -48,7 +48,7 @@ def test_a_failure_is_charged_and_the_last_one_ends_the_job() -> None:
 
 def test_a_failure_beside_a_loss_is_free() -> None:
     """Workers fail where a peer is lost: that is a membership change."""
-    gone = replace(peer("n1", "member"), presence="closed")
+    gone = replace(peer("n1", "member"), presence="disconnected")
     after = commit.commit(connected(LIMITS, BROKEN, gone, phase="stopped"), 0.0)
 
     assert after is not None

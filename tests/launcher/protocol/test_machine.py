@@ -182,7 +182,7 @@ def test_charge_of_a_node_lost_a_moment_later_is_taken_back() -> None:
     """A worker that died just before its node did was the first sign of that and no failure."""
     charged = replace(PAIR, number=2, phase="broken", charged=True, budget=Budget(1, 1, culprit="n1"))
     charged = replace(charged, cause=Cause("node_lost", "n1", "n1"))
-    lost = Peer(peer("n1", "member", charged).record, "closed", 0.0)
+    lost = Peer(peer("n1", "member", charged).record, "ended", 0.0)
     state = connected(Limits(max_nodes=2, max_restarts=3), charged, lost, phase="stopped")
     seen = (charged.identity, "broken")
     soon = replace(state, seen=seen, committed_since=0.0, phase_since=1.5)

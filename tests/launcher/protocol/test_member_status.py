@@ -39,22 +39,34 @@ def test_what_it_says_of_another_generation_does_not_count() -> None:
     assert status_of_n1(said).busy
 
 
-def test_a_closed_connection_is_a_death_and_silence_becomes_one() -> None:
-    """The kernel closes a dead node's connection; a silent node may come back until its dead-man timer has run."""
+def test_a_farewell_is_a_death_and_absence_becomes_one() -> None:
+    """A supervisor says when its node is dead; one that is away may come back until its dead-man timer has run."""
     silent = replace(peer("n1", "member"), presence="silent")
-    closed = replace(silent, presence="closed")
+    ended, away = replace(silent, presence="ended"), replace(silent, presence="disconnected")
 
-    assert (status_of_n1(closed).gone, status_of_n1(closed).dead) == (True, True)
+    assert (status_of_n1(ended).gone, status_of_n1(ended).dead) == (True, True)
+    assert (status_of_n1(away).gone, status_of_n1(away, LIMITS.reconnect_wait).gone) == (False, True)
+    assert status_of_n1(away, generation=replace(PAIR, phase="broken")).gone
+    assert not status_of_n1(away, LIMITS.reconnect_wait).dead
+    assert status_of_n1(away, LIMITS.dead_after).dead
     assert (status_of_n1(silent).gone, status_of_n1(silent).dead) == (True, False)
     assert status_of_n1(silent, LIMITS.dead_after).dead
 
 
 def test_a_successor_of_the_same_name_is_proof_of_death() -> None:
-    """There is never more than one pod of a name."""
-    old, new = peer("n1", "member", name="job-1", joined=1), peer("n2", "ready", name="job-1", joined=2)
-    status = member_statuses(connected(LIMITS, PAIR, old, new), PAIR, 0.0)[1]
+    """A pod is made again when the former is gone: its successor came later, whatever the clocks of the two say."""
+    old, new = peer("n1", "member", name="job-1", joined=2), peer("n2", "ready", name="job-1", joined=1)
+    away, later = replace(old, presence="disconnected", arrived=1, departed=3), replace(new, arrived=4)
 
-    assert (status.gone, status.dead) == (True, True)
+    assert is_n1_dead(away, later)
+    assert not is_n1_dead(away, replace(new, arrived=2))
+    assert not is_n1_dead(replace(old, arrived=1), later)
+    assert not is_n1_dead(replace(away, presence="silent"), later)
+
+
+def is_n1_dead(old: Peer, new: Peer) -> bool:
+    """What this node thinks of n1 once it had the time to connect again."""
+    return member_statuses(connected(LIMITS, PAIR, old, new), PAIR, LIMITS.reconnect_wait)[1].dead
 
 
 def test_a_member_without_a_record_is_dead_only_where_the_store_remembers() -> None:
@@ -71,4 +83,4 @@ def test_a_loss_is_anything_but_a_finish() -> None:
     assert status_of_n1(peer("n1", "stopped", leaving=True)).lost
     assert status_of_n1(peer("n1", "stopped", orphaned=True)).lost
     assert not status_of_n1(peer("n1", "stopped")).lost
-    assert not status_of_n1(replace(peer("n1", "finished"), presence="closed")).lost
+    assert not status_of_n1(replace(peer("n1", "finished"), presence="ended")).lost

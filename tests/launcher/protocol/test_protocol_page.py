@@ -114,6 +114,7 @@ SEEN_IN = [
     scenario("crash", 1, nodes=2, settled=1, steps=1),
     scenario("fail", 1, nodes=2, settled=1, steps=1),
     scenario("crash", 1, nodes=2, settled=1),
+    scenario("freeze", 1, nodes=1, settled=1, nnodes="1:1"),
     scenario("crash", 1, nodes=2, settled=2, finish=True),
     scenario("", 0, nodes=2, settled=1, finish=True, steps=1),
 ]

@@ -20,7 +20,7 @@ def test_lost_node_is_told_with_its_generation() -> None:
     """The node that sees the loss says what it asks for; then generation and node change, and the lines say so."""
     state = replace(connected(Limits(max_nodes=2), PAIR, peer("n1", "member"), phase="running"), phase_since=0.5)
     state = replace(state, seen=(PAIR.identity, "running"))
-    lost = replace(peer("n1", "member"), presence="closed")
+    lost = replace(peer("n1", "member"), presence="ended")
     broken = replace(PAIR, phase="broken", cause=Cause("node_lost", "n1", "n1"), revision=2)
 
     assert lines(state, events.PeerSeen(lost)) == (

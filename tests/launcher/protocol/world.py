@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elastic_infra.launcher.protocol import actions, machine
-from elastic_infra.launcher.protocol.events import Event, GenerationSeen, MasterSeen, Peer, PeerSeen
+from elastic_infra.launcher.protocol.events import Event, GenerationSeen, MasterSeen, Peer, PeerSeen, Presence
 from elastic_infra.launcher.protocol.limits import Limits
-from elastic_infra.launcher.protocol.records import Generation, Master
+from elastic_infra.launcher.protocol.records import Generation, Master, NodeRecord
 from elastic_infra.launcher.protocol.state import LocalWorkers, State
 
 MOMENT = 10.0
@@ -35,6 +35,26 @@ class Store:
     def peer(self, uuid: str) -> Peer | None:
         return next((peer for peer in self.peers if peer.record.uuid == uuid), None)
 
+    def with_presence(self, uuid: str, presence: Presence, *, names: bool) -> Store:
+        """The same with a node seen otherwise; with names, which may return, the store counts who comes and goes."""
+        old = self.peer(uuid)
+        if old is None or old.presence in {presence, "ended"}:
+            return self
+        since = old.since if (old.presence, presence) == ("silent", "disconnected") else 0.0
+        departed = self.moves + 1 if names and presence == "disconnected" else old.departed
+        return self.with_peer(replace(old, presence=presence, since=since, departed=departed))
+
+    @property
+    def moves(self) -> int:
+        """Arrivals and disconnections that are still remembered."""
+        return max((max(peer.arrived, peer.departed) for peer in self.peers), default=0)
+
+    def with_record(self, record: NodeRecord, *, names: bool) -> Store:
+        """The same with what a node that is connected says of itself."""
+        old = self.peer(record.uuid)
+        arrived = old.arrived if old else (self.moves + 1 if names else 0)
+        return self.with_peer(Peer(record, "live", 0.0, arrived, old.departed if old else 0))
+
     def with_peer(self, peer: Peer) -> Store:
         others = [other for other in self.peers if other.record.uuid != peer.record.uuid]
         return replace(self, peers=tuple(sorted((*others, peer), key=lambda peer: peer.record.uuid)))
@@ -47,7 +67,7 @@ class Host:
     state: State | None = None
     """None before it joins and after its end."""
     end: str = ""
-    """"crashed" or "exit <code>"."""
+    """"crashed", "exit <code>", or "to return": nothing there until its namesake is over."""
     connected: bool = False
     cut: bool = False
     """Partitioned from the store."""
@@ -55,7 +75,7 @@ class Host:
     slow: bool = False
     """What the store tells reaches it at any later time."""
     orphaned: bool = False
-    """The dead-man timer is due, and fires before anything else once the node is thawed."""
+    """The dead-man timer is due, and suspends the workers before anything else once the node is thawed."""
     seen: Store | None = None
     """What was last delivered to it."""
     swap: actions.CompareAndSet | None = None
@@ -64,8 +84,12 @@ class Host:
     members: frozenset[int] = frozenset()
     """The nodes of the generation that its workers were last started for."""
     stopping: bool = False
-    ended: bool = False
-    """Its workers exited by themselves, their groups are not yet cleared."""
+    exited: frozenset[int] = frozenset()
+    """Local ranks of workers that exited by themselves, their groups are not yet cleared."""
+    failed: bool = False
+    """One of them by a failure."""
+    suspended: bool = False
+    """The dead-man timer stopped the workers and has asked whether their generation stands."""
     finished: Identity | None = None
     """The generation whose last step its worker made."""
     step: int = -1
@@ -105,11 +129,18 @@ class Scenario:
     limits: Limits
     faults: int
     kinds: frozenset[str]
-    """Of crash, freeze, cut, slow, leave, fail, store."""
+    """Of crash, freeze, cut, close, slow, leave, fail, store."""
     finish: bool = False
     nodes: int = 3
     settled: int = 0
     """Nodes that have formed a generation before the exploration begins."""
+    local: int = 1
+    """Workers of each node."""
+    names: tuple[str, ...] = ()
+    """The nodes' names; none where it is empty. Who is not settled and has the name of an earlier node returns as it,
+    once that is over, unless ``beside``."""
+    beside: bool = False
+    """Namesakes are there at the same time."""
     slow: bool = False
     """Whether every node is slow from the start: all interleavings."""
     steps: int = 0
@@ -161,10 +192,10 @@ def aged_store(store: Store | None, seconds: float) -> Store | None:
 
 
 def aged_peer(peer: Peer, seconds: float) -> Peer:
-    """Only the silence of a node grows old."""
-    return (
-        Peer(peer.record, peer.presence, -AGE if seconds >= AGE else peer.since) if peer.presence == "silent" else peer
-    )
+    """Only the absence of a node grows old; a moment of silence decides nothing."""
+    if peer.presence == "silent":
+        return replace(peer, since=-AGE if seconds >= AGE else peer.since)
+    return replace(peer, since=_older(peer.since, seconds)) if peer.presence == "disconnected" else peer
 
 
 def aged_state(state: State, seconds: float) -> State:

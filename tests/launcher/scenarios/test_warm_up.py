@@ -24,11 +24,11 @@ def node(
         None if phase is None else Generation(1, phase=phase, members=tuple(Member(uuid, uuid, 1) for uuid in members))
     )
     peers = tuple(
-        Peer(NodeRecord(uuid, uuid, "member", 1), "live" if index < live else "closed", 0.0)
+        Peer(NodeRecord(uuid, uuid, "member", 1), "live" if index < live else "ended", 0.0)
         for index, uuid in enumerate(members)
     )
     store = Store(connected=connected, incarnation="e", generation=generation, peers=peers)
-    return replace(start(Node("n"), Limits(min_nodes=1, max_nodes=3), 0.0, 0.0), store=store)
+    return replace(start(Node("n"), Limits(min_nodes=1, max_nodes=3), 0.0), store=store)
 
 
 @pytest.mark.parametrize(

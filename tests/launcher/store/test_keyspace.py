@@ -5,21 +5,54 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher.store.keyspace import Keyspace
+from elastic_infra.launcher.store import server
+from elastic_infra.launcher.store.keyspace import Keyspace, Notice
 
 
 def test_silence_is_no_end() -> None:
-    """A node that only stopped beating is silent, speaks again and is live; a closed one is forgotten at last."""
+    """A node that only stopped beating is silent, speaks again and is live; one that ended is forgotten at last."""
     space = Keyspace()
     space.put("node/a", {})
     space.heard("a", 0.0)
 
     assert space.grow_silent(3.9, 4.0) == []
-    assert space.grow_silent(4.0, 4.0) == [{"event": "presence", "node": "a", "presence": "silent"}]
-    assert space.heard("a", 5.0) == [{"event": "presence", "node": "a", "presence": "live"}]
-    assert space.closed("a", 6.0) == [{"event": "presence", "node": "a", "presence": "closed"}]
-    assert space.forget(605.9, 600.0) == []
-    assert space.forget(606.0, 600.0) == [{"event": "deleted", "key": "node/a"}]
+    assert states(space.grow_silent(4.0, 4.0)) == ["silent"]
+    assert states(space.heard("a", 5.0)) == ["live"]
+    assert states(space.disconnected("a", 6.0)) == ["disconnected"]
+    assert space.forget(86_405.9, server.KEEP_SECONDS) == []
+    assert states(space.ended("a", 86_406.0)) == ["ended"]
+    assert space.heard("a", 86_407.0) == []
+    assert space.forget(87_005.9, server.KEEP_SECONDS) == []
+    assert space.forget(87_006.0, server.KEEP_SECONDS) == [{"event": "deleted", "key": "node/a"}]
+
+
+def states(notices: list[Notice]) -> list[object]:
+    """What the notices say of a node."""
+    return [notice["presence"] for notice in notices]
+
+
+def test_arrivals_and_disconnections_are_counted() -> None:
+    """Whether a namesake came after a node had gone is told by the store's count, and a return changes no arrival."""
+    space = Keyspace()
+    for node in ("a", "b"):
+        space.heard(node, 0.0)
+    space.disconnected("a", 1.0)
+    space.heard("c", 1.0)
+    counts = {node: (presence.arrived, presence.departed) for node, presence in space.presences.items()}
+    space.heard("a", 2.0)
+
+    assert counts == {"a": (1, 3), "b": (2, 0), "c": (4, 0)}
+    assert space.presences["a"].arrived == 1
+
+
+def test_silence_goes_on_when_the_connection_ends_too() -> None:
+    """How long a node has been away counts from its silence."""
+    space = Keyspace()
+    space.heard("a", 0.0)
+    space.grow_silent(4.0, 4.0)
+    space.disconnected("a", 100.0)
+
+    assert space.snapshot(130.0)["presences"] == {"a": ["disconnected", 126.0, 1, 2]}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 4), st.booleans()), max_size=30))

@@ -25,14 +25,14 @@ def test_compare_and_set_has_one_winner(nodes: tuple[Node, Node]) -> None:
     assert seen[0] == seen[1]
 
 
-def test_closed_connection_is_a_dead_node(nodes: tuple[Node, Node]) -> None:
-    """Peers hear at once that a node's connection has ended."""
+def test_end_of_a_connection_is_no_death(nodes: tuple[Node, Node]) -> None:
+    """Peers hear at once that a node's connection has ended, and that is all they hear."""
     first, second = nodes
     first.link.order(actions.Publish(records.NodeRecord("a", "", "ready")))
     second.wait_for_kind(events.PeerSeen)
     first.close()
 
-    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.presence == "closed", 5)
+    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.presence == "disconnected", 5)
 
 
 def test_beats_are_acknowledged(nodes: tuple[Node, Node]) -> None:

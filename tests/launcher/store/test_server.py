@@ -209,7 +209,39 @@ def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
 
     assert presence(served, "a") == "live"
     second.close()
-    assert presence(served, "a") == "closed"
+    assert presence(served, "a") == "disconnected"
+
+
+@pytest.mark.parametrize("before", [b"", b'{"op": "set", "key": "node/', b"\n\n", b"[1]\n", b"\xff"])
+def test_farewell_is_a_death(served: Served, before: bytes) -> None:
+    """A node is dead once its supervisor says so, whatever the agent was writing when it died; nothing revives it."""
+    end, other = greeted(served, "a"), greeted(served, "a")
+    ask(end, {"op": "beat", "id": 1})
+    end.sendall(before + wire.FAREWELL)
+    while end.recv(1 << 16):
+        pass
+    end.close()
+
+    assert presence(served, "a") == "ended"
+    ask(other, {"op": "beat", "id": 1})
+    other.close()
+    assert presence(served, "a") == "ended"
+
+
+def test_a_stranger_says_no_farewell(served: Served) -> None:
+    """Only a connection that has introduced itself as the node ends it."""
+    node = greeted(served, "a")
+    with socket.create_connection(("127.0.0.1", served.port)) as end:
+        end.sendall(wire.FAREWELL)
+        assert b"hello" in end.recv(4096)
+    nameless = greeted(served, "")
+    nameless.sendall(wire.FAREWELL)
+    while nameless.recv(1 << 16):
+        pass
+    nameless.close()
+
+    assert presence(served, "a") == "live"
+    node.close()
 
 
 def test_readers_that_do_not_read_cost_a_bound_and_get_everything() -> None:
