@@ -49,14 +49,15 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: ElasticTrainingJobArgs | JobConfig,
+        args: ElasticTrainingJobArgs,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Register the job.
 
         Args:
             name: the job's name in Pulumi and in Kubernetes, a DNS label.
-            args: the config, also as a plain dict.
+            args: the config as a dict; type checkers name a wrong key of an inline one. `from_config` takes a
+                `JobConfig`.
             opts: Pulumi's options; `transforms`, `provider`, `protect` and `depends_on` reach every child.
 
         Raises:
@@ -69,6 +70,22 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pulumi.log.warn(notice, self)
         workload = self._register(name, config, manifests)
         self._publish(config.name or name, config, manifests, workload)
+
+    @classmethod
+    def from_config(
+        cls, name: str, config: JobConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> "ElasticTrainingJob":
+        """Register a job whose config is a ready `JobConfig`: from a file, from Flyte, or shared with `render`.
+
+        Args:
+            name: as in the constructor.
+            config: the config, taken as it is.
+            opts: as in the constructor.
+
+        Raises:
+            pulumi.RunError: a name made from the job's breaks Kubernetes' rules.
+        """
+        return cls(name, cast("ElasticTrainingJobArgs", config), opts)  # a union in __init__ would blunt type checkers
 
     def _register(self, name: str, config: JobConfig, manifests: Manifests) -> pulumi.Resource:
         children: dict[str, pulumi.Resource] = {}
@@ -90,9 +107,6 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
         self.scale_path = _after(workload, None if config.is_single_pod else scale)
         self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
-
-
-ElasticTrainingJob.__init__.__annotations__["args"] = ElasticTrainingJobArgs  # Pulumi's schema knows no unions
 
 
 def _after(workload: pulumi.Resource, value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value

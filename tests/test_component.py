@@ -101,7 +101,10 @@ def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
 
 def test_a_dict_and_a_config_mean_the_same() -> None:
     """However the config comes, the same is registered."""
-    assert registered(EVERYTHING) == registered(JobConfig.from_mapping(EVERYTHING))
+    config = JobConfig.from_mapping(EVERYTHING)
+    made = run(lambda: ElasticTrainingJob.from_config("train", config)).made.values()
+
+    assert registered(EVERYTHING) == {each.name: (each.typ, dict(each.inputs)) for each in made}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def test_outputs_lead_to_the_job(elastic: dict[str, str], expected: dict[str, An
     found: dict[str, Any] = {}
 
     def program() -> None:
-        made = ElasticTrainingJob("train", JobConfig.from_mapping({**JOB, "elastic": elastic}))
+        made = ElasticTrainingJob.from_config("train", JobConfig.from_mapping({**JOB, "elastic": elastic}))
         for output in expected:
             getattr(made, output).apply(lambda value, output=output: found.__setitem__(output, value))
 

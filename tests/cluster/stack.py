@@ -49,7 +49,8 @@ class JobStack:
     def _program(self, settings: Mapping[str, Any]) -> Callable[[], None]:
         def program() -> None:
             options = pulumi.ResourceOptions(transforms=[_arm_transform(self.arm)])
-            ElasticTrainingJob(self.job, settings, options)  # type: ignore[arg-type]  # a plain dict, validated inside
+            config: Any = settings  # a plain dict, validated inside
+            ElasticTrainingJob(self.job, config, options)
 
         return program
 

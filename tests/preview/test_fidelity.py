@@ -43,7 +43,7 @@ def _small_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 def _program(configs: Sequence[JobConfig]) -> Program:
     def program() -> None:
         for index, each in enumerate(configs):
-            ElasticTrainingJob(f"j{index}", each)
+            ElasticTrainingJob.from_config(f"j{index}", each)
 
     return program
 

@@ -35,7 +35,7 @@ def accepts_what_a_program_says(image: pulumi.Output[str], token: pulumi.Output[
 def accepts_a_config() -> None:
     """A validated config may be shared between the component and `render`."""
     config = JobConfig(image="registry.example.com/train:1", script="train.py")
-    ElasticTrainingJob("train", config)
+    assert_type(ElasticTrainingJob.from_config("train", config), ElasticTrainingJob)
 
     assert_type(render("train", config), Manifests)
 
@@ -47,6 +47,7 @@ def accepts_parts(variable: EnvVar) -> ElasticTrainingJobArgs:
 
 def refuses_mistakes(late_count: pulumi.Output[int]) -> None:
     """A typo, a missing image and a late count are found before anything runs."""
-    ElasticTrainingJob("train", {"image": "i", "sript": "s"})  # type: ignore[arg-type]
-    ElasticTrainingJob("train", {"script": "s"})  # type: ignore[arg-type]
-    ElasticTrainingJob("train", {"image": "i", "elastic": {"max_restarts": late_count}})  # type: ignore[arg-type]
+    ElasticTrainingJob("train", {"image": "i", "sript": "s"})  # type: ignore[typeddict-unknown-key]
+    ElasticTrainingJob("train", {"script": "s"})  # type: ignore[typeddict-item]
+    ElasticTrainingJob("train", {"image": "i", "elastic": {"max_restarts": late_count}})  # type: ignore[typeddict-item]
+    ElasticTrainingJob("train", {"image": "i", "elastic": {"nodes": 2}})  # type: ignore[typeddict-unknown-key]
