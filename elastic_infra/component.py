@@ -4,7 +4,9 @@ Children are registered by type token, as plain objects: the typed modules of pu
 a second and 20 MB, and say nothing that `render` has not said. Annotations here are read by Pulumi at run time.
 """
 
+import base64
 import functools
+import secrets
 from importlib import metadata
 from typing import Final, cast
 
@@ -14,8 +16,10 @@ from elastic_infra import guards, inputs
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.values import Late
 from elastic_infra.manifests import Manifest, Manifests
 from elastic_infra.manifests.metadata import object_labels
+from elastic_infra.manifests.store_token import with_token
 from elastic_infra.manifests.updates import foreign_paths, restart_paths
 
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
@@ -92,7 +96,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         for role, manifest in manifests.objects():
             common = pulumi.ResourceOptions(parent=self, version=_provider_version())
             options = pulumi.ResourceOptions.merge(common, _own_options(role, config, list(children.values())))
-            children[role] = pulumi.CustomResource(_token(manifest), f"{name}-{role}", dict(manifest), options)
+            properties = _with_token(manifest) if role == "token" else dict(manifest)
+            children[role] = pulumi.CustomResource(_token(manifest), f"{name}-{role}", properties, options)
         return children["workload"]
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
@@ -123,6 +128,12 @@ def _joined(*parts: pulumi.Input[str]) -> pulumi.Input[str]:
     return "".join(map(str, parts))
 
 
+def _with_token(secret: Manifest) -> Manifest:
+    """The store's Secret with a token that only the cluster and the encrypted state ever hold."""
+    encoded = base64.b64encode(secrets.token_hex(32).encode()).decode()
+    return with_token(secret, cast("Late", pulumi.Output.secret(encoded)))
+
+
 def _token(manifest: Manifest) -> str:
     """The type under which pulumi_kubernetes knows an object: ``kubernetes:apps/v1:Deployment``."""
     version = str(manifest["apiVersion"])
@@ -138,6 +149,10 @@ def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) ->
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "launcher":
         return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # two archives in a row tell a reviewer nothing
+    if role == "token":
+        return pulumi.ResourceOptions(ignore_changes=["data"])  # each run of a program makes one, the first is kept
+    if role == "store":
+        return pulumi.ResourceOptions(depends_on=before)  # a store that starts without its token lets everybody in
     if role == "checkpoint":
         return pulumi.ResourceOptions(ignore_changes=["spec"])  # expanded in the cluster and refreshed, it must stay
     if role != "workload":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from elastic_infra.cli import files
 from elastic_infra.cli.documents import text
 from elastic_infra.config import ConfigError
 from elastic_infra.manifests import render as manifests_of
+from elastic_infra.manifests.store_token import create_command
 
 
 def register(app: typer.Typer) -> None:
@@ -33,4 +35,10 @@ def render(
     except ConfigError as error:
         raise files.refuse(file, error) from None
     files.warn(file, config)
-    typer.echo(text(manifests, short=short), nl=False)
+    if manifests.token is not None:
+        typer.echo(
+            "The store's token is in a Secret that is not among these objects. Make it before you apply them; without "
+            f"it the store lets everybody in: {create_command(job, config)}",
+            err=True,
+        )
+    typer.echo(text(dataclasses.replace(manifests, token=None), short=short), nl=False)

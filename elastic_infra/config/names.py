@@ -26,6 +26,11 @@ class ObjectNames:
         return f"{self.job}-rdzv"
 
     @property
+    def store_token(self) -> str:
+        """The Secret with the token of the rendezvous store."""
+        return f"{self.job}-store"
+
+    @property
     def autoscaler(self) -> str:
         """The HorizontalPodAutoscaler. Never the job's own name: the operator would take one of that name over."""
         return f"{self.job}-hpa"

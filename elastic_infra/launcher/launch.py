@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from . import defaults, exit_codes, log
 from .command_line import devices, option_values, options, plan
-from .settings import LauncherSettings, SettingsError
+from .settings import LauncherSettings, SettingsError, env_name
 from .signals import Signals
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def main(
     """Run a launch; returns the exit code of the table in ``exit_codes``."""
     try:
         settings = LauncherSettings.from_env(environ)
+        environ = without_token(environ)
         given = options.parse(arguments, environ)
         workers = _workers_per_node(given.nproc_per_node, environ, signals)
         resolved = plan.resolve(given, settings, environ, nproc_per_node=workers, new_run_id=str(uuid.uuid4()))
@@ -52,7 +53,20 @@ def main(
         return exit_codes.of_signal(signals.caught[0])
     for line in resolved.warnings:
         log.say(line)
-    return run(resolved, settings, environ, signals, agent_main)
+    return run(resolved, with_own_token(settings, resolved), environ, signals, agent_main)
+
+
+def without_token(environ: Mapping[str, str]) -> dict[str, str]:
+    """What everything that the launcher starts may know, torchrun and the workers among them."""
+    os.environ.pop(env_name("store_token"), None)  # for what inherits it
+    return {name: value for name, value in environ.items() if name != env_name("store_token")}
+
+
+def with_own_token(settings: LauncherSettings, resolved: plan.Plan) -> LauncherSettings:
+    """A store whose port only this launch knows gets a token that only this launch knows: others share the machine."""
+    if resolved.port or settings.store_token:
+        return settings
+    return dataclasses.replace(settings, store_token=os.urandom(32).hex())
 
 
 def run(

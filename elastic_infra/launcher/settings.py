@@ -82,8 +82,9 @@ class LauncherSettings:
     termination_log: str = "/dev/termination-log"
     """Where the root cause is written for the kubelet, if the file is there (the kubelet makes it)."""
 
-    store_token: str = ""
-    """Shared secret that store clients must present; empty means none. Comes from a Secret, is never logged."""
+    store_token: str = dataclasses.field(default="", repr=False)
+    """Shared secret that store clients must present; empty means none. Comes from a Secret (a standalone launch makes
+    its own), is never logged, and reaches no worker."""
 
     replica_index: int | None = None
     """This node's index among the replicas, where there is one: ranks follow it."""

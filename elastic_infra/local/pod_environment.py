@@ -29,6 +29,7 @@ class Surroundings:
         values: variables given by hand.
         volumes: folders given by hand.
         store_port: port of the rendezvous store.
+        store_token: what the store wants to hear, made for this run.
         status_ports: of the nodes' status pages.
         cpus: processors of this machine.
         limits: how memory is limited.
@@ -42,6 +43,7 @@ class Surroundings:
     values: Mapping[str, str]
     volumes: Mapping[str, Path]
     store_port: int
+    store_token: str = dataclasses.field(repr=False)
     status_ports: tuple[int, ...]
     cpus: int
     limits: Limits
@@ -52,7 +54,7 @@ def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
     """Variables that a pod needs to run here; they win over the manifest's and the operator's."""
     path = os.pathsep.join(filter(None, (str(Path(around.python).parent), around.machine.get("PATH", ""))))
     if pod == STORE:
-        return {"PATH": path}
+        return {"PATH": path, env_name("store_token"): around.store_token}
     index = int(pod.removeprefix("node-"))
     return {
         "PATH": path,
@@ -76,7 +78,10 @@ def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]
     """The store's address; where a node serves it, every node would find that the address is its own."""
     if job.store is None and not job.store_on_node_0:
         return {}
-    found = {"PET_RDZV_ENDPOINT": f"{LOOPBACK}:{around.store_port}"}
+    found = {
+        "PET_RDZV_ENDPOINT": f"{LOOPBACK}:{around.store_port}",
+        env_name("store_token"): around.store_token,
+    }
     if job.store_on_node_0:
         conf = job.operator.get("PET_RDZV_CONF", "")
         host = f"is_host={str(pod == node(0)).lower()}"

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import importlib.util
 import os
+import secrets
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -176,6 +177,7 @@ def _surroundings(job: LocalJob, home: Path, request: Request, environ: Mapping[
         values=request.values,
         volumes={name: folder.absolute() for name, folder in request.volumes.items()},
         store_port=store,
+        store_token=secrets.token_hex(32),
         status_ports=tuple(status),
         cpus=len(os.sched_getaffinity(0)),
         limits=cgroups.find(),

@@ -15,6 +15,7 @@ from elastic_infra.launcher.defaults import runtime_defaults
 from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
 from elastic_infra.manifests.metadata import OPERATOR_REPLICA_INDEX
 from elastic_infra.manifests.model import Value, without_none
+from elastic_infra.manifests.store_token import VARIABLE, store_token_variable
 
 CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """Tells the script where `storage.checkpoint` is mounted."""
@@ -31,15 +32,18 @@ _HOMES: Final = {
 https://github.com/pytorch/pytorch/issues/140765"""
 
 
-def container_environment(config: JobConfig, torchrun: Mapping[str, Value]) -> list[Value]:
+def container_environment(name: str, config: JobConfig, torchrun: Mapping[str, Value]) -> list[Value]:
     """The container's `env` list.
 
     Args:
+        name: the job's name.
         torchrun: torchrun's further `PET_*` variables, where no operator sets them.
     """
     generated = _generated(config, torchrun)
-    ours: list[Value] = [generated[name] for name in sorted(generated.keys() - config.env.keys())]
-    return ours + [_user_variable(name, variable) for name, variable in config.env.items()]
+    if config.rendezvous_host != "none":
+        generated[VARIABLE] = store_token_variable(name)
+    ours: list[Value] = [generated[variable] for variable in sorted(generated.keys() - config.env.keys())]
+    return ours + [_user_variable(variable, value) for variable, value in config.env.items()]
 
 
 def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from elastic_infra.config.values import Late
 
@@ -15,6 +15,10 @@ Manifest: TypeAlias = dict[str, Value]
 """One Kubernetes object, spelt as the API server reads it."""
 
 
+ROLES: Final = ("launcher", "checkpoint", "service", "token", "store", "workload", "autoscaler", "disruption_budget")
+"""The fields of `Manifests`, in the order in which the objects are applied."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Manifests:
     """The objects of one job; those that a config does not ask for are None.
@@ -23,6 +27,7 @@ class Manifests:
         workload: PyTorchJob, or batch/v1 Job for a single pod.
         launcher: ConfigMap with the launcher; None when the image has it.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
+        token: Secret with the store's token, a placeholder in its place; None where no store is ours.
         store: Deployment of the dedicated rendezvous store.
         checkpoint: PersistentVolumeClaim for checkpoints.
         autoscaler: HorizontalPodAutoscaler of ours.
@@ -32,6 +37,7 @@ class Manifests:
     workload: Manifest
     launcher: Manifest | None = None
     service: Manifest | None = None
+    token: Manifest | None = None
     store: Manifest | None = None
     checkpoint: Manifest | None = None
     autoscaler: Manifest | None = None
@@ -39,7 +45,7 @@ class Manifests:
 
     def objects(self) -> Iterator[tuple[str, Manifest]]:
         """Role and object, dependencies first: what the workload mounts or calls comes before it."""
-        for role in ("launcher", "checkpoint", "service", "store", "workload", "autoscaler", "disruption_budget"):
+        for role in ROLES:
             manifest = getattr(self, role)
             if manifest is not None:
                 yield role, manifest

@@ -23,7 +23,7 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
         config,
         mounted(name, config, launcher),
         arguments=_arguments(config),
-        environment=container_environment(config, {}),
+        environment=container_environment(name, config, {}),
     )
     policy = _elastic_policy(name, config)
     run_policy = _run_policy(config)

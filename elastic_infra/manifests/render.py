@@ -13,6 +13,7 @@ from elastic_infra.manifests.service import rendezvous_service
 from elastic_infra.manifests.single_pod import single_pod_job
 from elastic_infra.manifests.storage import checkpoint_claim
 from elastic_infra.manifests.store import store_deployment
+from elastic_infra.manifests.store_token import store_token_secret
 
 
 def render(name: str, config: JobConfig) -> Manifests:
@@ -37,6 +38,7 @@ def render(name: str, config: JobConfig) -> Manifests:
         workload=workload(name, config, launcher),
         launcher=launcher_config_map(name, config) if mounts_launcher else None,
         service=rendezvous_service(name, config) if host != "none" else None,
+        token=store_token_secret(name, config) if host != "none" else None,
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,
         checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
         autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,

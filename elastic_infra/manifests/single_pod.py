@@ -39,10 +39,10 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, V
     }
     arguments: list[Value] = ["--standalone"]
     draft = pod_template(
-        name, config, storage, arguments=arguments, environment=container_environment(config, torchrun)
+        name, config, storage, arguments=arguments, environment=container_environment(name, config, torchrun)
     )
     torchrun["PET_RDZV_ID"] = config.elastic.rdzv_id or run_id(name, draft)
-    environment = container_environment(config, torchrun)
+    environment = container_environment(name, config, torchrun)
     template = pod_template(name, config, storage, arguments=arguments, environment=environment)
     spec = template["spec"]
     return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}

@@ -11,6 +11,7 @@ from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, ob
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import container_security, node_lost, pod_security
 from elastic_infra.manifests.storage import launcher_volume
+from elastic_infra.manifests.store_token import store_token_variable
 
 NODE_LOST_SECONDS: Final = 30
 """The store must be back well within the launcher's `orphan_timeout` (120 s), or workers stop."""
@@ -39,7 +40,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> Value:
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": without_none(
-            containers=[_container(config, list(storage.mounts) if storage else None)],
+            containers=[_container(name, config, list(storage.mounts) if storage else None)],
             volumes=list(storage.volumes) if storage else None,
             securityContext=pod_security(config),
             imagePullSecrets=secrets or None,
@@ -53,7 +54,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> Value:
     }
 
 
-def _container(config: JobConfig, mounts: list[Value] | None) -> Value:
+def _container(name: str, config: JobConfig, mounts: list[Value] | None) -> Value:
     rendezvous = config.rendezvous
     amounts: dict[str, Value] = {"cpu": rendezvous.resources.cpu, "memory": rendezvous.resources.memory}
     path: list[Value] = [{"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
@@ -62,7 +63,7 @@ def _container(config: JobConfig, mounts: list[Value] | None) -> Value:
         image=rendezvous.image if rendezvous.image is not None else config.image,
         imagePullPolicy=config.image_pull_policy,
         command=["python3", "-m", STORE_MODULE, "--port", str(rendezvous.port)],
-        env=[*path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        env=[store_token_variable(name), *path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
         ports=[{"name": "rendezvous", "containerPort": rendezvous.port, "protocol": "TCP"}],
         resources={"requests": dict(amounts), "limits": dict(amounts)},
         volumeMounts=mounts,

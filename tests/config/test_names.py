@@ -62,6 +62,7 @@ def test_derived_names_are_distinct_and_never_the_jobs_own() -> None:
     names = ObjectNames("job")
     derived = [
         names.rendezvous,
+        names.store_token,
         names.autoscaler,
         names.disruption_budget,
         names.checkpoint,

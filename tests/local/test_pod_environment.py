@@ -20,6 +20,7 @@ AROUND = Surroundings(
     values={},
     volumes={},
     store_port=5000,
+    store_token="secret",
     status_ports=(6000, 6001, 6002),
     cpus=12,
     limits=Limits(),
@@ -40,7 +41,9 @@ def test_dedicated_store() -> None:
     assert "PET_RDZV_CONF" not in found
     argv = store_argv(("python3", "-m", "store", "--port", "29400"), job(), AROUND)
     assert argv == ("python3", "-m", "store", "--port", "5000", "--host", "127.0.0.1")
-    assert overrides(job(), STORE, AROUND) == {"PATH": "/venv/bin:/bin"}
+    assert overrides(job(), STORE, AROUND) == {"PATH": "/venv/bin:/bin", "ELASTIC_INFRA_STORE_TOKEN": "secret"}
+    assert found["ELASTIC_INFRA_STORE_TOKEN"] == "secret"
+    assert "secret" not in repr(AROUND)
 
 
 def test_store_on_the_first_node() -> None:
@@ -55,7 +58,7 @@ def test_single_node() -> None:
     single = local_job("toy", JobConfig.from_mapping({"image": "i", "script": "s.py"}), None)
     assert single.rules.workload == "Job"
     assert single.operator == {}
-    assert "PET_RDZV_ENDPOINT" not in overrides(single, "node-0", AROUND)
+    assert overrides(single, "node-0", AROUND).keys() & {"PET_RDZV_ENDPOINT", "ELASTIC_INFRA_STORE_TOKEN"} == set()
 
 
 def test_each_node_has_its_own_devices_and_status_port() -> None:

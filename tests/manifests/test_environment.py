@@ -24,6 +24,7 @@ def test_the_environment_of_a_node_is_complete() -> None:
             "fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}
         },
         "ELASTIC_INFRA_STARTUP_WAIT_SECONDS": "120",
+        "ELASTIC_INFRA_STORE_TOKEN": {"secretKeyRef": {"name": "job-store", "key": "token", "optional": True}},
         "HOME": "/home/elastic",
         "LOGNAME": "elastic",
         "PET_MONITOR_INTERVAL": "3",

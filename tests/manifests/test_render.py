@@ -86,22 +86,22 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
     [
         (jobs.job(), ["launcher", "workload"]),
         (jobs.job(launcher={"delivery": "image"}), ["workload"]),
-        (jobs.job(elastic={"nnodes": 2}), ["launcher", "service", "workload"]),
-        (jobs.job(target="pytorchjob"), ["launcher", "service", "workload"]),
-        (jobs.elastic(), ["launcher", "service", "store", "workload"]),
-        (jobs.elastic(rendezvous={"host": "worker0"}), ["launcher", "service", "workload"]),
+        (jobs.job(elastic={"nnodes": 2}), ["launcher", "service", "token", "workload"]),
+        (jobs.job(target="pytorchjob"), ["launcher", "service", "token", "workload"]),
+        (jobs.elastic(), ["launcher", "service", "token", "store", "workload"]),
+        (jobs.elastic(rendezvous={"host": "worker0"}), ["launcher", "service", "token", "workload"]),
         (
             jobs.elastic(elastic={"rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}),
             ["launcher", "workload"],
         ),
         (
             JobConfig.from_mapping(CASES["everything"]),
-            ["launcher", "checkpoint", "service", "store", "workload", "autoscaler", "disruption_budget"],
+            ["launcher", "checkpoint", "service", "token", "store", "workload", "autoscaler", "disruption_budget"],
         ),
         (jobs.job(storage={"checkpoint": {"claim": "mine"}}), ["launcher", "workload"]),
         (
             jobs.elastic(resources={"cpu": 1}, autoscaling=CASES["everything"]["autoscaling"] | {"owner": "operator"}),
-            ["launcher", "service", "store", "workload"],
+            ["launcher", "service", "token", "store", "workload"],
         ),
     ],
 )

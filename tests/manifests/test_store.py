@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_infra.launcher.settings import LauncherSettings
+from elastic_infra.manifests.store_token import store_token_variable
 from tests import jobs
 
 
@@ -64,6 +65,7 @@ def test_the_store_is_complete() -> None:
                             "imagePullPolicy": "IfNotPresent",
                             "command": ["python3", "-m", "elastic_infra.launcher.store", "--port", "29400"],
                             "env": [
+                                store_token_variable("job"),
                                 {"name": "PYTHONPATH", "value": "/opt/elastic-infra/launcher.zip"},
                                 {"name": "PYTHONUNBUFFERED", "value": "1"},
                             ],
@@ -95,7 +97,11 @@ def test_the_store_is_complete() -> None:
             "command",
             ["python3", "-m", "elastic_infra.launcher.store", "--port", "2000"],
         ),
-        ({"launcher": {"delivery": "image"}}, "env", [{"name": "PYTHONUNBUFFERED", "value": "1"}]),
+        (
+            {"launcher": {"delivery": "image"}},
+            "env",
+            [store_token_variable("job"), {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        ),
     ],
 )
 def test_the_store_follows_the_config(fields: dict[str, Any], name: str, value: object) -> None:

@@ -125,10 +125,10 @@ class Link:
         while not self._closing:
             try:
                 session = self._connect()
-            except client.RefusalError as error:
-                self._tell(Rejected(str(error)))
-                return
-            except (OSError, wire.WireError, UnicodeError) as error:
+            except (OSError, wire.WireError, UnicodeError, client.RefusalError) as error:
+                if isinstance(error, client.RefusalError) and self._former is None:
+                    self._tell(Rejected(str(error)))
+                    return  # once let in, a node knows the token: then the store is another one, or will be again
                 self._tell(Unreachable(client.why(error), refused=isinstance(error, ConnectionRefusedError)))
                 select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
                 self._take_orders()

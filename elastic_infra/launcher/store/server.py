@@ -47,6 +47,10 @@ STORED_BYTES: Final = 32 << 20
 SAY_SECONDS: Final = 10.0
 """At most one line about a fault of the server's own in this time."""
 TICK_SECONDS: Final = 0.25
+OPEN: Final = (
+    "store: no token is set, so whoever reaches this port can end or take over the jobs. "
+    "Give the store and every node the same ELASTIC_INFRA_STORE_TOKEN, or let only the job's nodes reach the port."
+)
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -256,7 +260,7 @@ class Server:
         if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
             message = "a connection begins with hello"
             raise RefusedError(message)
-        if not (isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())):
+        if self._token and not (isinstance(token, str) and self._is_right(token)):
             message = "the token is wrong"
             raise RefusedError(message)
         now = self._clock()
@@ -266,6 +270,9 @@ class Server:
         connection.job, connection.node = job, node
         connection.lines.longest = wire.MAX_LINE
         return self._snapshot(job)
+
+    def _is_right(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self._token.encode(errors="surrogateescape"))
 
     def _snapshot(self, job: str) -> dict[str, object]:
         return {
@@ -420,4 +427,6 @@ def _bound(host: str, port: int, token: str, listening: Callable[[int], None]) -
     _raise_descriptor_limit()
     listener = listen(host, port)
     listening(listener.getsockname()[1])
+    if not token and host not in _LOOPBACK:
+        print(OPEN, file=sys.stderr, flush=True)
     return Server(listener, token)

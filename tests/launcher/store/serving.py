@@ -18,8 +18,8 @@ TOKEN = "secret"
 class Served:
     """A server of this process in a thread."""
 
-    def __init__(self, token: str = "", host: str = "localhost") -> None:
-        self.listener = server.listen(host, 0)
+    def __init__(self, token: str = "", host: str = "localhost", port: int = 0) -> None:
+        self.listener = server.listen(host, port)
         self.port = int(self.listener.getsockname()[1])
         self.server = server.Server(self.listener, token)
         self.is_closing = False
@@ -31,9 +31,11 @@ class Served:
             self.server.serve_once(0.05)
 
     def close(self) -> None:
-        self.is_closing = True
-        self.thread.join()
-        self.server.close()
+        """End it; once is enough."""
+        if not self.is_closing:
+            self.is_closing = True
+            self.thread.join()
+            self.server.close()
 
 
 class Node:

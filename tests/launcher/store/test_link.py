@@ -95,3 +95,32 @@ def test_orders_before_the_end_are_carried(nodes: tuple[Node, Node]) -> None:
     first.link.close()
 
     second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.record.state == "left")
+
+
+def test_a_refusal_after_an_acceptance_is_a_lost_store(served: Served) -> None:
+    """The store came back with another token, or another store did: the node tries on, for that may be corrected."""
+    node = Node(served.port, "a")
+    node.wait_for_kind(events.StoreConnected)
+    served.close()
+    node.wait_for_kind(events.StoreLost)
+    other = Served("another token", port=served.port)
+    refused = node.wait_for(lambda news: isinstance(news, link.Unreachable) and "token" in news.reason)
+    other.close()
+    again = Served(port=served.port)
+    node.wait_for(lambda news: isinstance(news, events.StoreConnected) and news.incarnation == again.server.incarnation)
+    node.close()
+    again.close()
+
+    assert refused
+    assert not any(isinstance(news, link.Rejected) for news in node.news)
+
+
+def test_an_open_store_takes_a_node_with_a_token() -> None:
+    """A Secret that was made after the store had started keeps nobody out."""
+    served = Served()
+    node = Node(served.port, "a")
+    picture = node.wait_for_kind(events.StoreConnected)
+    node.close()
+    served.close()
+
+    assert picture

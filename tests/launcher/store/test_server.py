@@ -47,9 +47,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(token: str = "", descriptors: int | None = None) -> Iterator[Process]:
+def started(token: str = "", descriptors: int | None = None, host: str = "127.0.0.1") -> Iterator[Process]:
     """A store, open unless there is a token."""
-    command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", "0"]
+    command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", host, "--port", "0"]
     environ = {**os.environ, "ELASTIC_INFRA_STORE_TOKEN": token}
 
     def limit() -> None:
@@ -187,6 +187,17 @@ def test_sigterm_ends_it_at_once_and_it_is_small() -> None:
 
         assert store.process.wait(10) == 143
     assert megabytes < 30
+
+
+@pytest.mark.parametrize(("host", "token", "warns"), [("", "", True), ("", TOKEN, False), ("127.0.0.1", "", False)])
+def test_an_open_store_says_so(host: str, token: str, warns: bool) -> None:
+    """Where others can reach it; what to do is in the line, and the token never is."""
+    with started(token, host=host) as store:
+        store.process.send_signal(signal.SIGTERM)
+        _, said = store.process.communicate(timeout=20)
+
+    assert ("ELASTIC_INFRA_STORE_TOKEN" in said) == warns
+    assert TOKEN not in said
 
 
 def test_busy_port_is_an_error() -> None:
