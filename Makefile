@@ -52,6 +52,11 @@ soak: ## long runs under random faults
 	$(READY)
 	@$(RUN) pytest -m slow $(PYTEST_ARGS)
 
+.PHONY: fuzz
+fuzz: ## ten minutes of damaged traffic on the store and the status port; FUZZ_ARGS="--seconds 60 --seed 1"
+	$(READY)
+	@$(RUN) tests.launcher.fuzz $(FUZZ_ARGS)
+
 .PHONY: lint fmt types imports
 lint: ## every check that needs no run
 	$(READY)

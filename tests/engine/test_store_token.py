@@ -8,7 +8,6 @@ import secrets
 
 import pytest
 
-from elastic_infra import component
 from tests.engine.engine import Stack
 from tests.engine.jobs import job
 
@@ -26,7 +25,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.extend([token, base64.b64encode(token.encode()).decode()])
         return token
 
-    monkeypatch.setattr(component.secrets, "token_hex", noted)
+    monkeypatch.setattr(secrets, "token_hex", noted)
     return found
 
 
