@@ -92,6 +92,7 @@ def test_every_kind_is_asked_for_once_with_its_group() -> None:
     kinds = [
         "configmap",
         "service",
+        "secret",
         "deployment.apps",
         "pytorchjob.kubeflow.org",
         "horizontalpodautoscaler.autoscaling",
