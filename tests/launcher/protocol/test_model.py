@@ -43,9 +43,7 @@ SCENARIOS = {
     "a connection that something on the way ends": scenario("close", 1, nodes=2, settled=2),
     "a node that is away while another comes": scenario("freeze cut close", 1, nodes=2, settled=1),
     "a launch that is paused, or loses its store": scenario("freeze store", 1, nodes=1, settled=1, nnodes="1:1"),
-    "a pod that is made again": scenario(
-        "crash leave", 1, nodes=4, settled=2, nnodes="2:2", names=("x", "y", "x", "y")
-    ),
+    "a pod that is made again": scenario("crash leave", 1, settled=2, nnodes="1:2", names=("x", "y", "x")),
     "all pods are made again": scenario("crash close", 2, nodes=2, settled=1, names=("x", "x")),
     "two launchers of one name": scenario("crash close freeze", 1, nodes=2, settled=2, names=("x", "x"), beside=True),
     "a namesake joins": scenario("", 0, nodes=2, settled=1, names=("x", "x"), beside=True),
