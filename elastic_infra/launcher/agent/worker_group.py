@@ -41,6 +41,8 @@ class WorkerGroup:
         """By stream."""
         self._targets: tuple[logs.Destination, ...] = ()
         self._failures: list[failures.Failure] = []
+        self._succeeded: list[int] = []
+        """Ranks of this generation that exited 0."""
         self._pids: dict[int, int] = {}
         self._stop_step: int | None = None
         self._hangs = hang_detection.Watch()
@@ -54,7 +56,7 @@ class WorkerGroup:
         self.close()
         plan, run_dir = self._plan, self._run_dir
         self._start = start
-        self._failures = []
+        self._failures, self._succeeded = [], []
         self._pids, self._stop_step, self._hangs = {}, None, hang_detection.Watch()
         self._targets = logs.destinations(plan.logs, run_dir.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
@@ -79,6 +81,8 @@ class WorkerGroup:
         """A worker ended; its silence is no hang."""
         if self._start and message.generation == self._start.generation:
             self._pids.pop(message.local_rank, None)
+            if message.exit_code == 0:
+                self._succeeded.append(self._start.first_rank + message.local_rank)
 
     @property
     def running(self) -> int:
@@ -119,6 +123,7 @@ class WorkerGroup:
             error=ended.error or error,
             traceback=trace,
             at=time.time() if at is None else at,
+            ended_early=tuple(sorted(self._succeeded)),
         )
         self._failures.append(failure)
         return failure

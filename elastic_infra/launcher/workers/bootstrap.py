@@ -214,13 +214,29 @@ def report_failure(kind: type[BaseException], error: BaseException, trace: types
     """Print the exception without this file's frames, and leave it where torch's ``record`` would."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    leave_error(kind, error, trace)
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+
+def leave_error(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    """Leave an exception where torch's ``record`` would, unless that has one."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if path and not os.path.exists(path):
         stack = "".join(traceback.format_exception(kind, error, trace))
         extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
         with contextlib.suppress(OSError), open(path, "w") as file:
-            json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": extra}}, file)
-    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+            json.dump({"message": {"message": one_line(kind, error, trace), "extraInfo": extra}}, file)
+
+
+def one_line(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> str:
+    """The exception; where its own text may be empty, as an assert's, with its place and source line."""
+    told = f"{kind.__name__}: {error}" if str(error) else kind.__name__
+    if not isinstance(error, (AssertionError, SystemExit)):
+        return told
+    frames = traceback.extract_tb(trace)
+    return (
+        f"{told} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line})" if frames else told
+    )
 
 
 def run(kind: str, target: str, arguments: Sequence[str]) -> None:
@@ -263,6 +279,8 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
         run(kind, target, arguments)
     except SystemExit as end:
         if end.code not in (None, 0):
+            if not isinstance(end.code, int):  # the interpreter prints the text and exits 1, which says nothing here
+                leave_error(SystemExit, end, end.__traceback__)
             raise
     if "torch" not in sys.modules or any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE):
         return

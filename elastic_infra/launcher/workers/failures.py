@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -18,8 +19,10 @@ MESSAGE_BYTES: Final = 4096
 """What the kubelet keeps of a termination message."""
 
 HINTS: Final[Mapping[int, str]] = {
-    -signal.SIGKILL: "Killed from outside: most likely out of memory. Raise resources.memory or use less.",
-    -signal.SIGABRT: "Aborted: NCCL ends a process this way after a collective timeout; look for the rank that hung.",
+    -signal.SIGKILL: "Killed from outside: out of memory (raise resources.memory or use less), unless it was a "
+    "fault on purpose.",
+    -signal.SIGABRT: "Aborted by a library, which says why on stderr; NCCL does so after a collective timeout: look "
+    "then for the rank that hung.",
     -signal.SIGSEGV: "Crashed in native code: a CUDA or extension library, or one built for another torch.",
     -signal.SIGBUS: "Bus error: most likely /dev/shm is full. Raise shared_memory or use fewer loader workers.",
     -signal.SIGILL: "Illegal instruction: the image was built for another CPU.",
@@ -30,6 +33,36 @@ HINTS: Final[Mapping[int, str]] = {
     137: "A child was killed: most likely out of memory. Raise resources.memory or use less.",
 }
 """What an exit code usually means and what to do about it."""
+
+ERROR_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (
+        re.compile(r"OutOfMemoryError|CUDA out of memory|HIP out of memory"),
+        "The accelerator's memory is full: use a smaller batch, activation checkpointing or more sharding.",
+    ),
+    (
+        re.compile(r"DataLoader worker .*(Bus error|Killed|killed by signal)|unable to (mmap|open shared memory)"),
+        "Loader workers ran out of memory: raise shared_memory and resources.memory, or use fewer of them.",
+    ),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        "A disk or /dev/shm is full.",
+    ),
+    (
+        re.compile(r"ModuleNotFoundError|ImportError"),
+        "The image lacks the module, or it is not on PYTHONPATH.",
+    ),
+    (
+        re.compile(
+            r"Connection (closed|reset) by peer|Connection refused|Broken pipe|remote process exited|NCCL error.*remote"
+        ),
+        "A peer ended first: look for the rank that failed before this one.",
+    ),
+    (
+        re.compile(r"[Tt]imed out|[Tt]imeout"),
+        "A peer did not answer in time: look for the rank that hung or never started.",
+    ),
+)
+"""What an exception's text usually means and what to do about it; the first that fits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,20 +82,34 @@ class Failure:
     traceback: str
     at: float
     """Seconds since the epoch."""
+    ended_early: tuple[int, ...] = ()
+    """Ranks of this node that had exited 0 before: a rank that ends early makes its peers' collectives fail."""
 
     @property
     def message(self) -> str:
         """One line."""
         ended = f"Rank {self.rank} {describe(self.exit_code)}"
-        hint = HINTS.get(self.exit_code, "")
-        return " ".join(part for part in (f"{ended}: {self.error}." if self.error else f"{ended}.", hint) if part)
+        error = self.error.rstrip(".")
+        parts = [f"{ended}: {error}." if error else f"{ended}."]
+        if self.ended_early:
+            ranks = ", ".join(map(str, self.ended_early))
+            parts.append(f"Rank {ranks} had exited with code 0 before: every rank must make the same collectives.")
+        else:
+            parts.append(hint(self.exit_code, self.error))
+        return " ".join(part for part in parts if part)
 
     def report(self) -> dict[str, object]:
         """Everything, for events and the termination message."""
         return {
-            **{name: value for name, value in dataclasses.asdict(self).items() if value != ""},
+            **{name: value for name, value in dataclasses.asdict(self).items() if value not in {"", ()}},
             "message": self.message,
         }
+
+
+def hint(exit_code: int, error: str) -> str:
+    """What the exception, or else the exit code, usually means; empty where neither says much."""
+    by_error = next((text for pattern, text in ERROR_HINTS if pattern.search(error)), "")
+    return by_error or HINTS.get(exit_code, "")
 
 
 def describe(exit_code: int) -> str:

@@ -51,6 +51,27 @@ def test_a_failure_is_shown_and_left_behind(script: pathlib.Path, tmp_path: path
     assert "in go" in message["extraInfo"]["py_callstack"]
 
 
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("import sys; sys.exit('no data')", "SystemExit: no data (train.py:1: import sys; sys.exit('no data'))"),
+        ("assert 5 % 2 == 0", "AssertionError (train.py:1: assert 5 % 2 == 0)"),
+        ("assert False, 'uneven'", "AssertionError: uneven (train.py:1: assert False, 'uneven')"),
+    ],
+)
+def test_ends_without_an_exception_of_their_own(
+    script: pathlib.Path, tmp_path: pathlib.Path, statement: str, said: str
+) -> None:
+    """An exit with a text, and an assertion, are left with their text, place and source line."""
+    script = script.with_name("train.py")
+    script.write_text(statement)
+    error_file = tmp_path / "error.json"
+    done = run("script", script, TORCHELASTIC_ERROR_FILE=str(error_file))
+
+    assert done.returncode == 1
+    assert json.loads(error_file.read_text())["message"]["message"] == said
+
+
 @pytest.mark.parametrize(("statement", "code"), [("raise SystemExit(5)", 5), ("import sys; sys.exit()", 0)])
 def test_exit_codes_pass_through(script: pathlib.Path, statement: str, code: int) -> None:
     """A program's own exit is its own."""

@@ -25,8 +25,12 @@ FAILURE = Failure(
     ("exit_code", "error", "expected"),
     [
         (1, "ValueError: no data", "Rank 3 exited with code 1: ValueError: no data."),
-        (-signal.SIGKILL, "", "Rank 3 was killed by SIGKILL. Killed from outside: most likely out of memory."),
-        (-signal.SIGABRT, "", "Rank 3 was killed by SIGABRT. Aborted: NCCL ends a process this way"),
+        (-signal.SIGKILL, "", "Rank 3 was killed by SIGKILL. Killed from outside: out of memory ("),
+        (-signal.SIGABRT, "", "Rank 3 was killed by SIGABRT. Aborted by a library"),
+        (1, "torch.OutOfMemoryError: CUDA out of memory.", "CUDA out of memory. The accelerator's memory is full"),
+        (1, "RuntimeError: [gloo/pair.cc:534] Connection closed by peer", "look for the rank that failed before"),
+        (1, "ModuleNotFoundError: No module named 'datasets'", "The image lacks the module"),
+        (1, "DistStoreError: Timed out after 1 s", "look for the rank that hung or never started"),
         (-signal.SIGBUS, "", "/dev/shm is full"),
         (-63, "", "was killed by signal 63"),
         (127, "", "was not found in the image"),
@@ -35,6 +39,14 @@ FAILURE = Failure(
 def test_messages(exit_code: int, error: str, expected: str) -> None:
     """The message names rank and end, then what it usually means."""
     assert expected in dataclasses.replace(FAILURE, exit_code=exit_code, error=error).message
+
+
+def test_a_rank_that_ended_early_is_named() -> None:
+    """A peer that fails because another rank has already exited 0 points at that rank."""
+    early = dataclasses.replace(FAILURE, error="RuntimeError: Connection closed by peer", ended_early=(2,))
+
+    assert "Rank 2 had exited with code 0 before" in early.message
+    assert early.report()["ended_early"] == (2,)
 
 
 def test_root_cause_is_the_first_failure() -> None:
