@@ -45,7 +45,7 @@ class Runtime(Part):
     """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
 
     failure_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] | None = None
-    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""
+    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is lost."""
 
     hang_timeout_seconds: Annotated[
         str, AfterValidator(_is_hang_timeout), Shorthand(_number_to_text, {"type": ["integer", "boolean"]})

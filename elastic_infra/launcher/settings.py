@@ -45,7 +45,8 @@ class LauncherSettings:
     """Seconds from SIGTERM to SIGKILL for a worker, an upper bound on every path (torchrun's default)."""
 
     failure_grace_seconds: float | None = None
-    """The same bound when a peer failed; None means ``shutdown_grace_seconds``."""
+    """The same bound when a peer failed; None means ``shutdown_grace_seconds``, and 5 s where a peer is lost: what
+    needs all ranks (a collective checkpoint) cannot succeed then."""
 
     hang_timeout_seconds: HangTimeout = "auto"
     """Seconds without a reported step that count as a hang; "auto" is max(5 x p99 step interval, 600); "off" never."""

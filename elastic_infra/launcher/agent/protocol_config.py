@@ -14,6 +14,9 @@ from ..protocol.limits import Limits
 from ..protocol.state import Node, State
 from ..settings import LauncherSettings
 
+LOST_GRACE_SECONDS = 5.0
+"""Default of the grace when a peer is lost: time for a rank's own last words, not for a checkpoint of all ranks."""
+
 
 def node_of(plan: Plan, settings: LauncherSettings) -> Node:
     """What this node is for the job."""
@@ -43,6 +46,7 @@ def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
         orphan_timeout=settings.orphan_timeout_seconds,
         shutdown_grace=plan.shutdown_grace_seconds,
         failure_grace=plan.shutdown_grace_seconds if failure_grace is None else failure_grace,
+        lost_grace=LOST_GRACE_SECONDS if failure_grace is None else failure_grace,
         startup_window=settings.startup_window_seconds,
     )
 

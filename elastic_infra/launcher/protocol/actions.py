@@ -10,6 +10,8 @@ from typing import Literal
 
 from .records import Cause, Generation, Master, NodeRecord
 
+Level = Literal["info", "warning", "error"]
+
 
 @dataclass(frozen=True)
 class CompareAndSet:
@@ -112,7 +114,7 @@ class Emit:
 class Tell:
     """One line for people in the log."""
 
-    level: Literal["info", "warning", "error"]
+    level: Level
     line: str
 
 

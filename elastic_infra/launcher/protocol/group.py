@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from . import actions, ranks
+from .member_status import member_statuses
 from .records import Generation, Master, Member, order_of
 from .state import LocalWorkers, State, with_workers
 
@@ -171,9 +172,9 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
     return (
         _abandoned(state, workers)
-        or _own_failure(state, workers)
+        or _own_failure(state, workers, now)
         or _departure(state, now)
-        or _generation_ended(state, workers)
+        or _generation_ended(state, workers, now)
     )
 
 
@@ -184,14 +185,22 @@ def _abandoned(state: State, workers: LocalWorkers) -> _Order | None:
     return _Order("SIGKILL", 0.0, "the job went on while the workers were paused")
 
 
-def _own_failure(state: State, workers: LocalWorkers) -> _Order | None:
+def _own_failure(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     if workers.failure is None:
         return None
     # A worker blocked in a collective runs no SIGTERM handler.
     if workers.failure.kind == "hang":
         return _Order("stacks", 0.0, "hang")
     # The other workers of this node may still save what they have.
-    return _Order("SIGTERM", state.limits.failure_grace, "a worker of this node failed")
+    return _Order("SIGTERM", _failure_grace(state, now), "a worker of this node failed")
+
+
+def _failure_grace(state: State, now: float) -> float:
+    """Between peers that are all there a worker may still save; with one lost it only waits for that one."""
+    generation, limits = state.generation, state.limits
+    statuses = member_statuses(state, generation, now) if generation is not None else ()
+    is_lost = any(status.gone and not status.finished for status in statuses)
+    return min(limits.lost_grace, limits.failure_grace) if is_lost else limits.failure_grace
 
 
 def _departure(state: State, now: float) -> _Order | None:
@@ -205,7 +214,7 @@ def _departure(state: State, now: float) -> _Order | None:
     return _Order("SIGTERM", max(0.0, end - now), "this node was told to end")
 
 
-def _generation_ended(state: State, workers: LocalWorkers) -> _Order | None:
+def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     generation = state.generation
     limits = state.limits
     # A store that is away, or reborn and behind, ends no worker: the dead-man timer bounds that time.
@@ -217,7 +226,7 @@ def _generation_ended(state: State, workers: LocalWorkers) -> _Order | None:
     # A peer failed, hangs or is lost; a hung collective holds these workers too.
     if generation.phase in {"broken", "final"}:
         hung = generation.cause is not None and generation.cause.kind == "hang"
-        broke = _Order("SIGTERM", limits.failure_grace, "the generation broke")
+        broke = _Order("SIGTERM", _failure_grace(state, now), "the generation broke")
         return _Order("stacks", 0.0, "a peer hangs, so these workers do") if hung else broke
     # A planned change, agreed.
     return _planned(state, generation, workers) if generation.phase == "draining" else None

@@ -45,6 +45,9 @@ class Limits:
     """From the order to stop to SIGKILL."""
     failure_grace: float = 30.0
     """The same when a peer failed."""
+    lost_grace: float = 5.0
+    """The same when a peer is lost: a checkpoint that needs all ranks cannot succeed any more, and its handlers wait
+    for the lost ones until they are killed."""
     leave_margin: float = 5.0
     """A node that got SIGTERM gives up the agreed stop this long before its grace ends."""
     startup_window: float = 0.0

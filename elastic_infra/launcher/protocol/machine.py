@@ -18,7 +18,7 @@ from .events import Peer
 from .group import Step
 from .member_status import member_statuses
 from .records import Generation
-from .report import report
+from .report import announce, report
 from .state import State, record, with_store, with_workers
 
 
@@ -31,7 +31,7 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ac
             break
         state, more = rule(state, now)
         actions += more
-    emits = report(before, event, state, tuple(actions))
+    emits: tuple[Action, ...] = (*report(before, event, state, tuple(actions)), *announce(before, state))
     return state, (*actions, *emits) if not state.exited else (*emits, *actions)
 
 

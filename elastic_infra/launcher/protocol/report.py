@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import events, ranks
-from .actions import Action, CompareAndSet, Emit, Exit, StartWorkers, StopWorkers
+from .actions import Action, CompareAndSet, Emit, Exit, Level, StartWorkers, StopWorkers, Tell
 from .records import Cause, Generation
 from .state import State, record
 
@@ -16,6 +16,34 @@ def report(before: State, event: events.Event, after: State, actions: tuple[Acti
     for action in actions:
         emits += _of_action(after, action)
     return tuple(emits)
+
+
+def announce(before: State, after: State) -> tuple[Tell, ...]:
+    """What ended the last generation and what happens next, in one line for people."""
+    generation = after.generation
+    if before.seen is None or before.seen == after.seen or generation is None or generation.cause is None:
+        return ()
+    if before.seen[0] == generation.identity or generation.phase != "running":
+        return ()
+    level: Level = "info" if generation.cause.kind in {"scale_up", "leaving"} else "warning"
+    workers, nodes = ranks.world_size(generation.members), len(generation.members)
+    return (Tell(level, f"{_ended_by(after, generation)} Workers start again: {workers} on {nodes} nodes."),)
+
+
+def _ended_by(after: State, generation: Generation) -> str:
+    cause = generation.cause
+    if cause is None:
+        return ""
+    node = cause.node or "a node"
+    said = {
+        "scale_up": f"Node {node} joined.",
+        "leaving": f"Node {node} was told to end.",
+        "node_lost": f"Node {node} is lost.",
+        "orphaned": f"Node {node} lost the store for too long.",
+    }.get(cause.kind) or f"{cause.message or 'A worker failed.'}"
+    if not generation.charged:
+        return f"{said} (Not charged to max_restarts.)"
+    return f"{said} (Restart {generation.budget.restarts} of {after.limits.max_restarts} since the last progress.)"
 
 
 def transitions(before: State, after: State, actions: tuple[Action, ...]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_infra.launcher.protocol import change, commit, events, machine
-from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Exit, StopWorkers
+from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Exit, StopWorkers, Tell
 from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Budget, Cause, Generation, Member
@@ -224,3 +224,43 @@ def test_hang_is_killed_without_sigterm() -> None:
 
     for actions in (own, others):
         assert [a.first for a in actions if isinstance(a, StopWorkers)] == ["stacks"]
+
+
+def test_a_lost_peer_shortens_the_grace() -> None:
+    """Workers whose peer is lost cannot save together any more: 5 s; those of a failed one get the whole grace."""
+    lost = replace(peer("n1", "member"), presence="closed")
+    for member, grace in ((lost, 5.0), (peer("n1", "member"), 30.0)):
+        broken = replace(PAIR, phase="broken", cause=FAILURE)
+        state = connected(Limits(max_nodes=2), broken, member, phase="running")
+        _, actions = machine.step(state, events.Tick(), 1.0)
+
+        assert [(a.first, a.grace_seconds) for a in actions if isinstance(a, StopWorkers)] == [("SIGTERM", grace)]
+
+
+ANNOUNCED = [
+    (
+        replace(FAILURE, message="Rank 1 exited with code 1: boom."), True, "warning",
+        "Rank 1 exited with code 1: boom. (Restart 1 of 3 since the last progress.) Workers start again: 2 on 2 nodes.",
+    ),
+    (
+        Cause("node_lost", "n7", "n7"), False, "warning",
+        "Node n7 is lost. (Not charged to max_restarts.) Workers start again: 2 on 2 nodes.",
+    ),
+    (
+        Cause("scale_up", "n1", "n1"), False, "info",
+        "Node n1 joined. (Not charged to max_restarts.) Workers start again: 2 on 2 nodes.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "is_charged", "level", "line"), ANNOUNCED, ids=["failure", "loss", "newcomer"])
+def test_a_restart_is_told_in_one_line(cause: Cause, is_charged: bool, level: str, line: str) -> None:
+    """What ended the generation and what comes next, once; a failure and a loss at the default level."""
+    limits = Limits(max_nodes=2, max_restarts=3)
+    state, _ = machine.step(connected(limits, PAIR, peer("n1", "member"), phase="stopped"), events.Tick(), 1.0)
+    following = replace(PAIR, number=2, revision=2, cause=cause, charged=is_charged, budget=Budget(restarts=1))
+    state, actions = machine.step(state, events.GenerationSeen(following, 2), 2.0)
+    _, later = machine.step(state, events.Tick(), 3.0)
+
+    assert of_kind(actions, Tell) == [Tell(level, line)]  # type: ignore[arg-type]  # a level
+    assert of_kind(later, Tell) == []
