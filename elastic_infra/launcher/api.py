@@ -101,8 +101,19 @@ def command_line(
     if not callable(entrypoint):
         return (*words, "--no-python", entrypoint, *(str(argument) for argument in args))
     call = folder / "call.pickle"
-    call.write_bytes(pickle.dumps((entrypoint, args)))
+    call.write_bytes(pickle.dumps((_main_of(entrypoint), pickle.dumps((entrypoint, args)))))
     return (*words, "-m", f"{__package__}.workers.call_function", str(call))
+
+
+def _main_of(function: Callable[..., Any]) -> dict[str, str]:
+    """How a worker imports the caller's ``__main__`` where the function stands in it, as ``multiprocessing`` has it."""
+    main = sys.modules["__main__"]
+    if function.__module__ != "__main__":
+        return {}
+    if main.__spec__ is not None:
+        return {"init_main_from_name": main.__spec__.name}
+    path = getattr(main, "__file__", None)
+    return {"init_main_from_path": os.path.abspath(path)} if path else {}
 
 
 def results(folder: Path) -> dict[int, Any]:
@@ -117,9 +128,27 @@ def _filters(config: object) -> list[str]:
         if listed:
             escaped = ",".join(word.replace(",", ",,") for word in listed)
             words.append(f"--duplicate-{stream}-filters={escaped}")
-    specs = getattr(config, "logs_specs", None)
-    directory = getattr(specs, "root_log_dir", None)
-    return [*words, f"--log-dir={directory}"] if directory else words
+    return [*words, *_log_options(getattr(config, "logs_specs", None))]
+
+
+def _log_options(specs: object) -> list[str]:
+    """Torch's ``LogsSpecs``: the streams are attributes of its base class, of no public name."""
+    words = []
+    if directory := getattr(specs, "root_log_dir", None):
+        words.append(f"--log-dir={directory}")
+    for option, name in (("--redirects", "_redirects"), ("--tee", "_tee")):
+        if streams := _streams(getattr(specs, name, None)):
+            words.append(f"{option}={streams}")
+    if ranks := getattr(specs, "_local_ranks_filter", None):
+        words.append(f"--local-ranks-filter={','.join(map(str, sorted(ranks)))}")
+    return words
+
+
+def _streams(given: object) -> str:
+    """``Std``, or ``Std`` by local rank, as the command line has it; empty for none."""
+    if isinstance(given, Mapping):
+        return ",".join(f"{rank}:{int(streams)}" for rank, streams in given.items() if int(streams))
+    return str(int(given)) if isinstance(given, int) and given else ""
 
 
 def _field(config: object, name: str) -> object:

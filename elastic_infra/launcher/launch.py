@@ -106,7 +106,7 @@ def _supervise(
     from .supervisor import children, fork_server_client, ownership, supervisor
     from .workers import failures
 
-    resolved = dataclasses.replace(resolved, hosts_store=store_host.is_for(resolved))
+    resolved = dataclasses.replace(resolved, hosts_store=store_host.is_for(resolved, settings))
 
     def agent_process(channel: ipc.Channel) -> None:
         main = agent_main or importlib.import_module(".agent.agent", __package__).run

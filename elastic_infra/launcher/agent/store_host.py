@@ -8,29 +8,76 @@ replicas and the endpoint's own name ends in an index, the replica of that index
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import ipaddress
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ..command_line.plan import Plan
+from ..settings import LauncherSettings
 
 
-def is_for(plan: Plan) -> bool:
+def is_for(plan: Plan, settings: LauncherSettings) -> bool:
     """Whether this node serves the store of the launch."""
-    return serves_store(plan.host, told=plan.hosts_store, hostname=socket.gethostname(), addresses=own_addresses())
+    here = Here(socket.gethostname(), settings.node_name, settings.replica_index, own_addresses())
+    return serves_store(plan.host, told=plan.hosts_store, here=here)
 
 
-def serves_store(host: str, *, told: bool | None, hostname: str, addresses: Collection[str]) -> bool:
-    """Pure: ``told`` wins; else ``host`` must be this machine's name or one of its addresses."""
+@dataclasses.dataclass(frozen=True)
+class Here:
+    """This machine, as an endpoint may name it."""
+
+    hostname: str
+    node_name: str
+    """The pod's name; a pod in its machine's network has another hostname."""
+    replica_index: int | None
+    addresses: Collection[str]
+
+
+def serves_store(
+    host: str, *, told: bool | None, here: Here, resolve: Callable[[str], Collection[str]] | None = None
+) -> bool:
+    """``told`` wins; else ``host`` must be a name or address of this machine, or an alias of it.
+
+    An alias is a name all of whose addresses are this machine's: that of a headless service has those of all nodes.
+
+    Args:
+        host: of the endpoint.
+        told: what the command line says.
+        here: this machine.
+        resolve: addresses of a name; asks the network by default.
+    """
     if told is not None:
         return told
-    if host in {"localhost", hostname} or host.partition(".")[0] == hostname:
+    name = host.partition(".")[0]
+    if host in {"localhost", here.hostname} or name in {here.hostname, here.node_name}:
         return True
+    # Replicas are numbered, and the endpoint names one of them.
+    stem, _, index = name.rpartition("-")
+    if stem and index.isdecimal() and here.replica_index is not None:
+        return int(index) == here.replica_index and here.node_name.rpartition("-")[0] in {"", stem}
+    found = {host} if _is_address(host) else set((resolve or addresses_of)(host))
+    return bool(found) and all(address in here.addresses or _is_loopback(address) for address in found)
+
+
+def addresses_of(name: str) -> frozenset[str]:
+    """Addresses that a name has in the network, none for an unknown one."""
     try:
-        address = ipaddress.ip_address(host)
+        return frozenset(str(found[4][0]) for found in socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP))
+    except (OSError, UnicodeError):
+        return frozenset()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
     except ValueError:
         return False
-    return address.is_loopback or host in addresses
+    return True
+
+
+def _is_loopback(text: str) -> bool:
+    return _is_address(text) and ipaddress.ip_address(text).is_loopback
 
 
 def own_addresses() -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from multiprocessing import spawn
 from pathlib import Path
 
 from ..settings import PREFIX
@@ -17,7 +18,9 @@ def main() -> None:
     """Call the function and leave its result."""
     folder = Path(os.environ[PREFIX + "RESULTS"])
     rank = os.environ["RANK"]
-    function, arguments = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by our own caller
+    main_module, call = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by our own caller
+    spawn.prepare(main_module)  # what spawned processes of multiprocessing call
+    function, arguments = pickle.loads(call)  # noqa: S301  the same
     try:
         value = function(*arguments)
     except BaseException:  # noqa: BLE001  whatever it was, the caller is told

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection, Mapping
 
 import pytest
 
-from elastic_infra.launcher.agent import store_host
+from elastic_infra.launcher.agent.store_host import Here, free_port, serves_store
+
+HERE = Here("pod-host", "job-worker-2", 2, ("10.0.0.7", "fd00::7"))
+NAMES: Mapping[str, Collection[str]] = {
+    "alias": ("10.0.0.7",),
+    "local-alias": ("127.0.1.1",),
+    "headless": ("10.0.0.7", "10.0.0.8"),
+    "elsewhere": ("10.0.0.8",),
+}
+
+CASES = [
+    ("localhost", True),
+    ("127.0.0.1", True),
+    ("::1", True),
+    ("10.0.0.7", True),
+    ("10.0.0.8", False),
+    ("pod-host", True),
+    ("pod-host.jobs.svc", True),
+    ("job-worker-2", True),
+    ("job-worker-2.job.ns.svc", True),
+    ("job-worker-0", False),
+    ("job-master-2", False),
+    ("alias", True),
+    ("local-alias", True),
+    ("headless", False),
+    ("elsewhere", False),
+    ("unknown", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("host", "told", "serves"),
-    [
-        ("elsewhere", True, True),
-        ("localhost", False, False),
-        ("localhost", None, True),
-        ("job-0", None, True),
-        ("job-0.job.default.svc", None, True),
-        ("job-1", None, False),
-        ("127.0.0.1", None, True),
-        ("::1", None, True),
-        ("10.0.0.1", None, True),
-        ("10.0.0.2", None, False),
-    ],
-)
-def test_the_endpoint_names_the_host(host: str, told: bool | None, serves: bool) -> None:
-    """Being told so wins; else the endpoint is this machine's name or one of its addresses."""
-    assert store_host.serves_store(host, told=told, hostname="job-0", addresses={"10.0.0.1"}) == serves
+@pytest.mark.parametrize(("host", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_endpoints(host: str, expected: bool) -> None:
+    """A name, an address or an alias of this machine, or the replica that the endpoint names."""
+    assert serves_store(host, told=None, here=HERE, resolve=lambda name: NAMES.get(name, ())) == expected
+
+
+def test_a_replica_in_its_machines_network() -> None:
+    """Without a name of its own a replica goes by its index."""
+    for index in (0, 1):
+        here = Here("machine-42", "", index, ())
+        assert serves_store("job-worker-0", told=None, here=here, resolve=lambda _: ()) == (index == 0)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_is_told_wins(told: bool) -> None:
+    """``is_host`` of the command line holds whatever the endpoint is."""
+    assert serves_store("localhost", told=told, here=HERE) == told
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", ""])
 def test_a_free_port_can_be_taken(address: str) -> None:
     """The workers' own store binds it next."""
-    with socket.create_server((address, store_host.free_port(address))) as listener:
+    with socket.create_server((address, free_port(address))) as listener:
         assert listener.getsockname()[1] > 0
