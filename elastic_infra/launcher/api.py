@@ -118,7 +118,8 @@ def _main_of(function: Callable[..., Any]) -> dict[str, str]:
 
 def results(folder: Path) -> dict[int, Any]:
     """What the ranks of this node left, by global rank."""
-    return {int(path.stem): pickle.loads(path.read_bytes()) for path in folder.glob("*.result")}  # noqa: S301  ours
+    files = sorted(folder.glob("*.result"), key=lambda path: int(path.stem))
+    return {int(path.stem): pickle.loads(path.read_bytes()) for path in files}  # noqa: S301  ours
 
 
 def _filters(config: object) -> list[str]:

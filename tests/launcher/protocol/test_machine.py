@@ -228,7 +228,7 @@ def test_hang_is_killed_without_sigterm() -> None:
 
 def test_a_lost_peer_shortens_the_grace() -> None:
     """Workers whose peer is lost cannot save together any more: 5 s; those of a failed one get the whole grace."""
-    lost = replace(peer("n1", "member"), presence="closed")
+    lost = replace(peer("n1", "member"), presence="ended")
     for member, grace in ((lost, 5.0), (peer("n1", "member"), 30.0)):
         broken = replace(PAIR, phase="broken", cause=FAILURE)
         state = connected(Limits(max_nodes=2), broken, member, phase="running")
