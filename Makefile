@@ -23,10 +23,10 @@ demo: ## the main job: one job rendered, explained, previewed, and run here with
 	$(READY)
 	@$(RUN) tools.demo
 
-.PHONY: test test-oldest test-system-python golden bench soak
+.PHONY: test test-oldest test-system-python test-frameworks golden bench soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
-	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow" $(PYTEST_ARGS)
+	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not frameworks" $(PYTEST_ARGS)
 
 test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
 	$(READY)
@@ -40,9 +40,14 @@ test-system-python: ## command line, config, previews and tools on the system's 
 	@$(CURDIR)/.venv-system/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not engine and not launcher" \
 	  tests/test_cli.py tests/config tests/preview tests/tools $(PYTEST_ARGS)
 
+test-frameworks: ## scripts written for other launchers, with real packages: an hour
+	$(READY)
+	@$(RUN) tools.extra_env frameworks
+	@$(CURDIR)/.venv-frameworks/bin/python -m pytest tests/frameworks $(PYTEST_ARGS)
+
 golden: ## write the expected files anew; look at the difference before you commit it
 	$(READY)
-	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not launcher" $(PYTEST_ARGS)
+	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not frameworks and not launcher" $(PYTEST_ARGS)
 
 bench: ## the benchmarks, side by side with peers
 	$(READY)
@@ -107,4 +112,5 @@ test-cluster: ## the tests on a real Kubernetes
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .venv-system .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .demo dist
+	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	  .import_linter_cache .coverage .demo dist

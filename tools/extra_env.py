@@ -1,9 +1,9 @@
-"""Makes an environment beside ``.venv``, for tests on another Python or another torch. Quick when done.
+"""Makes an environment beside ``.venv``: another Python, another torch, more packages. Quick when done.
 
 ``python -m tools.extra_env oldest`` makes ``.venv-oldest``: the oldest torch that the launcher claims, on the oldest
 Python that this machine has. ``python -m tools.extra_env system`` makes ``.venv-system``: the system's own Python,
-which Linux distributions keep at one patch release for years, without torch. Both run inside ``.venv``, whose uv does
-the work.
+which Linux distributions keep at one patch release for years, without torch. ``python -m tools.extra_env frameworks``
+makes ``.venv-frameworks``: packages of others that train with torch. All run inside ``.venv``, whose uv does the work.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Extra:
 EXTRAS: Final[Mapping[str, Extra]] = {
     "oldest": Extra(ROOT / ".venv-oldest", python_env.OLDEST_LOCK, (python_env.OLDEST, sys.executable)),
     "system": Extra(ROOT / ".venv-system", python_env.SYSTEM_LOCK, (SYSTEM_PYTHON,)),
+    "frameworks": Extra(ROOT / ".venv-frameworks", python_env.FRAMEWORKS_LOCK, (sys.executable,)),
 }
 
 

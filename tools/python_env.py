@@ -23,6 +23,7 @@ BOOTSTRAP_LOCK: Final = "requirements/bootstrap.txt"
 LOCK: Final = "requirements/dev.txt"
 OLDEST_LOCK: Final = "requirements/oldest.txt"
 SYSTEM_LOCK: Final = "requirements/system.txt"
+FRAMEWORKS_LOCK: Final = "requirements/frameworks.txt"
 
 First = Literal["venv", "uv", "pip"]
 """What makes the environment: ``venv`` with its own pip, a uv on PATH, or a pip that installs into another place."""

@@ -44,6 +44,20 @@ def test_what_is_declared_is_locked(requirement: Requirement) -> None:
     assert [version for version in versions if not requirement.specifier.contains(version)] == []
 
 
+def pinned(path: str, name: str) -> set[str]:
+    """The versions of a package in a lock; several where they depend on the Python."""
+    pins = PINNED.findall((ROOT / path).read_text())
+    return {version for pin, version in pins if canonicalize_name(pin) == canonicalize_name(name)}
+
+
+def test_the_frameworks_are_locked_beside_the_torch_of_all_tests() -> None:
+    """Each package whose scripts are run is pinned, and runs on the same torch as everything else."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+
+    assert [name for name in groups["frameworks"] if not pinned(python_env.FRAMEWORKS_LOCK, name)] == []
+    assert pinned(python_env.FRAMEWORKS_LOCK, "torch") == pinned(python_env.LOCK, "torch")
+
+
 @pytest.mark.parametrize("path", lock.LOCKS)
 def test_a_lock_has_hashes_and_no_index(path: str) -> None:
     """Every pin has a hash, so that any mirror will do and none is named."""
