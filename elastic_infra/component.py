@@ -152,7 +152,7 @@ def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) ->
     if role == "token":
         return pulumi.ResourceOptions(ignore_changes=["data"])  # each run of a program makes one, the first is kept
     if role == "store":
-        return pulumi.ResourceOptions(depends_on=before)  # a store that starts without its token lets everybody in
+        return pulumi.ResourceOptions(depends_on=before)  # a store that starts without its token is open
     if role == "checkpoint":
         return pulumi.ResourceOptions(ignore_changes=["spec"])  # expanded in the cluster and refreshed, it must stay
     if role != "workload":

@@ -128,7 +128,7 @@ def test_a_dict_and_a_config_mean_the_same() -> None:
 def test_changes_of_others_are_ignored_only_where_there_are_others(
     change: dict[str, Any], ignored: list[str] | None
 ) -> None:
-    """An autoscaler owns the number of nodes, whoever made it; without one the program does."""
+    """An autoscaler owns the number of nodes, whichever program made it; without one the program does."""
     options = component._own_options("workload", JobConfig.from_mapping({**EVERYTHING, **change}), [])
 
     assert options is not None

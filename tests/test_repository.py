@@ -31,9 +31,7 @@ MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work/(?:main|shared)|tmp/(?:bri
 LAUNCHER = "elastic_infra/launcher"
 TESTED_ELSEWHERE = {
     "__main__": "scenarios/test_delivery.py",
-    "launch": "scenarios/test_processes_end_to_end.py",
     "agent/agent": "scenarios/test_membership.py",
-    "agent/steps": "scenarios/test_observability.py",
     "agent/store_session": "scenarios/test_start_order.py",
     "agent/worker_group": "scenarios/test_worker_parity.py",
     "protocol/actions": "protocol/test_machine.py",
@@ -164,4 +162,5 @@ def test_every_module_of_the_launcher_has_its_tests() -> None:
 
     assert modules - tested - TESTED_ELSEWHERE.keys() == set()
     assert TESTED_ELSEWHERE.keys() - modules == set(), "these modules are gone"
+    assert TESTED_ELSEWHERE.keys() & tested == set(), "these modules have a test file of their own"
     assert [file for file in TESTED_ELSEWHERE.values() if not (folder / file).exists()] == []

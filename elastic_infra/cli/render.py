@@ -38,7 +38,7 @@ def render(
     if manifests.token is not None:
         typer.echo(
             "The store's token is in a Secret that is not among these objects. Make it before you apply them; without "
-            f"it the store lets everybody in: {create_command(job, config)}",
+            f"it the store is open to every client: {create_command(job, config)}",
             err=True,
         )
     typer.echo(text(dataclasses.replace(manifests, token=None), short=short), nl=False)

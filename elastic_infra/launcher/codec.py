@@ -44,7 +44,7 @@ def from_json(kind: type[Record], value: object) -> Record:
 
 @functools.cache
 def _types_of(kind: type) -> dict[str, Any]:
-    """Each field with its type; annotations are text until somebody asks."""
+    """Each field with its type; annotations are text until they are resolved here."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 

@@ -43,7 +43,7 @@ class Console:
         return console
 
     def run(self) -> None:
-        """Begin to write."""
+        """Write what is queued, until the console is closed or its reader is gone."""
         self._thread.start()
 
     def write(self, line: bytes) -> None:
@@ -75,7 +75,7 @@ class Console:
     def _tell_dropped(self) -> None:
         dropped, self._dropped = self._dropped, 0
         if dropped:
-            self._write(_own(f"{dropped} lines of the launcher were dropped: nobody read them."))
+            self._write(_own(f"{dropped} lines of the launcher were dropped: they were not read in time."))
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -88,7 +88,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(descriptor, left) :]
-        except BlockingIOError:  # somebody else made the shared stream non-blocking
+        except BlockingIOError:  # another process made the shared stream non-blocking
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT)
             poll.poll()

@@ -48,7 +48,7 @@ class Spawn:
 
 
 LOAD_SECONDS: Final = 120.0
-"""How long anybody waits for the fork server to load: an import that hangs keeps neither node nor worker out."""
+"""How long nodes and workers wait for the fork server: an import that hangs keeps neither node nor worker out."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class WorkerStarted:
-    """A worker runs."""
+    """A worker of this node was started."""
 
     generation: int
     local_rank: int
@@ -237,7 +237,7 @@ _TYPES: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in ge
 
 
 def encode(message: Message) -> bytes:
-    """One line."""
+    """The message as one line of JSON."""
     return json.dumps({"type": type(message).__name__, **codec.to_json(message)}).encode() + b"\n"
 
 
@@ -261,7 +261,7 @@ class Channel:
         """Received and not yet taken, oldest first."""
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The descriptor by which a selector watches this end."""
         return self._socket.fileno()
 
     def send(self, message: Message, descriptor: int | None = None) -> None:
@@ -295,5 +295,5 @@ class Channel:
             yield decode(line)
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end; the other end reads the end of the stream."""
         self._socket.close()

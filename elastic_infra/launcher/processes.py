@@ -43,7 +43,7 @@ class Process:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Pid and start."""
+        """Pid and start time: unlike the pid alone, no two processes share both."""
         return self.pid, self.started
 
 

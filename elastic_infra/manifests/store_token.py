@@ -1,7 +1,7 @@
 """The store's token: the Secret that holds it, and the variable that brings it to the store and to every node.
 
-Nothing here knows the token. The component puts one into the Secret; whoever applies the objects by hand makes the
-Secret by hand. A pod starts without the Secret too, and the store then lets everybody in and says so.
+Nothing here knows the token. The component puts one into the Secret; a user who applies the objects by hand makes
+the Secret by hand. A pod starts without the Secret too; the store is then open, and says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The training loop's part that everybody writes again: restore, report, snapshot, leave at the agreed step.
+"""The part of a training loop that every script repeats: restore, report, snapshot, leave at the agreed step.
 
 ``Elastic`` keeps the global batch while nodes come and go (accumulation adapts to the number of workers), takes
 snapshots to memory and disk, and tells the launcher of every step. Outside the launcher it behaves as a plain loop.

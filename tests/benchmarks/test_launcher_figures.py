@@ -47,7 +47,7 @@ def test_a_group_trains_when_each_rank_has_made_its_steps() -> None:
 
 
 def test_an_outage_begins_at_the_event() -> None:
-    """Whoever steps ends it: workers that train on while a newcomer gets ready are no outage."""
+    """The first step of any worker ends an outage: workers that train on while a newcomer gets ready are no outage."""
     steps = [step(1.0), step(9.0, pid=2), step(10.0), step(10.5, rank=1)]
 
     assert measure.outage(steps, 6.0) == 3.0

@@ -74,7 +74,7 @@ def with_token(kubeconfig: Path) -> Access:
 
 
 class Kube:
-    """The API server's verbs. Methods raise `KubeError` on a refusal and `OSError` when nobody answers."""
+    """The API server's verbs. Methods raise `KubeError` on a refusal and `OSError` when no server answers."""
 
     def __init__(self, access: Access) -> None:
         self._access = access

@@ -102,7 +102,7 @@ def test_a_name_that_is_too_long_creates_nothing(space: Namespace, engine: Engin
 
 
 def test_an_unreachable_cluster_is_said_to_be_that(cluster: Cluster, tmp_path: Path) -> None:
-    """Nobody listens: one line says so and what to look at, and nothing else is asked."""
+    """No server listens: one line says so and what to look at, and nothing else is asked."""
     with socket.socket() as bound:  # bound and not listening: no other program can answer
         bound.bind(("127.0.0.1", 0))
         config = json.loads(cluster.run("config", "view", "--raw", "--minify", "--output=json"))

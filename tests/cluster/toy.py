@@ -89,7 +89,7 @@ def exchange(step: int, rank: int, world: int, finish: Path) -> tuple[int, bool]
 
 
 def reporter(environ: dict[str, str]) -> Callable[[int], bool]:
-    """Tells the launcher of a step and returns whether to save and leave; without TOY_REPORTS nobody is told."""
+    """Tells the launcher of a step and returns whether to save and leave; without TOY_REPORTS it does not."""
     if environ.get("TOY_REPORTS") != "1":
         return lambda _: False
     from elastic_infra.training import Progress

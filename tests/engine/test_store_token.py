@@ -43,7 +43,7 @@ def test_the_token_is_made_once_and_kept_encrypted(stack: Stack, made: list[str]
 
 
 def test_the_store_and_the_nodes_wait_for_the_token(stack: Stack) -> None:
-    """A store that starts before its Secret is there would let everybody in."""
+    """A store that starts before its Secret is there would be open."""
     stack.up(job())
     needs = {resource["urn"].rpartition("::")[2]: resource.get("dependencies", []) for resource in stack.state()}
 

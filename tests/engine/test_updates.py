@@ -201,7 +201,7 @@ def test_the_made_claim_is_never_replaced(stored: Stack, change: dict[str, Any],
 
 
 def test_both_guards_speak_at_once(stack: Stack) -> None:
-    """Whoever undoes one cause need not find the next one afterwards."""
+    """A user who undoes one cause does not find the next one afterwards."""
     stack.up(job(**_stored(), **REFUSE))
     changed = stack.preview(job(**_stored(size="20Gi"), **REFUSE, image="registry.example.com/train:2"))
 

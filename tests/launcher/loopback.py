@@ -89,7 +89,7 @@ class Job:
         self.wait_for(lambda _: what(), seconds)
 
     def is_served(self) -> bool:
-        """Whether somebody listens where the store is."""
+        """Whether a process listens where the store is."""
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 

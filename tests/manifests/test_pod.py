@@ -137,7 +137,7 @@ def test_a_toleration_that_kubernetes_would_refuse_is_refused(toleration: dict[s
     ],
 )
 def test_who_may_move_a_pod(evict: bool, annotations: dict[str, str]) -> None:  # noqa: FBT001 - a case
-    """Nobody by default: moving a node costs training time."""
+    """None by default: moving a node costs training time."""
     workload = jobs.objects(jobs.elastic(disruption={"safe_to_evict": evict}, annotations={"note": "x"}))["workload"]
     found = workload["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"]
 

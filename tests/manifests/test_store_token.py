@@ -45,7 +45,7 @@ def test_without_a_store_of_ours_there_is_no_token(config: Any) -> None:
 
 @pytest.mark.parametrize(("nodes", "told"), [("2:4", True), ("1", False)])
 def test_render_says_how_to_make_the_secret(tmp_path: Any, nodes: str, told: bool) -> None:  # noqa: FBT001
-    """A placeholder that is applied would be a token that everybody knows, so it is not printed."""
+    """A placeholder that is applied would be a token that is no secret, so it is not printed."""
     file = tmp_path / "digits.yaml"
     file.write_text(f"image: i\nscript: train.py\nnamespace: team\nelastic: {{nnodes: '{nodes}'}}\n")
     done = elastic_infra("render", file)

@@ -94,7 +94,7 @@ def test_a_dead_network_ends_the_installer_in_time(silent_port: int, tmp_path: P
 
 @needs_curl
 def test_a_refused_connection_is_a_reason(tmp_path: Path) -> None:
-    """A port where nobody listens is told in curl's own words."""
+    """A port without a listener is told in curl's own words."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(SetupError, match=r"curl.*failed: curl: \(7\)"):

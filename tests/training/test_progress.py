@@ -44,7 +44,7 @@ def test_stop_step(shared: Memory) -> None:
 
 
 def test_waits_until_all_nodes_agree(shared: Memory) -> None:
-    """A worker that comes to a stop step nobody has agreed on waits, and stops when it is agreed."""
+    """A worker that comes to a stop step before the nodes agreed on the step waits, and stops when it is agreed."""
     progress = Progress(shared.variable(0))
     shared.set_stop(3, agreed=False)
     answers: list[bool] = []

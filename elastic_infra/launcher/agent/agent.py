@@ -46,7 +46,7 @@ KEEP_STORE_SECONDS: Final = 30.0
 DELIVERY_SECONDS: Final = 60.0
 """How long after the end teed output may wait for its reader; a reader that is paused for good must not keep a node."""
 LAST_LINES_SECONDS: Final = 1.0
-"""The same for the launcher's own lines, which are in nobody's file and short."""
+"""The same for the launcher's own lines, which are in no file and short."""
 STDERR: Final = 2
 HANG_LOOK_SECONDS: Final = 0.5
 STORE_BUFFER_SECONDS: Final = 0.002
@@ -55,7 +55,7 @@ write back for so long, and without this wait a worker could pass the stop step 
 
 
 class Agent:
-    """One node's agent."""
+    """The event loop of one node's agent: store, supervisor and progress in, actions of the machine out."""
 
     def __init__(
         self,

@@ -126,7 +126,7 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
 
     At most ``MAX_CONNECTIONS`` stand at a time, and none for longer than ``IDLE_SECONDS`` without a word: the agent's
     descriptors are its own. A newcomer takes the place of the connection that has stood longest, so that probes are
-    answered whoever else holds connections.
+    answered while other clients hold connections.
     """
     import http.server
 

@@ -42,7 +42,7 @@ class Rendezvous:
 
     @property
     def endpoint(self) -> str:
-        """For people."""
+        """Host and port of the store, as messages name them."""
         return f"{self._plan.host}:{self._plan.port}"
 
     @property
@@ -72,7 +72,7 @@ class Rendezvous:
             self._link.order(order)
 
     def trouble(self, notification: links.Unreachable) -> str:
-        """Serve the store again where nobody does any more; a line for people now and then, else empty."""
+        """Serve the store again where no node does; returns a line for the log now and then, else an empty one."""
         now = self._clock()
         if notification.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
             self._hosted_at = now

@@ -3,7 +3,7 @@
 A program that imports torch anyway the supervisor loads by itself, while the nodes find each other: its workers are
 forked from the start. Any other is loaded once its first workers have shown what they import, and before that only by
 a newcomer that is not needed yet: a node that says ``ready`` ends the others' generation, and a group steps only once
-its slowest worker does. Whoever is needed says so at once. The decision is pure; it takes no part in who is a member.
+its slowest worker does. A node that is needed says so at once. The decision is pure; membership is not its business.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Warming:
 
 
 def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) -> Literal["wait", "ask", "ready"]:
-    """What to do on the way to ready; nobody knows who is needed before the store has been heard."""
+    """What to do on the way to ready; before the store was heard it is unknown which nodes are needed."""
     if not state.store.connected:
         return "wait"
     if not can_warm or not others_train(state):

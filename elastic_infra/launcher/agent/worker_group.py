@@ -86,7 +86,7 @@ class WorkerGroup:
 
     @property
     def running(self) -> int:
-        """Workers that run."""
+        """How many workers run."""
         return len(self._pids)
 
     def look_for_hangs(self, now: float) -> hang_detection.Verdict | None:

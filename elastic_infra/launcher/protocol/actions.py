@@ -18,7 +18,7 @@ class CompareAndSet:
     """Compare-and-set of ``gen``: at most one is outstanding a node; answered by ``CompareAndSetDone``."""
 
     generation: Generation | None
-    """None deletes: a final state nobody lives to see is forgotten."""
+    """None deletes: no live node saw this final record."""
     version: int
     """The version it must still have; 0 means it must not exist."""
 

@@ -45,7 +45,7 @@ def _store_lost(state: State, event: events.StoreLost, now: float) -> State:
 
 def _generation_seen(state: State, event: events.GenerationSeen, now: float) -> State:
     if event.generation is None:
-        state = replace(state, latest_seen=None)  # deleted: an old end that somebody forgot is not to be brought back
+        state = replace(state, latest_seen=None)  # deleted: a node forgot an old end, which is not to be brought back
     return _generation(state, event.generation, event.version)
 
 

@@ -92,7 +92,7 @@ def _with_pending(state: State) -> State:
 
 
 def _forget(state: State, now: float) -> Step:
-    """Delete the end of an earlier job under this id: nobody lives who saw it, and it is old."""
+    """Delete the end of an earlier job under this id: no live node saw the record, and it has expired."""
     generation = state.generation
     if generation is None or generation.phase != "final" or not _is_stale(state, generation, now):
         return state, ()

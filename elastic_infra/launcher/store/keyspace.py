@@ -95,7 +95,7 @@ class Keyspace:
         return [{"event": "set", "key": key, "version": self._version, "value": value}]
 
     def delete(self, key: str) -> list[Notice]:
-        """Forget ``key``."""
+        """Delete ``key``, if it is there."""
         self.memory -= self._memory.pop(key, 0)
         return [] if self.entries.pop(key, None) is None else [{"event": "deleted", "key": key}]
 
@@ -195,7 +195,7 @@ def key_of(request: Mapping[str, object]) -> str:
 
 
 def value_of(request: Mapping[str, object]) -> object:
-    """What to set."""
+    """The value that the request sets."""
     given = request.get("value")
     if given is not None:
         return given

@@ -28,7 +28,7 @@ FRESH_MARGIN: Final = 0.5
 
 @dataclass(frozen=True)
 class Holding:
-    """This connection is the node's now: whoever must outlive the agent holds it too."""
+    """This connection is the node's now: the supervisor, which outlives the agent, holds it too."""
 
     descriptor: int
     """A duplicate, the taker closes it."""
@@ -70,7 +70,7 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start the thread, which connects."""
         self._thread.start()
 
     def fileno(self) -> int:
@@ -166,7 +166,7 @@ class Link:
 
 def _poke(descriptor: int) -> None:
     """Make the reader of this pipe look; a pipe that is closed has none."""
-    with contextlib.suppress(OSError):  # full means awake already, closed means nobody sleeps
+    with contextlib.suppress(OSError):  # full means awake already, closed means that the thread has ended
         os.write(descriptor, b"x")
 
 

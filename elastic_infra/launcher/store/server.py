@@ -48,7 +48,7 @@ SAY_SECONDS: Final = 10.0
 """At most one line about a fault of the server's own in this time."""
 TICK_SECONDS: Final = 0.25
 OPEN: Final = (
-    "store: no token is set, so whoever reaches this port can end or take over the jobs. "
+    "store: no token is set, so every client that reaches this port can end or take over the jobs. "
     "Give the store and every node the same ELASTIC_INFRA_STORE_TOKEN, or let only the job's nodes reach the port."
 )
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
@@ -105,7 +105,7 @@ class Server:
         return not any(keyspace.awaits(now, RECONNECT_SECONDS) for keyspace in keyspaces)
 
     def close(self) -> None:
-        """Close every socket."""
+        """Close every connection and the listener."""
         for connection in list(self._connections.values()):
             self._drop(connection)
         self._selector.close()
@@ -141,7 +141,7 @@ class Server:
                 print(f"store: {type(error).__name__} in {where} ended a connection.", file=sys.stderr, flush=True)
 
     def _tick(self, now: float) -> None:
-        if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: nobody could be heard
+        if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: no node could be heard
             presences = [each for keyspace in self._keyspaces.values() for each in keyspace.presences.values()]
             for presence in presences:
                 presence.heard = max(presence.heard, now)
@@ -158,7 +158,7 @@ class Server:
             del self._keyspaces[job]
 
     def _left_jobs(self) -> list[str]:
-        """Jobs to which nobody is connected, the one that was left first in front."""
+        """Jobs to which no client is connected, the one that was left first in front."""
         connected = {connection.job for connection in self._connections.values()}
         left = (job for job in self._keyspaces if job not in connected)
         return sorted(left, key=lambda job: self._keyspaces[job].left)
@@ -392,7 +392,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(host: str, port: int, token: str, listening: Callable[[int], None]) -> None:
-    """Serve the jobs of one launch until they are over and nobody is connected any more.
+    """Serve the jobs of one launch until they are over and no client is connected any more.
 
     ``listening`` is called with the port once it is bound.
 

@@ -36,7 +36,7 @@ class WireError(ValueError):
 
 
 def encode(message: dict[str, object]) -> bytes:
-    """One line."""
+    """The message as one line of JSON."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 

@@ -24,7 +24,7 @@ _LAST_LINES_SECONDS: Final = 2.0
 _GONE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _FAREWELL_SECONDS: Final = 0.5
-"""A store that is there reads a farewell in milliseconds; one that is not keeps nobody from ending."""
+"""A store that is there reads a farewell in milliseconds; one that is not keeps no launcher from ending."""
 
 AgentMain = Callable[[ipc.Channel], None]
 StoreMain = Callable[[str, int, Callable[[int], None]], None]

@@ -39,7 +39,7 @@ class Dump:
         return self.number == signal.SIGABRT
 
     def is_over(self, alive: Mapping[int, int], now: float) -> bool:
-        """Whether everybody has written, or had the time to."""
+        """Whether every worker has written, or had the time to."""
         return not self.waiting and (self.asked not in alive or now >= self.until)
 
     def go_on(self, alive: Mapping[int, int], now: float) -> None:

@@ -16,7 +16,7 @@ BUDGET_SECONDS: Final = 10.0
 
 LONGEST_TICK_SECONDS: Final = 2.0
 """A longer pause between two looks was the supervisor's own (a suspended machine, a throttled container): it counts
-as this long only, so that nobody is blamed for time in which nobody ran."""
+as this long only, since no process ran in that time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class Fire:
-    """End the launcher."""
+    """The order to end the launcher, with its reason."""
 
     reason: str
 

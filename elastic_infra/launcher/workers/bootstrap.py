@@ -113,7 +113,7 @@ def set_timeouts(module: types.ModuleType, seconds: float) -> None:
 def make_store_patient(module: types.ModuleType) -> None:
     """Have every rank but the first connect as soon as the first one listens.
 
-    Torch tries again half a second after it found nobody, which is what most changes of members would then wait for:
+    Torch tries again half a second after it found no listener, and most changes of members would wait for that:
     https://github.com/pytorch/pytorch/blob/v2.6.0/torch/csrc/distributed/c10d/socket.cpp
     """
     make = getattr(module, MAKE_STORE, None)
@@ -160,7 +160,7 @@ def note_first_step(module: types.ModuleType, place: str) -> None:
 
 
 def await_listener(host: str, port: int) -> None:
-    """Return once somebody listens, or for any other reason that torch can say better."""
+    """Return once the store listens, or for any other reason that torch can say better."""
     deadline = time.monotonic() + LISTENER_SECONDS
     try:
         addresses = [found[4][:2] for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]

@@ -87,7 +87,7 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """One line."""
+        """The failure in one line, with a hint where its kind has a usual reason."""
         ended = f"Rank {self.rank} {describe(self.exit_code)}"
         error = self.error.rstrip(".")
         parts = [f"{ended}: {error}." if error else f"{ended}."]
@@ -143,7 +143,7 @@ def read_error_file(path: str) -> tuple[str, str, float | None]:
 
 
 def root_cause(failures: Iterable[Failure]) -> Failure | None:
-    """The first failure: peers of a dead rank fail too, but later; whoever was only ended by SIGTERM comes last."""
+    """The first failure: peers of a dead rank fail too, but later; workers that SIGTERM ended come last."""
     return min(failures, key=lambda failure: (failure.exit_code == -signal.SIGTERM, failure.at), default=None)
 
 

@@ -107,7 +107,7 @@ class Appender:
 class Tail(threading.Thread):
     """Copies the lines of files to one stream, each with its worker's prefix, as fast as the reader takes them.
 
-    Nobody has to wait for the thread: it ends by itself once ``finish`` was called and everything is written, or when
+    The thread need not be waited for: it ends by itself once ``finish`` was called and everything is written, or when
     the reader is gone.
     """
 

@@ -75,7 +75,7 @@ def with_live(manifest: Object, live: Object, paths: Iterable[str]) -> Object:
 
 
 def as_inputs(inputs: Any, live: Any) -> Any:
-    """The inputs as the live object has them, so that drift shows; fields that nobody asked for stay out."""
+    """The inputs as the live object has them, so that drift shows; fields that no input has stay out."""
     if isinstance(inputs, Mapping) and isinstance(live, Mapping):
         return {key: as_inputs(value, live[key]) for key, value in inputs.items() if key in live}
     if isinstance(inputs, list) and isinstance(live, list) and len(inputs) == len(live):

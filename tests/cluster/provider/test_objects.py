@@ -27,7 +27,7 @@ def test_a_name_is_made_once() -> None:
 
 
 def test_what_others_own_is_applied_as_it_is() -> None:
-    """An ignored path takes the live value, so that applying it conflicts with nobody."""
+    """An ignored path takes the live value, so that applying it conflicts with no other writer."""
     live = {**JOB, "spec": {"replicas": 5, "items": [{"x": 9}]}}
 
     applied = objects.with_live(JOB, live, ["spec.replicas", "spec.items[0].x", "spec.missing"])

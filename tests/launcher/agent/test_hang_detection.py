@@ -91,7 +91,7 @@ def test_a_suspicion_is_raised_once() -> None:
 
 
 def test_a_paused_container_is_not_silence() -> None:
-    """When nobody looked for a minute, nobody ran: the silence counts from then."""
+    """When the agent did not look for a minute, no process ran: the silence counts from then."""
     worker = {0: hang_detection.Worker(at_step(9, 100.0), "S", 0.0)}
     watch, first = hang_detection.decide(hang_detection.Watch(), hang_detection.Seen(101.0, worker), 30.0)
     watch, second = hang_detection.decide(watch, hang_detection.Seen(161.0, worker), 30.0)

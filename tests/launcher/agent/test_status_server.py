@@ -1,4 +1,4 @@
-"""What the status port answers, and that whoever connects leaves the agent its descriptors."""
+"""What the status port answers, and that its clients leave the agent its descriptors."""
 
 from __future__ import annotations
 

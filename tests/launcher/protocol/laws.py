@@ -66,7 +66,7 @@ ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, a
 
 
 def is_good(world: World) -> bool:
-    """Everybody alive works in the generation of the store, knows why not, or the job is over."""
+    """Every live node works in the generation of the store, knows why not, or the job is over."""
     if world.store is None:
         return not any(host.state for host in world.hosts) and all(host.end for host in world.hosts)
     alive = [host for host in world.hosts if not host.end]

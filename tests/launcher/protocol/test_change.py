@@ -46,7 +46,7 @@ def test_nothing_breaks_while_members_train_or_have_finished(state: str) -> None
 
 
 def test_only_a_member_breaks_a_generation() -> None:
-    """A newcomer sees a lost member and leaves the change to those whom it concerns."""
+    """A newcomer sees a lost member and leaves the change to the members."""
     others = replace(PAIR, members=PAIR.members[1:])
 
     assert change.break_up(connected(LIMITS, others), 0.0) is None

@@ -190,7 +190,7 @@ def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_checker_finds_a_newcomer_that_is_never_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no generation ever counts as trained, whoever comes late waits for ever."""
+    """Where no generation ever counts as trained, a late node waits for ever."""
     monkeypatch.setattr(change, "planned_change_is_due", lambda *_: False)
 
     with pytest.raises(world.BrokenError, match="no way from here"):

@@ -27,7 +27,7 @@ def test_a_member_says_what_its_workers_are_at(phase: str, said: str) -> None:
 
 
 def test_a_node_without_workers_is_warming_ready_or_left() -> None:
-    """Nobody waits for any of the three."""
+    """No node waits for any of the three."""
     begun = start(Node("n0"), Limits(), 0.0)
 
     assert record(begun).state == "warming"

@@ -144,7 +144,7 @@ class Scenario:
     slow: bool = False
     """Whether every node is slow from the start: all interleavings."""
     steps: int = 0
-    """How far workers train while nobody stops them; 0: they report no steps."""
+    """How far workers train while they are not stopped; 0: they report no steps."""
     stepper: Stepper = machine.step
 
 

@@ -1,4 +1,4 @@
-"""A node is cut off from its store, or paused: the job stays one job, and nobody is charged."""
+"""A node is cut off from its store, or paused: the job stays one job, and no node is charged."""
 
 from __future__ import annotations
 

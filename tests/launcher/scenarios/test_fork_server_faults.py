@@ -38,7 +38,7 @@ while os.environ["ELASTIC_INFRA_GENERATION"] == "1":
 
 
 ENDLESS = "import time\ntime.sleep(600)\n"
-"""Nobody but the fork server imports ``torch._dynamo`` here."""
+"""Only the fork server imports ``torch._dynamo`` here."""
 
 
 FAILS_AT_ONCE = """
@@ -172,7 +172,7 @@ def test_one_that_dies_while_it_loads_is_not_waited_for(loading: Launched) -> No
 
 
 def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
-    """Nobody waits for an import any more."""
+    """No worker waits for an import any more."""
     loading.process.send_signal(signal.SIGTERM)
 
     assert loading.wait() == 143
@@ -181,7 +181,7 @@ def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
 
 
 def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
-    """What comes first is waited for so long and no longer, and only while somebody waits."""
+    """What comes first is waited for so long and no longer, and only while a worker waits."""
     load = fork_server_client.Load({}, ("torch",), comes_first=True)
     parent = fork_server_client.ForkServer(RunDir(str(tmp_path), "", "", 0), load, now=100.0)
     late = 100.0 + ipc.LOAD_SECONDS

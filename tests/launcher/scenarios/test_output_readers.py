@@ -31,7 +31,7 @@ def launch(folder: pathlib.Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_paused_reader_gets_everything(tmp_path: pathlib.Path) -> None:
-    """A job that has succeeded while nobody read ends with 0, and its reader finds every teed line."""
+    """A job that has succeeded while its output was not read ends with 0, and its reader finds every teed line."""
     launched = launch(tmp_path, "--tee", "3")
     time.sleep(PAUSE_SECONDS)
     output, _ = launched.communicate()

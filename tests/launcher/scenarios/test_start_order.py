@@ -105,7 +105,7 @@ def test_r10_a_peer_may_start_long_before_the_store(job: Job, tmp_path: pathlib.
 
 @pytest.mark.slow
 def test_r10_control_torchrun_gives_up(job: Job) -> None:
-    """R10, control: torchrun's peer ends with an error when nobody serves the store for its ``read_timeout``."""
+    """R10, control: torchrun's peer ends with an error when no node serves the store for its ``read_timeout``."""
     pytest.importorskip("torch")
     job.module, job.host = "torch.distributed.run", "127.0.0.1"
 

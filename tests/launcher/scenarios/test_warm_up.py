@@ -1,4 +1,4 @@
-"""When a node says that it is ready: a newcomer loads first, whoever is needed does not."""
+"""When a node says that it is ready: a newcomer loads first, a node that is needed does not."""
 
 from __future__ import annotations
 

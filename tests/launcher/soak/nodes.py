@@ -47,7 +47,7 @@ def children(parent: int) -> list[int]:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether it has ended and nobody has asked how."""
+    """Whether it has ended and its exit code was not read yet."""
     return _stat(pid)[0] == "Z"
 
 

@@ -48,7 +48,7 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
         "the job succeeded": [outcome.trouble] if outcome.trouble else ([] if told else ["no worker finished"]),
         "no launcher gave up unasked": list(outcome.unasked),
         "no two generations ran at once": verdict.guarantee(outcome.journal),
-        "nobody started before he stopped": verdict.told_order(outcome.events),
+        "no node started a generation before it had stopped the last": verdict.told_order(outcome.events),
         "every step is exact": verdict.exact(outcome.journal, outcome.trajectory),
         "the final weight is that of a run without faults": []
         if outcome.trajectory[step] == weight

@@ -15,7 +15,7 @@ Line = Mapping[str, Any]
 
 
 def guarantee(journal: Iterable[Line]) -> list[str]:
-    """No two generations ever have all their workers running; nobody starts one before he stopped the last.
+    """No two generations ever have all their workers running; no node starts one before it stopped the last.
 
     Each start was written with all who were alive then, itself included.
     """

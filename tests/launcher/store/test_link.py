@@ -115,7 +115,7 @@ def test_a_refusal_after_an_acceptance_is_a_lost_store(served: Served) -> None:
 
 
 def test_an_open_store_takes_a_node_with_a_token() -> None:
-    """A Secret that was made after the store had started keeps nobody out."""
+    """A Secret that was made after the store had started keeps no node out."""
     served = Served()
     node = Node(served.port, "a")
     picture = node.wait_for_kind(events.StoreConnected)

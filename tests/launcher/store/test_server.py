@@ -117,7 +117,7 @@ def test_a_hello_that_cannot_be_encoded_ends_its_connection(token: str, line: by
 
 @pytest.mark.parametrize("depth", [wire.MAX_DEPTH, 985, 5000])
 def test_a_deep_value_ends_only_its_own_connection(served: Served, depth: int) -> None:
-    """What can be read and cannot be passed on to the others is refused before anybody gets it."""
+    """What can be read and cannot be passed on to the others is refused before another client gets it."""
     with greeted(served, "a") as other, greeted(served, "b") as end:
         end.sendall(b'{"op":"set","id":1,"key":"x","value":' + b"[" * depth + b"]" * depth + b"}\n")
         received = bytearray()
@@ -328,7 +328,7 @@ def test_hellos_are_forgotten() -> None:
 
 
 def test_a_job_that_is_over_gives_way() -> None:
-    """A store that outlives its jobs forgets the oldest that nobody is connected to, when room is needed."""
+    """A store that outlives its jobs forgets the oldest without a client, when room is needed."""
     served = Served()
     value = "x" * 900_000
     try:

@@ -296,7 +296,7 @@ def at(workers: int, path: tuple[str, ...], look: Callable[[World], Any]) -> Any
 
 
 def test_every_answer_reaches_its_own_generation() -> None:
-    """Nobody else's worker is taken for one's own, nothing is charged that did not fail, nothing outlives its end."""
+    """No worker is taken for another, nothing is charged that did not fail, nothing outlives its end."""
     assert explore(workers=2) > 100
 
 

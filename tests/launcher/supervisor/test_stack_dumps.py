@@ -115,7 +115,7 @@ def names(written: list[str]) -> list[tuple[str, set[str]]]:
 
 
 def test_stacks_of_ending_workers_do_not_mix(start: Start, output: pathlib.Path) -> None:
-    """One block a rank, in order, each with its own threads; nobody fails because another one has ended."""
+    """One block a rank, in order, each with its own threads; no dump fails because another worker has ended."""
     workers = start()
     written = blocks(output, stack_dumps.of_ending(alive(workers)), workers)
 
@@ -135,7 +135,7 @@ def test_a_deaf_worker_keeps_nobody_from_writing(start: Start, output: pathlib.P
 
 
 def test_stacks_of_living_workers_do_not_mix(start: Start, output: pathlib.Path) -> None:
-    """The same on a suspicion, and everybody lives on."""
+    """The same on a suspicion, and every worker lives on."""
     workers = start()
     written = blocks(output, stack_dumps.of_living(alive(workers)), workers)
 

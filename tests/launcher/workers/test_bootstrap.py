@@ -222,7 +222,7 @@ def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: 
 
 
 def test_a_rank_connects_once_the_first_one_listens() -> None:
-    """Torch, which looks again only half a second after it found nobody, is not asked before there is somebody."""
+    """Torch, which looks again only half a second after it found no listener, is not asked before there is one."""
     port = free_port()
     module = types.ModuleType("rendezvous")
 
@@ -254,7 +254,7 @@ def test_what_cannot_be_reached_is_left_to_torch(host: str | None, port: int | N
 
 
 def test_a_group_forms_though_its_first_rank_is_late(script: pathlib.Path) -> None:
-    """With real torch: both ranks join, and nobody prints a word about the connection that only looked."""
+    """With real torch: both ranks join, and no rank prints a word about the connection that only looked."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs torch")
     script.write_text(
