@@ -84,6 +84,8 @@ def config(space: Namespace, training: Training, **changes: Any) -> dict[str, An
         "env": {**training.env(), "TOY_IMAGE": image, "GLOO_SOCKET_IFNAME": "eth0"},
         "elastic": {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 1},
         "resources": {"cpu": "400m", "memory": "1200Mi"},
+        # The script has no optimizer, so its first step is not seen and a newcomer would wait for ten minutes.
+        "runtime": {"startup_patience_seconds": 30},
         "storage": {
             "checkpoint": {"claim": CLAIM, "mount_path": MOUNT},
             "volumes": [{"name": TOY, "configmap": TOY}],
