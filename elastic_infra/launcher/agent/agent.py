@@ -10,6 +10,7 @@ import collections
 import os
 import selectors
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -83,6 +84,8 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
         self._left = False
+        self._reserved_port: socket.socket | None = None
+        """Held while this node leads a generation: cold workers bind the port seconds after it is chosen."""
         self._log = log.Log(settings.log_level, lines.say)
 
     def run(self) -> None:
@@ -207,6 +210,7 @@ class Agent:
         self._read_steps()
         self._take_steps()
         self._group.close()
+        self._release_port()
         self._events.append(events.WorkersGone(message.generation, message.orphaned))
 
     def _on_signal(self, message: ipc.SignalCaught) -> None:
@@ -249,8 +253,18 @@ class Agent:
 
     def _choose_port(self, action: ChoosePort) -> None:
         fixed = self._plan.master
-        port = fixed[1] if fixed and fixed[1] else store_host.free_port(self._state.node.address)
-        self._events.append(events.PortChosen(action.generation, port))
+        if fixed and fixed[1]:
+            self._events.append(events.PortChosen(action.generation, fixed[1]))
+            return
+        self._release_port()
+        self._reserved_port = store_host.reserve_port(self._state.node.address)
+        self._events.append(events.PortChosen(action.generation, int(self._reserved_port.getsockname()[1])))
+
+    def _release_port(self) -> None:
+        """The workers that met at the port are gone, or another port takes its place."""
+        if self._reserved_port is not None:
+            self._reserved_port.close()
+            self._reserved_port = None
 
     def _start_workers(self, action: StartWorkers) -> None:
         try:

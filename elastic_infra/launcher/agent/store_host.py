@@ -1,4 +1,4 @@
-"""Whether this node serves the store, and a free port for the workers: questions to this machine's network.
+"""Whether this node serves the store, and a port for the workers: questions to this machine's network.
 
 The rule is torchrun's ``is_host``: told so, or the endpoint names this machine
 (https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/rendezvous/utils.py); and where there are
@@ -90,13 +90,23 @@ def own_addresses() -> frozenset[str]:
     return frozenset(found)
 
 
-def free_port(address: str) -> int:
-    """A port nothing listens on at this moment, the workers' own store takes it next.
+def reserve_port(address: str) -> socket.socket:
+    """A bound socket that does not listen: while it is open, the kernel gives its port to no other process.
+
+    The workers' own store binds the port seconds later, over this socket: both set ``SO_REUSEADDR``, which Linux allows
+    as long as only one of them listens (socket(7)); torch's ``TCPStore`` sets it, with libuv and without.
+
+    Args:
+        address: of this node; says whether the port is of IPv4 or IPv6.
 
     Raises:
         OSError: no port is free.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as end:
+    end = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         end.bind(("", 0))
-        return int(end.getsockname()[1])
+    except OSError:
+        end.close()
+        raise
+    return end

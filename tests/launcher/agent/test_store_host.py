@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Collection, Mapping
 
 import pytest
 
-from elastic_infra.launcher.agent.store_host import Here, free_port, serves_store
+from elastic_infra.launcher.agent.store_host import Here, reserve_port, serves_store
 
 HERE = Here("pod-host", "job-worker-2", 2, ("10.0.0.7", "fd00::7"))
 NAMES: Mapping[str, Collection[str]] = {
@@ -56,8 +57,26 @@ def test_what_is_told_wins(told: bool) -> None:
     assert serves_store("localhost", told=told, here=HERE) == told
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", ""])
-def test_a_free_port_can_be_taken(address: str) -> None:
-    """The workers' own store binds it next."""
-    with socket.create_server((address, free_port(address))) as listener:
-        assert listener.getsockname()[1] > 0
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", ""])
+def test_a_reserved_port_is_no_other_process_s(address: str) -> None:
+    """Until the workers' store listens, no other process gets the port, and connecting is refused at once."""
+    with reserve_port(address) as reserved:
+        port = reserved.getsockname()[1]
+        with socket.socket(reserved.family) as other, pytest.raises(OSError, match="Address already in use"):
+            other.bind(("", port))
+        with socket.socket(reserved.family) as client:
+            assert client.connect_ex(("::1" if ":" in address else "127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+@pytest.mark.launcher
+@pytest.mark.parametrize("libuv", [True, False])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_torch_binds_over_a_reserved_port(address: str, libuv: bool) -> None:
+    """The workers' own store listens at the port and is reached there while the agent holds it."""
+    from torch.distributed import TCPStore
+
+    with reserve_port(address) as reserved:
+        port = reserved.getsockname()[1]
+        store = TCPStore("127.0.0.1", port, 1, is_master=True, use_libuv=libuv)
+        store.set("key", "value")
+        assert TCPStore("127.0.0.1", port, 1, is_master=False, use_libuv=libuv).get("key") == b"value"
