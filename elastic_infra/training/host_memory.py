@@ -175,7 +175,7 @@ def _aligned(offset: int) -> int:
 
 
 class SharedMemory:
-    """Two snapshots of one worker in its node's memory, written in turn, so that one is always whole.
+    """Two snapshots under one name in the node's memory, written in turn, so that one is always whole.
 
     The files outlive the worker: the next one on this node reads them. They are removed with the launcher's folder.
     """
@@ -183,7 +183,8 @@ class SharedMemory:
     def __init__(self, folder: str, name: str) -> None:
         self._paths = tuple(str(Path(folder) / f"{name}.{turn}") for turn in (0, 1))
         self._maps: list[mmap.mmap | None] = [None, None]
-        self._turn = 0
+        self._turn: int | None = None
+        """Of the last snapshot; None before the first one of this process."""
 
     def store(self, step: int, state: Tree) -> memoryview:
         """Copy a state in; returns the bytes of the snapshot, valid until the second ``store`` after this one.
@@ -195,16 +196,27 @@ class SharedMemory:
         layout = layout_of({"step": step, "state": state})
         header = header_of(layout)
         size = needed(layout, header)
-        self._turn ^= 1
+        self._turn = self._newest_turn() ^ 1 if self._turn is None else self._turn ^ 1
         room = memoryview(self._room(self._turn, size))
         room[:8] = bytes(8)  # not whole while it is written
         written = write(layout, room, header)
         return room[:written]
 
     def newest(self) -> tuple[int, Tree] | None:
-        """The step and the state of the newest whole snapshot that the node has of this worker; None without one."""
-        found = [snapshot for path in self._paths if (snapshot := _read_file(path))]
-        return max(found, key=lambda snapshot: snapshot[0], default=None)
+        """The step and the state of the newest whole snapshot under this name; None without one."""
+        return max(self._whole(), key=lambda snapshot: snapshot[0], default=None)
+
+    def at(self, step: int) -> Tree | None:
+        """The state of a step, None where it is not kept."""
+        return next((state for at, state in self._whole() if at == step), None)
+
+    def _newest_turn(self) -> int:
+        """Which of the two a former worker wrote last, so that this one begins with the other."""
+        found = [(snapshot[0], turn) for turn, path in enumerate(self._paths) if (snapshot := _read_file(path))]
+        return max(found)[1] if found else 1
+
+    def _whole(self) -> list[tuple[int, Tree]]:
+        return [snapshot for path in self._paths if (snapshot := _read_file(path))]
 
     def _room(self, turn: int, size: int) -> mmap.mmap:
         kept = self._maps[turn]

@@ -11,7 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,14 +19,17 @@ from .progress import Progress
 from .sampler import ElasticSampler, MicroBatch
 from .state import ElasticState, Restored
 
+MEMORY_SHARE: Final = 0.01
+"""Of the training time, for copies to memory where the script names no interval."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Snapshots:
     """How often the state is kept."""
 
-    memory_steps: int = 1
-    """Steps between two snapshots in the node's memory: what a lost worker costs. 1: no step is lost; raise it where
-    the copy takes a part of a step that matters."""
+    memory_steps: int | None = None
+    """Steps between two snapshots in the node's memory: what a lost worker costs. None: as many as keep the time of
+    copying below a hundredth of the training, which is every step where the state is small."""
     durable_seconds: float = 600.0
     """Seconds between two snapshots on disk: what the loss of all nodes costs. 600 s, a common interval."""
     durable_steps: int | None = None
@@ -72,6 +75,8 @@ class Elastic:
         self._loader = loader
         self._snapshots = snapshots or Snapshots()
         self._durable_at = time.monotonic()
+        self._memory_due = 0.0
+        """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share."""
         self._micro: MicroBatch | None = None
         self._done = False
 
@@ -124,12 +129,20 @@ class Elastic:
         return self.finished
 
     def _keep(self) -> None:
-        step, policy = self.state.step, self._snapshots
+        step = self.state.step
         durable = self.stopped or self._durable_is_due(step)
-        if durable or step % policy.memory_steps == 0:
+        if durable or self._memory_is_due(step):
+            begin = time.monotonic()
             self.state.snapshot(durable=durable, saved=self.progress.checkpoint)
+            end = time.monotonic()
+            self._memory_due = end + (end - begin) / MEMORY_SHARE
         if durable:
             self._durable_at = time.monotonic()
+
+    def _memory_is_due(self, step: int) -> bool:
+        if self._snapshots.memory_steps is not None:
+            return step % self._snapshots.memory_steps == 0
+        return time.monotonic() >= self._memory_due
 
     def _durable_is_due(self, step: int) -> bool:
         if self._snapshots.durable_steps is not None:

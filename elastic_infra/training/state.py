@@ -24,6 +24,7 @@ import torch.distributed as dist
 from ..launcher.workers import progress
 from . import host_memory, snapshots
 from .host_memory import DamagedError, Tree
+from .node_memory import NodeMemory
 
 CHECKPOINT_VARIABLE: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """The folder that the component mounts for checkpoints."""
@@ -93,7 +94,7 @@ class ElasticState:
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
         object.__setattr__(self, "_folder", snapshots.Folder(folder, _warn, keep) if folder is not None else None)
-        object.__setattr__(self, "_memory", _shared_memory())
+        object.__setattr__(self, "_memory", _node_memory())
         object.__setattr__(self, "_writing", None)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
@@ -115,7 +116,8 @@ class ElasticState:
     def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> None:
         """Keep the state after ``step`` steps: copy it to memory now and, if ``durable``, to disk in the background.
 
-        Training waits for the copy alone. A durable snapshot that is still being written is finished first.
+        Training waits for the copy alone. While a durable snapshot is being written its bytes stay where they are, so
+        memory keeps nothing newer, and the next durable one waits.
 
         Args:
             durable: whether the disk gets it too.
@@ -124,9 +126,11 @@ class ElasticState:
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
+        if self._writing is not None and self._writing.is_alive() and not durable:
+            return
         self.wait()
         part = self._copy()
-        if durable and self._folder is not None and part is not None:
+        if durable and self._folder is not None:
             order = (self._folder, self.step, part, _writer(), saved)
             thread = threading.Thread(target=_save, args=order, name="snapshot", daemon=True)
             thread.start()
@@ -181,23 +185,31 @@ class ElasticState:
         if rng:
             _set_rng(tree["rng"])
 
-    def _copy(self) -> memoryview | None:
-        tree = self.capture() if self._memory is not None or _rank() == 0 else {"rng": _rng()}
+    def _copy(self) -> memoryview:
+        """Copy to the node's memory, if it has room; this rank's part of a durable snapshot."""
+        is_whole = _rank() == 0 or (self._memory is not None and self._memory.keeps_state)
+        tree = self.capture() if is_whole else {"rng": _rng()}
+        part = self._copy_to_memory(tree)
+        if part is not None and (_rank() == 0 or not is_whole):
+            return part
+        return _bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
+
+    def _copy_to_memory(self, tree: Tree) -> memoryview | None:
         if self._memory is None:
-            return _bytes_of(self.step, tree)
+            return None
         try:
-            part = self._memory.store(self.step, tree)
+            part: memoryview = self._memory.store(self.step, tree)
         except OSError as error:
             _warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
-            return _bytes_of(self.step, tree)
-        return part if _rank() == 0 else _bytes_of(self.step, {"rng": tree["rng"]})
+            return None
+        return part
 
     def _from_memory(self, best: int, in_memory: list[int], held: tuple[int, Tree] | None) -> Restored:
         tree = held[1] if held and held[0] == best else None
         if any(step != best for step in in_memory):
             tree = _from_peer(tree, in_memory.index(best), receives=in_memory[_rank()] != best)
-        self.load(tree, rng=in_memory[_rank()] == best)
+        self.load(tree, rng=in_memory[_rank()] == best and "rng" in cast("Mapping[str, object]", tree))
         self.step = best
         return Restored(best, "memory" if in_memory[_rank()] == best else "peer")
 
@@ -273,13 +285,13 @@ def _from_peer(tree: Tree, source: int, *, receives: bool) -> Tree:
     return received
 
 
-def _shared_memory() -> host_memory.SharedMemory | None:
-    """This worker's snapshots in the launcher's folder, which lies in memory; None outside the launcher."""
+def _node_memory() -> NodeMemory | None:
+    """The node's snapshots in the launcher's folder, which lies in memory; None outside the launcher."""
     place = progress.locate(os.environ)
     if place is None:
         return None
-    path, slot = place
-    return host_memory.SharedMemory(str(Path(path).parent), f"state-{slot}")
+    path, local_rank = place
+    return NodeMemory(str(Path(path).parent), local_rank)
 
 
 def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, whatever wraps it

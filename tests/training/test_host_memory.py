@@ -78,6 +78,15 @@ def test_the_newest_whole_snapshot_is_read(tmp_path: Path) -> None:
     assert SharedMemory(str(tmp_path), "state-0").newest() == (2, {"weight": torch.tensor([2.0])})
 
 
+def test_a_new_worker_does_not_overwrite_the_newest(tmp_path: Path) -> None:
+    """It is ended in its first copy: what the worker before had kept stands."""
+    SharedMemory(str(tmp_path), "state-0").store(1, {"weight": torch.tensor([1.0])})
+    second = SharedMemory(str(tmp_path), "state-0").store(2, {"weight": torch.tensor([2.0])})
+    second[:8] = bytes(8)
+
+    assert SharedMemory(str(tmp_path), "state-0").newest() == (1, {"weight": torch.tensor([1.0])})
+
+
 def test_a_node_without_snapshots_has_none(tmp_path: Path) -> None:
     """A fresh node."""
     assert SharedMemory(str(tmp_path), "state-0").newest() is None

@@ -77,7 +77,7 @@ def test_memory_wins_where_it_is_newer(tmp_path: Path, monkeypatch: pytest.Monke
     state.snapshot()
 
     assert trained(tmp_path / "c", 0).restore() == Restored(3, "memory")
-    for file in tmp_path.glob("state-*"):
+    for file in tmp_path.glob("state.*"):
         file.unlink()
     assert trained(tmp_path / "c", 0).restore() == Restored(2, "disk")
 
