@@ -129,7 +129,7 @@ class Runtime(TypedDict):
     """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
 
     failure_grace_seconds: NotRequired[int]
-    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`."""
+    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is lost."""
 
     hang_timeout_seconds: NotRequired[str]
     """Seconds without a reported step that count as a hang. `auto` is max(5 x p99 step interval, 600); `off` never."""

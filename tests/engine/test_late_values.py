@@ -38,7 +38,7 @@ def with_secret(engine: Engine) -> Stack:
 
 
 def test_a_secret_is_masked_where_it_is(scratch: Stack) -> None:
-    """A reviewer sees the whole job but the one value."""
+    """A reviewer sees the whole job but the one value, and the token of the store."""
     shown = scratch.preview(job(env=secret_env), diff=True)
     container = shown.inputs(WORKLOAD)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}
@@ -46,7 +46,7 @@ def test_a_secret_is_masked_where_it_is(scratch: Stack) -> None:
     assert (variables["DATASET"], variables["SEED"], variables["TOKEN"]["ciphertext"]) == ("/data", "7", "[secret]")
     assert container["image"] == JOB["image"]
     assert TOKEN not in shown.text
-    assert shown.text.count("[secret]") == 1
+    assert shown.text.count("[secret]") == 2
 
 
 def test_a_secret_is_encrypted_at_rest(with_secret: Stack) -> None:

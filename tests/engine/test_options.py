@@ -11,7 +11,7 @@ from elastic_infra.inputs import INEFFECTIVE_OPTIONS
 from tests.engine.engine import Stack
 from tests.engine.jobs import AUTOSCALED, WORKLOAD, job
 
-CHILDREN = {"train-launcher", "train-service", "train-store", WORKLOAD, "train-autoscaler"}
+CHILDREN = {"train-launcher", "train-service", "train-store", "train-token", WORKLOAD, "train-autoscaler"}
 
 
 def cluster(name: str = "other") -> pulumi.ProviderResource:

@@ -26,6 +26,8 @@ MESSAGES: tuple[ipc.Message, ...] = (
     ipc.WorkerEnded(3, 1, 4711, -9, 12.25, "killed"),
     ipc.GroupGone(3, (0, 1), orphaned=True),
     ipc.SignalCaught(15),
+    ipc.Suspended(3),
+    ipc.Resume(3),
     ipc.ForkServerState(ready=True, message="ready"),
     ipc.StoreHosted(29400, ""),
 )
