@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -203,9 +203,3 @@ def _part_name(rank: int) -> str:
 def _manifest(folder: Path) -> Mapping[str, Any]:
     manifest: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
     return manifest
-
-
-def newest_common(steps_of_ranks: Sequence[Sequence[int]]) -> int | None:
-    """The newest step that every rank has, None where there is none."""
-    common = set.intersection(*(set(steps) for steps in steps_of_ranks)) if steps_of_ranks else set()
-    return max(common, default=None)

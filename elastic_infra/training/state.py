@@ -16,7 +16,7 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -25,9 +25,6 @@ from ..launcher.workers import progress
 from . import host_memory, snapshots
 from .host_memory import DamagedError, Tree
 from .node_memory import NodeMemory
-
-CHECKPOINT_VARIABLE: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
-"""The folder that the component mounts for checkpoints."""
 
 Source = Literal["memory", "peer", "disk", "nothing"]
 

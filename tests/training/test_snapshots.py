@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.training.snapshots import MANIFEST, Files, Folder, Keep, Writer, newest_common
+from elastic_infra.training.snapshots import MANIFEST, Files, Folder, Keep, Writer
 
 CONTENT = {step: bytes([step]) * 1000 for step in range(1, 10)}
 
@@ -150,10 +150,3 @@ def test_a_disk_that_takes_nothing_is_a_warning(tmp_path: Path, warnings: list[s
 
     assert not Folder(tmp_path, warnings.append, files=Full()).save(7, b"x", Writer())
     assert warnings == [f"The snapshot of step 7 cannot be saved in {tmp_path}: {said}. Training goes on."]
-
-
-def test_the_newest_that_all_ranks_have() -> None:
-    """Ranks may have seen different snapshots."""
-    assert newest_common([(3, 2, 1), (2, 1)]) == 2
-    assert newest_common([(3,), ()]) is None
-    assert newest_common([]) is None
