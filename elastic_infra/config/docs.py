@@ -6,16 +6,23 @@ Not read at import, as pydantic can: that would parse every class's source at ea
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
-import textwrap
+import sys
 from collections.abc import Mapping
 
 
+@functools.cache
+def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+    """A module's classes by name, from one parse: ``inspect.getsource`` of a class parses the whole file each time."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
 def field_docs(part: type) -> Mapping[str, str]:
-    """Field to docstring, in the order of the fields."""
-    definition = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
-    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    """Field to docstring, in the order of the fields, of a class at the top of its module."""
+    body = _classes(part.__module__)[part.__name__].body
     return {
         field.target.id: inspect.cleandoc(doc.value.value)
         for field, doc in itertools.pairwise(body)

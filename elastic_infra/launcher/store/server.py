@@ -426,7 +426,7 @@ def _places() -> int:
 def _bound(host: str, port: int, token: str, listening: Callable[[int], None]) -> Server:
     _raise_descriptor_limit()
     listener = listen(host, port)
-    listening(listener.getsockname()[1])
     if not token and host not in _LOOPBACK:
         print(OPEN, file=sys.stderr, flush=True)
+    listening(listener.getsockname()[1])
     return Server(listener, token)

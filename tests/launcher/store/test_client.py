@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from elastic_infra.launcher.protocol import actions, events, records
+from elastic_infra.launcher.protocol import events, records
 from elastic_infra.launcher.store import client, server
 from tests.launcher.store.serving import TOKEN, Served, ask, greeted
 
@@ -34,19 +34,20 @@ def test_a_session_that_fell_behind_gets_the_whole_picture(served: Served) -> No
     """Notices beyond the backlog are left out, and everything comes instead; answers are never left out."""
     session, _ = connected(served, "b")
     with greeted(served, "a") as other:
+        ask(other, {"op": "set", "id": -1, "key": "node/a", "value": {"uuid": "a", "name": "", "state": "ready"}})
         for number in range(3 * server.BACKLOG_BYTES // 500_000 + 12):
             ask(other, {"op": "set", "id": number, "key": "x", "value": f"{number}" + "x" * 500_000})
-        session.carry_out(actions.Publish(RECORD))
         session.beat()
         seen: list[events.Event | client.Acknowledged] = []
         deadline = time.monotonic() + 20
-        while not any(isinstance(each, events.StoreConnected) for each in seen) and time.monotonic() < deadline:
+        while {events.StoreConnected, client.Acknowledged} - {type(each) for each in seen}:
+            assert time.monotonic() < deadline, seen
             seen += session.receive()
         session.socket.close()
 
-    (picture,) = (each for each in seen if isinstance(each, events.StoreConnected))
-    assert [peer.record for peer in picture.peers] == [RECORD]
-    assert any(isinstance(each, client.Acknowledged) for each in seen)
+    # How many fit depends on the kernel's buffers, which grow: there may be more than one.
+    pictures = [each for each in seen if isinstance(each, events.StoreConnected)]
+    assert all([peer.record for peer in picture.peers] == [RECORD] for picture in pictures)
 
 
 def test_a_wrong_token_is_a_refusal(served: Served) -> None:
