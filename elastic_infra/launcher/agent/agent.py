@@ -124,7 +124,14 @@ class Agent:
     def _patience(self) -> float:
         generation = self._state.generation
         settled = generation is not None and generation.phase == "running" and self._state.active
-        return IDLE_SECONDS if settled and not self._state.leaving else BUSY_SECONDS
+        watched = self._state.leaving or any(
+            peer.presence == "disconnected" for peer in map(self._state.store.peer, self._members()) if peer
+        )
+        return IDLE_SECONDS if settled and not watched else BUSY_SECONDS
+
+    def _members(self) -> tuple[str, ...]:
+        generation = self._state.generation
+        return tuple(member.uuid for member in generation.members) if generation else ()
 
     def _phase(self) -> ipc.AgentPhase:
         group = self._state.workers

@@ -42,6 +42,7 @@ class Watch:
             checkpoint=max((slot.checkpoint for slot in slots if slot.checkpoint is not None), default=None),
             first=self._first,
             stepped_at=self._stepped_at,
+            failing=any(slot.failed_at is not None for slot in slots),
         )
         if seen == self._last:
             return None

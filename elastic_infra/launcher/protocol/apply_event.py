@@ -173,6 +173,7 @@ def _steps_seen(state: State, event: events.StepsSeen, now: float) -> State:
         per_second=event.per_second,
         checkpoint=event.checkpoint,
         first_checkpoint=first,
+        failing=event.failing,
     )
     if workers.stepped_at is None and event.stepped_at is not None:
         startup_seconds = math.ceil(max(0.0, event.stepped_at - workers.started))

@@ -153,6 +153,8 @@ class StepsSeen:
     """The step this generation began with, where steps are counted one by one."""
     stepped_at: float | None = None
     """When a worker made its first step, reported or seen at torch's optimizer; None before."""
+    failing: bool = False
+    """An exception has left a worker's script; the worker may take seconds more to end."""
 
 
 @dataclass(frozen=True)

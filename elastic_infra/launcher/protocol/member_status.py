@@ -72,7 +72,9 @@ def _is_dead(state: State, peer: Peer, now: float) -> bool:
 def _is_cut_off(state: State, generation: Generation, peer: Peer, now: float) -> bool:
     """Its connection ended, and it does not come back; or its peers' collectives failed: it crashed."""
     waited = now - peer.since >= state.limits.reconnect_wait
-    return peer.presence == "disconnected" and (waited or generation.phase == "broken")
+    own = state.workers_of(generation)
+    collectives_failed = generation.phase == "broken" or (own is not None and own.failing)
+    return peer.presence == "disconnected" and (waited or collectives_failed)
 
 
 def _seen(generation: Generation, member: Member, peer: Peer, presence: MemberStatus) -> MemberStatus:

@@ -89,6 +89,8 @@ class LocalWorkers:
     """The newest checkpoint when this generation began to report."""
     stepped_at: float | None = None
     """When the first of them made its first step, reported or not; None before."""
+    failing: bool = False
+    """An exception has left the script of one of them, which is about to end."""
     startup_seconds: int | None = None
     """From the order to start to that step, rounded up."""
     stop_step: int | None = None

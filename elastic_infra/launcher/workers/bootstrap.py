@@ -49,8 +49,8 @@ OPTIMIZER_MODULE = "torch.optim.optimizer"
 ADD_STEP_HOOK = "register_optimizer_step_post_hook"
 PROGRESS = PREFIX + "PROGRESS"
 """``SLOT:PATH`` of this worker's progress memory; ``workers.progress`` has its layout."""
-SLOT_WORDS, OPTIMIZED_AT = 16, 7
-"""Eight-byte words of a slot, and the one that holds when the optimizer first stepped."""
+SLOT_WORDS, OPTIMIZED_AT, FAILED_AT = 16, 7, 8
+"""Eight-byte words of a slot, and those that hold when the optimizer first stepped, and when the script failed."""
 
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""
@@ -137,8 +137,7 @@ def note_first_step(module: types.ModuleType, place: str) -> None:
         place: ``SLOT:PATH`` of the progress memory.
     """
     add_hook = getattr(module, ADD_STEP_HOOK, None)
-    slot, _, path = place.partition(":")
-    if add_hook is None or not slot.isdecimal():
+    if add_hook is None:
         return
     noted = False
 
@@ -148,15 +147,22 @@ def note_first_step(module: types.ModuleType, place: str) -> None:
         if noted or sys.modules["torch"].compiler.is_compiling():
             return
         noted = True
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                offset = ((int(slot) + 1) * SLOT_WORDS + OPTIMIZED_AT) * 8
-                os.pwrite(descriptor, struct.pack("d", time.monotonic()), offset)
-            finally:
-                os.close(descriptor)
+        note_moment(place, OPTIMIZED_AT)
 
     add_hook(note)
+
+
+def note_moment(place: str, word: int) -> None:
+    """Write the present moment into a word of this worker's slot in the progress memory, where there is one."""
+    slot, _, path = place.partition(":")
+    if not slot.isdecimal():
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, struct.pack("d", time.monotonic()), ((int(slot) + 1) * SLOT_WORDS + word) * 8)
+        finally:
+            os.close(descriptor)
 
 
 def await_listener(host: str, port: int) -> None:
@@ -281,7 +287,12 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
         if end.code not in (None, 0):
             if not isinstance(end.code, int):  # the interpreter prints the text and exits 1, which says nothing here
                 leave_error(SystemExit, end, end.__traceback__)
+            note_moment(os.environ.get(PROGRESS, ""), FAILED_AT)
             raise
+    except BaseException:
+        # Taking Python apart may last seconds, and where a peer has crashed the others need not wait for that.
+        note_moment(os.environ.get(PROGRESS, ""), FAILED_AT)
+        raise
     if "torch" not in sys.modules or any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE):
         return
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first

@@ -26,8 +26,8 @@ STOP: Final = 0
 """The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
 One word holds both, so that no worker can pair an old step with a new consent."""
 
-# Words of a slot, written by its worker; PHASE_UNTIL, AT and OPTIMIZED_AT hold seconds of CLOCK_MONOTONIC as doubles.
-STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT = range(8)
+# Words of a slot, written by its worker; those that end in AT and UNTIL hold seconds of CLOCK_MONOTONIC as doubles.
+STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT = range(9)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Slot:
     """The end of the phase it is in, ``inf`` for one without a timeout; None outside of phases."""
     optimized_at: float | None = None
     """CLOCK_MONOTONIC of the first ``optimizer.step``, which ``bootstrap`` notes; None before it."""
+    failed_at: float | None = None
+    """CLOCK_MONOTONIC of the exception that left the script; the process may take seconds more to end."""
 
     @property
     def stepped_at(self) -> float | None:
@@ -115,6 +117,7 @@ class Memory:
             stopped=bool(words[base + STOPPED]),
             phase_until=self._reals[base + PHASE_UNTIL] if words[base + PHASES] else None,
             optimized_at=self._reals[base + OPTIMIZED_AT] or None,
+            failed_at=self._reals[base + FAILED_AT] or None,
         )
 
 

@@ -26,6 +26,15 @@ def test_first_step_is_told_once_whoever_makes_it() -> None:
     assert (later.stepped_at, later.highest) == (7.0, 3)
 
 
+def test_a_failing_worker_is_news() -> None:
+    """An exception has left one script: said once, before the worker has ended."""
+    watch = steps.Watch()
+    failing = replace(EMPTY, failed_at=7.0)
+    seen = [watch.look(1, slots, 8.0) for slots in ((EMPTY, EMPTY), (EMPTY, failing), (EMPTY, failing))]
+
+    assert [each.failing if each else None for each in seen] == [False, True, None]
+
+
 def test_unreported_step_feeds_no_hang_rule() -> None:
     """A worker whose optimizer stepped once and that then says nothing for hours gets no verdict."""
     worker = hang_detection.Worker(replace(EMPTY, optimized_at=1.0), "R", 1.0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_infra.launcher.protocol import events, machine
 from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus, member_statuses
@@ -51,6 +52,19 @@ def test_a_farewell_is_a_death_and_absence_becomes_one() -> None:
     assert status_of_n1(away, LIMITS.dead_after).dead
     assert (status_of_n1(silent).gone, status_of_n1(silent).dead) == (True, False)
     assert status_of_n1(silent, LIMITS.dead_after).dead
+
+
+def test_a_peer_without_a_connection_is_gone_once_the_script_fails_here() -> None:
+    """A crash ends the peers' collectives, and their exceptions are seen before their processes have ended."""
+    away = replace(peer("n1", "member"), presence="disconnected")
+    state = connected(LIMITS, PAIR, away, phase="running")
+    state, _ = machine.step(state, events.StepsSeen(PAIR.number, None, None, failing=True), 0.1)
+    live = connected(LIMITS, PAIR, peer("n1", "member"), phase="running")
+    live, _ = machine.step(live, events.StepsSeen(PAIR.number, None, None, failing=True), 0.1)
+
+    assert member_statuses(state, PAIR, 0.1)[1].gone
+    assert not member_statuses(state, PAIR, 0.1)[1].dead
+    assert not member_statuses(live, PAIR, 0.1)[1].gone
 
 
 def test_a_successor_of_the_same_name_is_proof_of_death() -> None:

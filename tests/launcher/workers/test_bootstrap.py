@@ -316,7 +316,25 @@ def test_first_step_of_the_optimizer_is_noted(script: pathlib.Path, tmp_path: pa
 def test_slots_are_where_the_agent_reads_them() -> None:
     """The file that runs in workers imports nothing of ours, so it spells the layout again."""
     assert bootstrap.PROGRESS == progress.VARIABLE
-    assert (bootstrap.SLOT_WORDS, bootstrap.OPTIMIZED_AT) == (progress.WORDS, progress.OPTIMIZED_AT)
+    theirs = (progress.WORDS, progress.OPTIMIZED_AT, progress.FAILED_AT)
+    assert (bootstrap.SLOT_WORDS, bootstrap.OPTIMIZED_AT, bootstrap.FAILED_AT) == theirs
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"), [("raise ValueError", True), ("import sys; sys.exit(3)", True), ("", False)]
+)
+def test_failure_is_noted_before_the_process_ends(
+    script: pathlib.Path, tmp_path: pathlib.Path, text: str, fails: bool
+) -> None:
+    """The agent learns of an exception at once; functions registered with atexit may run for long after it."""
+    script.write_text(f"import atexit, time; atexit.register(time.sleep, 0.5)\n{text}\n")
+    memory = progress.Memory.create(str(tmp_path / "memory"), 1)
+    done = run("script", script, **memory.variable(0))
+    (slot,) = memory.read()
+
+    assert (done.returncode != 0, slot.failed_at is not None) == (fails, fails)
+    assert slot.failed_at is None or slot.failed_at < time.monotonic() - 0.5
+    memory.close()
 
 
 def test_program_without_torch_stays_without(script: pathlib.Path) -> None:
