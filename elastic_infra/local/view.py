@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleDimensions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from elastic_infra.local.watch import SILENT_SECONDS
 from elastic_infra.timeline import formatting, scale
 from elastic_infra.timeline.figures import restarts
 from elastic_infra.timeline.history import natural
@@ -31,7 +32,8 @@ KEPT: Final = 20
 """Lines of news that are remembered; as many are shown as there is room for."""
 NARROW: Final = 60
 """Columns below which a node's row is cut to what matters most."""
-LOOKS: Final = {"train": "green", "start": "blue", "hang": "bold red", "stop": "yellow", "gone": "dim"}
+UNREPORTED: Final = "running, steps not reported: elastic_infra.training.Progress reports them"
+LOOKS: Final = {"train": "green", "run": "green", "start": "blue", "hang": "bold red", "stop": "yellow", "gone": "dim"}
 
 
 class View(Protocol):
@@ -171,11 +173,12 @@ def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> Rendera
     width, rows = size[0], size[1] - 1
     job, began = shown.job, shown.begin
     time_gone = scale.clock(max(0.0, now - began)) if began is not None else "0:00"
-    head = [f"{title}  {time_gone}  {job.outcome}", _world(job), _speed(job), f"restarts: {_kinds(job, width)}"]
+    speed = UNREPORTED if _is_unreported(job, now) else _speed(job)
+    head = [f"{title}  {time_gone}  {job.outcome}", _world(job), speed, f"restarts: {_kinds(job, width)}"]
     lines: list[RenderableType] = [_row(text, width, "bold" if index == 0 else "") for index, text in enumerate(head)]
     nodes = sorted(job.nodes.values(), key=lambda node: natural(node.name))
     room = max(1, rows - len(head) - 2 - min(len(shown.news), 3))
-    lines.append(_nodes(nodes[:room], now, width))
+    lines.append(_nodes([_as_shown(node, job, now) for node in nodes[:room]], now, width))
     used = len(head) + 1 + min(room, len(nodes))
     if len(nodes) > room:
         lines.append(_row(f"and {formatting.count(len(nodes) - room, 'node')} more", width, "dim"))
@@ -201,6 +204,17 @@ def _nodes(nodes: Sequence[Node], now: float, width: int) -> Table:
         }
         table.add_row(*(cells[name] for name in names))
     return table
+
+
+def _as_shown(node: Node, job: Job, now: float) -> Node:
+    return replace(node, phase="run") if node.phase == "start" and _is_unreported(job, now) else node
+
+
+def _is_unreported(job: Job, now: float) -> bool:
+    """Whether workers run for so long that their script reports no steps, rather than has made none."""
+    if not job.generations or any(entry.steps for entry in job.generations):
+        return False
+    return now - job.generations[0].begin >= SILENT_SECONDS
 
 
 def _ranks(node: Node) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from elastic_infra.timeline.generations import Cause
+from elastic_infra.timeline.generations import Cause, Generation
 from elastic_infra.timeline.nodes import Phase
 from elastic_infra.timeline.records import Record
 
@@ -17,6 +17,7 @@ HOUR: Final = 3600
 PHASES: Final[Mapping[Phase, str]] = {
     "rendezvous": "the launcher starts, looks for its peers or waits for them; no worker runs",
     "start": "workers run and have not made a step yet",
+    "run": "workers run; the script does not report its steps (elastic_infra.training.Progress does)",
     "train": "workers make steps",
     "hang": "workers no longer make steps, until that is noticed",
     "stop": "workers are told to end, or have begun to",
@@ -101,9 +102,11 @@ def _began(record: Record) -> str:
     return f"generation {record.generation}: workers start{ranks} of {record.whole('world_size')}"
 
 
-def _changed(record: Record) -> str:
-    why = Cause(record.text("cause"), record.text("about"))  # the message was told when it happened
-    return f"{cause(why)}; going on with {record.whole('world_size')} workers"
+def restart(generation: Generation) -> str:
+    """Why a generation came, in one line, under the kind by which the figures count it."""
+    why = generation.cause
+    known = Cause(why.kind, why.node) if why else None  # the message was told when it happened
+    return f"restart ({generation.kind}): {cause(known)}; going on with {count(generation.world_size, 'worker')}"
 
 
 _LINES: Final[Mapping[str, Callable[[Record], str]]] = {
@@ -119,8 +122,6 @@ _LINES: Final[Mapping[str, Callable[[Record], str]]] = {
     "job_failed": lambda record: f"the job failed: {record.text('reason')}",
     "workers_started": _began,
     "worker_exited": _worker,
-    "restart": lambda record: f"restart: {_changed(record)}",
-    "membership_change": lambda record: f"membership change: {_changed(record)}",
     "node_lost": lambda record: f"{short(record.text('lost'))} is lost",
     "hang_detected": lambda record: f"hang: {record.text('message')}",
     "hang_suspected": lambda record: f"possible hang: {record.text('message')}",

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from elastic_infra.timeline import formatting
@@ -104,12 +104,21 @@ def history(records: Sequence[Record]) -> History:
         marks += _marks(job, record)
         job, new = advance(job, record)
         changes += new
+    if not any(entry.steps for entry in job.generations):
+        changes = list(_without_steps(changes))
     begin, end = ordered[0].at, max([each.at for each in ordered if each.node != STORE] or [ordered[-1].at])
     names = sorted((name for name, node in job.nodes.items() if node.has_joined), key=natural)
     lanes = tuple(_lane(name, changes, marks, end) for name in names)
     whole = tuple(mark for name, mark in marks if name not in names)
     known = job.outcome, job.reason, job.script, job.run_id
     return History(begin, end, lanes, whole, job.generations, *known)
+
+
+def _without_steps(changes: Iterable[Change]) -> Iterator[Change]:
+    """The phases of a script that reports no steps: when its workers began or ceased to train is not known."""
+    for change in changes:
+        if change.phase != "hang":
+            yield replace(change, phase="run") if change.phase == "start" else change
 
 
 def natural(name: str) -> tuple[object, ...]:

@@ -21,7 +21,8 @@ def about(record: Record) -> str:
 def tell(before: Job, after: Job, record: Record) -> str:
     """The line on an event that took a job from one state to the next; empty where it is no news."""
     if record.event in _OF_THE_GROUP:
-        return _of_group(_entry(before, record), _entry(after, record), record)
+        is_new = len(after.generations) > len(before.generations)
+        return _of_group(None if is_new else _entry(before, record), _entry(after, record), record)
     if record.event in {"succeeded", "job_succeeded", "job_failed"} or _is_the_end(record):
         return "" if before.outcome == after.outcome else _outcome(after)
     if record.event == "node_lost":
@@ -36,11 +37,13 @@ def _of_group(before: Generation | None, now: Generation | None, record: Record)
     if record.event == "workers_started":
         is_first = before is None or not before.nodes
         size = f"{formatting.count(now.world_size, 'worker')} on {formatting.count(now.size, 'node')}"
+        if before is None and now.kind:  # numbers start again: no event tells of that
+            return formatting.restart(now)
         return f"generation {now.number}: {size}" if is_first else ""
     if record.event == "progress":
         began = now.steps is not None and (before is None or before.steps is None)
         return f"generation {now.number} trains from step {now.steps.first} on" if began and now.steps else ""
-    return formatting.tell(record) if before is None or before.cause is None else ""
+    return formatting.restart(now) if before is None or before.cause is None else ""
 
 
 def _entry(job: Job, record: Record) -> Generation | None:

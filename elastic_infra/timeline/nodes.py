@@ -12,10 +12,11 @@ from typing import Final, Literal
 
 from elastic_infra.timeline.records import Record
 
-Phase = Literal["rendezvous", "start", "train", "hang", "stop", "gone"]
+Phase = Literal["rendezvous", "start", "run", "train", "hang", "stop", "gone"]
 """``rendezvous``: the launcher runs and no worker does: it starts, looks for its peers, or waits for them at the end.
-``start``: workers run and have made no step yet. ``train``: they make steps. ``hang``: they no longer do, until it is
-noticed. ``stop``: they are told to end, or have begun to. ``gone``: no launcher runs."""
+``start``: workers run and have made no step yet. ``run``: workers run, of a script that reports no steps. ``train``:
+they make steps. ``hang``: they no longer do, until it is noticed. ``stop``: they are told to end, or have begun to.
+``gone``: no launcher runs."""
 
 
 @dataclass(frozen=True)

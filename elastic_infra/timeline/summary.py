@@ -24,10 +24,10 @@ def lines(known: Figures) -> tuple[tuple[str, str], ...]:
 
 def _training(known: Figures) -> str:
     if known.training_seconds is None:
-        return "unknown: no steps were reported"
+        return "unknown: the script reported no steps; elastic_infra.training.Progress does"
     again = f", {formatting.seconds(known.repeated_seconds)} of it repeated" if known.repeated_seconds else ""
     return f"{formatting.seconds(known.training_seconds)} of {formatting.seconds(known.wall_seconds)}{again}"
 
 
 def _first_step(known: Figures) -> str:
-    return "never" if known.first_step_seconds is None else f"after {formatting.seconds(known.first_step_seconds)}"
+    return "unknown" if known.first_step_seconds is None else f"after {formatting.seconds(known.first_step_seconds)}"

@@ -22,6 +22,7 @@ from elastic_infra.timeline.summary import lines
 SIGNS: Final = {
     "rendezvous": (".", "dim"),
     "start": ("/", "blue"),
+    "run": ("=", "green"),
     "train": ("#", "green"),
     "hang": ("!", "bold red"),
     "stop": ("|", "yellow"),

@@ -31,6 +31,7 @@ SURFACES: Final[Mapping[str, Look]] = {
     "start": Look(
         ("#dbeafe", "#172554"), ("#3b6fd8", "#7ba7f0"), "M-1 9L9 -1M-1 1L1 -1M7 9L9 7", ("#1e3a8a", "#dbeafe")
     ),
+    "run": Look(("#ecfccb", "#1a2e05"), ("#4d7c0f", "#a3e635"), "M0 4H8", ("#365314", "#ecfccb")),
     "hang": Look(("#fee2e2", "#450a0a"), ("#b91c1c", "#f87171"), "M0 0L8 8M8 0L0 8", ("#7f1d1d", "#fee2e2")),
     "stop": Look(("#fef3c7", "#3b2403"), ("#b45309", "#f59e0b"), "M2 0V8M6 0V8", ("#78350f", "#fef3c7")),
 }

@@ -10,6 +10,7 @@ import re
 import struct
 import termios
 import tty
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from elastic_infra.local.view import REDRAW_SECONDS, LiveView, LogView, Shown, draw, fold, open_view
+from elastic_infra.local.watch import SILENT_SECONDS
+from elastic_infra.timeline.figures import figures
+from elastic_infra.timeline.history import history
 from elastic_infra.timeline.records import Record
 from tests.timeline.events import record, recording, start, steps
 
@@ -245,3 +249,34 @@ class Flushed(io.StringIO):
 
     def flush(self) -> None:
         self.flushed = self.getvalue()
+
+
+@pytest.mark.parametrize("name", ["faults", "quiet_faults", "relaunched"])
+def test_the_log_and_the_figures_count_the_same_restarts(name: str) -> None:
+    """Every change of generation is one line, under the kind by which the summary counts it."""
+    relaunched = [*start(0, "a", 1, 1), record(5, "launcher_started"), *start(9, "a", 1, 1), record(20, "x")]
+    records = relaunched if name == "relaunched" else recording(name)
+    stream = io.StringIO()
+    LogView(stream, "digits").update(records)
+    told = Counter(re.findall(r" restart \((\w+)\): ", stream.getvalue()))
+
+    assert told == {kind: number for kind, number in figures(history(records)).restarts.items() if number}
+    assert told
+
+
+def test_a_script_that_reports_no_steps_is_shown_to_run() -> None:
+    """After the time that a start takes, the view names the state and what would report the steps."""
+    shown = Shown()
+    for each in start(0, "a", 1, 1):
+        shown = fold(shown, each)
+    screens = [_drawn(shown, at) for at in (SILENT_SECONDS - 1, SILENT_SECONDS + 1)]
+
+    assert ["start" in screen and "no step yet" in screen for screen in screens] == [True, False]
+    assert ["run " in screen and "elastic_infra.training.Progress" in screen for screen in screens] == [False, True]
+
+
+def _drawn(shown: Shown, now: float) -> str:
+    console = Console(file=io.StringIO(), width=100, height=20, color_system=None)
+    with console.capture() as captured:
+        console.print(draw(shown, "digits", now, (100, 20)))
+    return captured.get()

@@ -14,6 +14,7 @@ from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import History, Lane, history, natural
 from elastic_infra.timeline.page import page
 from elastic_infra.timeline.records import Record
+from elastic_infra.timeline.summary import lines
 from tests.timeline.events import record, recording, start, steps, told
 
 FAULTS, QUIET = recording("faults"), recording("quiet_faults")
@@ -61,6 +62,23 @@ def test_a_hang_begins_at_the_last_step() -> None:
         assert phases(found.lanes[0])[:2] == [("start", 1, 0, 5), ("hang", 1, 5, 20)]
 
 
+def test_a_script_that_reports_no_steps_runs() -> None:
+    """Its healthy training is neither a start nor a hang, though a hang was seen: the mark says when."""
+    found = history(
+        [
+            *start(0, "a", 1, 1),
+            record(20, "hang_detected", generation=1, message="m"),
+            record(21, "stopping", generation=1, first="stacks", reason="hang"),
+            *start(25, "a", 2, 1),
+            record(90, "x"),
+        ]
+    )
+
+    assert phases(found.lanes[0]) == [("run", 1, 0, 21), ("stop", 1, 21, 25), ("run", 2, 25, 90)]
+    assert [(mark.at, mark.kind) for mark in found.lanes[0].marks] == [(20, "hang")]
+    assert dict(lines(figures(found)))["training"].endswith("elastic_infra.training.Progress does")
+
+
 def test_a_node_that_dies_without_a_word() -> None:
     """Its lane ends when peers miss it; without peers, when it was last heard before its next launcher."""
     peers = history(
@@ -68,7 +86,7 @@ def test_a_node_that_dies_without_a_word() -> None:
     )
     alone = history([*start(0, "a", 1, 1), steps(5, "a", 1, 0, 3), record(9, "launcher_started"), record(10, "x")])
 
-    assert phases(peers.lanes[0]) == [("start", 1, 0, 7)]
+    assert phases(peers.lanes[0]) == [("run", 1, 0, 7)]
     assert [mark.kind for mark in peers.lanes[0].marks] == ["lost"]
     assert phases(alone.lanes[0])[-1] == ("rendezvous", 1, 9, 10)
     assert not any(begin < 9 and end > 5 for _, _, begin, end in phases(alone.lanes[0]))

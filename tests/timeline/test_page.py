@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from elastic_infra.timeline.figures import figures
+from elastic_infra.timeline.formatting import PHASES
 from elastic_infra.timeline.page import page
 from tests.timeline.events import told
 
@@ -60,7 +61,7 @@ def test_the_page_tells_all_figures() -> None:
     rows = len(re.findall("<tr>", text))
 
     marks = sum(len(lane.marks) for lane in found.lanes) + len(found.marks)
-    assert rows == 8 + (1 + len(known.outages)) + (1 + len(found.generations)) + (1 + marks) + 6
+    assert rows == 8 + (1 + len(known.outages)) + (1 + len(found.generations)) + (1 + marks) + len(PHASES)
     assert "Killed from outside: most likely out of memory. Raise resources.memory or use less" in text
 
 
