@@ -174,6 +174,18 @@ class TestValidate:
 
         assert result.code == 2
         assert f"{file}: name: must be lower-case letters" in result.err
+        assert "the file's, for the job has no `name`" in result.err
+
+    def test_a_folder_that_kubernetes_refuses_as_a_name_is_named(self, tmp_path: Path) -> None:
+        """A reader who wrote no name is told where the refused one came from, by every command."""
+        file = tmp_path / "My_Job" / "job.yaml"
+        file.parent.mkdir()
+        file.write_text("{image: i, script: s}")
+        for command in ("validate", "render", "explain", "run"):
+            result = elastic_infra(command, file)
+
+            assert result.code == 2, command
+            assert "The name is the folder's, for the job has no `name` of its own: set one." in result.err, command
 
 
 class TestSchema:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from elastic_infra.config import ConfigError, Fault, JobConfig, warnings
-from elastic_infra.config.load import job_name, read_mapping
+from elastic_infra.config.load import job_name, named_by, read_mapping
+from elastic_infra.config.names import name_faults
 
 BAD_INPUT = 2
 
@@ -35,7 +36,7 @@ def named_config(file: Path, name: str | None, target: Target | None) -> tuple[s
     """The job in a file, with what the command line changes in it.
 
     Raises:
-        ConfigError: the file cannot be read, or its content is invalid.
+        ConfigError: the file cannot be read, its content is invalid, or the name that its path gives is.
     """
     data = dict(read_mapping(file))
     if target is not None:
@@ -43,7 +44,13 @@ def named_config(file: Path, name: str | None, target: Target | None) -> tuple[s
     config = JobConfig.from_mapping(data)
     if name is not None:
         return name, config.model_copy(update={"name": None})
-    return config.name or job_name(file.resolve().as_posix(), ""), config
+    if config.name is not None:
+        return config.name, config
+    path = file.resolve().as_posix()
+    job = job_name(path, "")
+    if faults := name_faults(job, config):
+        raise ConfigError(Fault(fault.path, f"{fault.reason} {named_by(path)}") for fault in faults)
+    return job, config
 
 
 def refuse(file: Path, error: ConfigError) -> typer.Exit:

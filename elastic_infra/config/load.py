@@ -49,6 +49,12 @@ def job_name(path: str, root: str) -> str:
     return pure.stem.removesuffix(f".{JOB_STEM}")
 
 
+def named_by(path: str) -> str:
+    """What gives a job its name where its file has no `name`, for a message about that name."""
+    source = "folder" if PurePosixPath(path).stem == JOB_STEM else "file"
+    return f"The name is the {source}'s, for the job has no `name` of its own: set one."
+
+
 def parse(text: str) -> JobConfig:
     """The config in a YAML or JSON text (JSON is YAML).
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from elastic_infra.config import JobConfig
+from elastic_infra.config.load import job_name, named_by
 from elastic_infra.config.names import name_faults
 from elastic_infra.manifests import render
 from elastic_infra.preview.attribution import attribute
@@ -58,8 +59,10 @@ def compare(base: Side, head: Side) -> Comparison:
 def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
     """Jobs whose name Kubernetes would refuse."""
     for job in jobs:
+        is_of_path = job.config.name is None and job.name == job_name(job.path, job.name)
+        origin = f" {named_by(job.path)}" if is_of_path else ""
         for fault in name_faults(job.name, job.config):
-            yield SideFault(side, job.path, str(fault), job.name)
+            yield SideFault(side, job.path, f"{fault}{origin}", job.name)
 
 
 def _ambiguous(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
