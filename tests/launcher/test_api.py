@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,31 +15,15 @@ from tests.launcher import functions
 from tests.launcher.launched import ROOT
 
 
-def config(**changes: object) -> SimpleNamespace:
-    """A launch on one node of two workers, with the fields that every release of torch has."""
-    usual = {
-        "min_nodes": 1,
-        "max_nodes": 1,
-        "nproc_per_node": 2,
-        "run_id": "function",
-        "rdzv_backend": "c10d",
-        "rdzv_endpoint": "localhost:0",
-        "rdzv_configs": {"timeout": 900},
-        "max_restarts": 0,
-        "start_method": "spawn",
-    }
-    return SimpleNamespace(**{**usual, **changes})
-
-
 def test_other_start_methods_are_refused(tmp_path: Path) -> None:
     """Forking a process that may hold threads is unsafe, so only spawn is taken."""
     with pytest.raises(OptionsError, match="spawn"):
-        api.command_line(config(start_method="fork"), functions.double, (1,), tmp_path)
+        api.command_line(functions.config(start_method="fork"), functions.double, (1,), tmp_path)
 
 
 def test_a_program(tmp_path: Path) -> None:
     """A string is a program with its arguments."""
-    words = api.command_line(config(), "train", ("--lr", 1), tmp_path)
+    words = api.command_line(functions.config(), "train", ("--lr", 1), tmp_path)
 
     assert words[-4:] == ("--no-python", "train", "--lr", "1")
 
@@ -54,7 +37,7 @@ def test_streams_of_the_logs_specs(tmp_path: Path) -> None:
         tee={0: torch.Std.OUT, 1: torch.Std.NONE},
         local_ranks_filter={0},
     )
-    words = api.command_line(config(logs_specs=specs), "train", (), tmp_path)
+    words = api.command_line(functions.config(logs_specs=specs), "train", (), tmp_path)
 
     assert {f"--log-dir={tmp_path}", "--redirects=3", "--tee=0:1", "--local-ranks-filter=0"} <= set(words)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from elastic_infra.launcher import api
@@ -12,25 +10,9 @@ from tests.launcher import functions
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(600)]
 
 
-def config(**changes: object) -> SimpleNamespace:
-    """A launch on one node of two workers, with the fields that every release of torch has."""
-    usual = {
-        "min_nodes": 1,
-        "max_nodes": 1,
-        "nproc_per_node": 2,
-        "run_id": "function",
-        "rdzv_backend": "c10d",
-        "rdzv_endpoint": "localhost:0",
-        "rdzv_configs": {"timeout": 900},
-        "max_restarts": 0,
-        "start_method": "spawn",
-    }
-    return SimpleNamespace(**{**usual, **changes})
-
-
 def test_results_by_rank() -> None:
     """The function runs in every worker and its results come back by global rank."""
-    assert api.elastic_launch(config(), functions.double)(21) == {0: ("0", 42), 1: ("1", 42)}
+    assert api.elastic_launch(functions.config(), functions.double)(21) == {0: ("0", 42), 1: ("1", 42)}
 
 
 def test_torchs_own_config() -> None:
