@@ -31,6 +31,7 @@ Name = Literal[
     "hang_suspected",
     "fork_server",
     "watchdog_fired",
+    "agent_replaced",
     "stopping",
     "preempted",
     "succeeded",

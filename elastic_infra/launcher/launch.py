@@ -22,6 +22,7 @@ from .signals import Signals
 
 if TYPE_CHECKING:
     from . import event_log, ipc, run_dir
+    from .supervisor import children, supervisor
 
 
 AgentMain = Callable[["ipc.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "run_dir.RunDir"], None]
@@ -122,21 +123,41 @@ def _supervise(
     if resolved.hosts_store:  # while the agent loads
         family.host_store(ipc.HostStore(resolved.host, resolved.port))
     _announce(resolved, settings, processes.resident_megabytes(family.agent))
-    warm = fork_server_client.ForkServer(
-        files, fork_server_client.load_of(resolved, settings, environ), time.monotonic()
-    )
-    watcher = supervisor.Supervisor(family, signals, warm, owner, grace_seconds=resolved.shutdown_grace_seconds)
-    leave = watcher.run()
-    warm.close()
+    load = fork_server_client.load_of(resolved, settings, environ)
+
+    def new_watcher() -> supervisor.Supervisor:
+        warm = fork_server_client.ForkServer(files, load, time.monotonic())
+        return supervisor.Supervisor(family, signals, warm, owner, grace_seconds=resolved.shutdown_grace_seconds)
+
+    watcher, leave = _watch_agents(family, new_watcher, settings)
     ended_at = time.monotonic()
     family.end(leave, interrupted=lambda: bool(signals.caught), is_clear=watcher.is_clear)
     code = exit_codes.final(leave.code, watcher.caught)
-    if watcher.fired:
-        _event(settings, "watchdog_fired", {"message": leave.reason})
     if code != exit_codes.SUCCESS:
         failures.leave_behind(code, leave.reason, watcher.report, settings.termination_log, environ)
         _say_last(leave.reason, ended_at + leave.delivery_seconds, signals)
     return code
+
+
+def _watch_agents(
+    family: children.Children, new_watcher: Callable[[], supervisor.Supervisor], settings: LauncherSettings
+) -> tuple[supervisor.Supervisor, ipc.Leave]:
+    """Supervise one agent after the other, until one leaves or there have been too many."""
+    from .supervisor import agent_replacement
+
+    replacements = agent_replacement.Replacements()
+    while True:
+        watcher = new_watcher()
+        leave = watcher.run()
+        if watcher.agent_failure == "stuck":
+            _event(settings, "watchdog_fired", {"message": leave.reason})
+        after = replacements.next(time.monotonic()) if watcher.has_only_lost_its_agent else None
+        if after is None:
+            return watcher, leave
+        replacements = after
+        log.say(f"{leave.reason} Its workers were ended, and a new agent takes part as a new node.")
+        _event(settings, "agent_replaced", {"message": leave.reason})
+        family.replace_agent()
 
 
 def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -> None:

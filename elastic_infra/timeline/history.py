@@ -26,7 +26,7 @@ _MARKS: Final[dict[str, MarkKind]] = {
     "hang_detected": "hang",
     "hang_suspected": "hang",
     "node_lost": "lost",
-    "watchdog_fired": "exit",
+    "agent_replaced": "exit",
     "preempted": "exit",
     "failed": "exit",
     "node_exited": "exit",

@@ -153,6 +153,7 @@ _RULES: Final[Mapping[str, Callable[[Node, Record], Phases]]] = {
     "stopping": _told,
     "worker_exited": _exited,
     "watchdog_fired": _gone,
+    "agent_replaced": _launched,
     "preempted": _gone,
     "succeeded": _gone,
     "failed": _gone,

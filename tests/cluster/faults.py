@@ -20,14 +20,14 @@ def writes(process):
         return log in [descriptor.readlink() for descriptor in (process / "fd").iterdir()]
     except OSError:
         return False
-[worker] = [int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*") if writes(process)]
-os.kill(worker, int(sys.argv[1]))
+workers = [int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*") if writes(process)]
+os.kill(min(workers), int(sys.argv[1]))
 """
-"""The worker is what has the log of steps open: one that was forked has no words of its own to be known by."""
+"""A worker is what has the log of steps open: one that was forked has no words of its own to be known by."""
 
 
 def signal_worker(space: Namespace, pod: str, number: signal.Signals) -> None:
-    """Sends a signal to the training process of a pod."""
+    """Sends a signal to a training process of a pod, to one of them where there are several."""
     space.cluster.run("-n", space.name, "exec", pod, "--", "python3", "-c", SIGNAL_WORKER, str(number.value))
 
 

@@ -194,6 +194,31 @@ def test_a_worker_that_dies_or_hangs_is_started_again_in_its_pod(
     jobs.finish(space, JOB, training)
 
 
+def test_eight_workers_a_pod_go_through_every_change(space: Namespace, stack: JobStack) -> None:
+    """One of sixteen workers is killed, then a pod is lost, then a third pod comes; no container is started twice."""
+    training = jobs.Training(seconds=0.5)
+    elastic = {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 8}
+    stack.up(jobs.config(space, training, elastic=elastic, resources={"memory": "4Gi"}))
+    space.await_running(JOB, 2)
+    jobs.await_world(space, 16)
+    jobs.await_step(space, 10)
+    first = space.uids(JOB)
+
+    faults.signal_worker(space, f"{JOB}-worker-1", signal.SIGKILL)
+    jobs.await_world(space, 16, after=jobs.last_step(space))
+    after_failure = space.uids(JOB)
+    faults.lose_pod(space, f"{JOB}-worker-1", grace=0)
+    jobs.await_world(space, 16, after=jobs.last_step(space))
+    space.scale(JOB, 3)
+    jobs.await_world(space, 24, after=jobs.last_step(space))
+    last = space.uids(JOB)
+
+    assert after_failure == first
+    assert last[f"{JOB}-worker-0"] == first[f"{JOB}-worker-0"]
+    jobs.finish(space, JOB, training)
+    assert space.starts(JOB) == dict.fromkeys([*first.values(), *last.values()], 1)
+
+
 def test_a_worker_killed_for_memory_is_started_again(space: Namespace, stack: JobStack) -> None:
     """The kernel's out-of-memory kill is one failure of one worker, and training goes on from the checkpoint."""
     training = jobs.Training(hog=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .. import exit_codes
-from . import ranks, restart_budget
+from . import node_faults, ranks, restart_budget
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, NodeRecord, order_of
 from .state import State, record
@@ -61,12 +61,13 @@ def first_round_is_complete(state: State, now: float) -> bool:
 
 
 def candidates(state: State, survivors: tuple[NodeRecord, ...]) -> tuple[NodeRecord, ...]:
-    """Ready nodes that are not among the survivors, this one included."""
+    """Ready nodes that are not among the survivors, this one included; not those that are left out for their faults."""
     taken = {survivor.uuid for survivor in survivors} | {state.node.uuid}
     mine = record(state)
     others = (said for said in state.store.live() if said.uuid not in taken)
     own = () if any(survivor.uuid == mine.uuid for survivor in survivors) else (mine,)
-    return tuple(said for said in (*own, *others) if said.state == "ready" and not said.leaving)
+    ready = (said for said in (*own, *others) if said.state == "ready" and not said.leaving)
+    return tuple(said for said in ready if not node_faults.is_refused(state, said.name))
 
 
 def succeed(state: State, now: float) -> Generation | None:
@@ -100,7 +101,7 @@ def commit(state: State, now: float) -> Generation | None:
     budget = (
         restart_budget.refund(generation.budget) if _is_refundable(state, generation, statuses) else generation.budget
     )
-    return _next(state, replace(generation, budget=budget, charged=False), statuses)
+    return _next(state, replace(generation, budget=budget, charged=False), statuses, now)
 
 
 def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
@@ -141,10 +142,12 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )
-        return _next(state, replace(generation, budget=spared, evicted=failure.uuid, charged=False), others)
+        faults = node_faults.counted_eviction(generation.node_faults, failure.node)
+        spared_generation = replace(generation, budget=spared, charged=False, evicted=failure.uuid, node_faults=faults)
+        return _next(state, spared_generation, others, now)
     # The budget allows another try.
     if verdict.exit_code is None:
-        return _next(state, replace(generation, budget=verdict.budget, charged=True), statuses)
+        return _next(state, replace(generation, budget=verdict.budget, charged=True), statuses, now)
     # The budget is spent, but the job must not end for what may yet turn out to be the first sign of a lost node.
     if len(statuses) > 1 and now - state.phase_since < state.limits.loss_wait:
         return None
@@ -153,7 +156,7 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     return _final(state, replace(generation, budget=verdict.budget), verdict.exit_code, cause, now)
 
 
-def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> Generation | None:
+def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ...], now: float) -> Generation | None:
     survivors = tuple(status.live for status in statuses if status.live is not None)
     finishing = generation.finishing or any(status.finished for status in statuses)
     newcomers = candidates(state, survivors)
@@ -162,7 +165,8 @@ def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ..
     # A node has finished, so the others are about to: a newcomer would only start the script to see it end.
     if finishing and len(survivors) >= state.limits.min_nodes:
         newcomers = ()
-    return _generation(state, replace(generation, finishing=finishing), survivors, newcomers)
+    faults = node_faults.counted(state, generation, statuses, now)
+    return _generation(state, replace(generation, finishing=finishing, node_faults=faults), survivors, newcomers)
 
 
 def _generation(
@@ -183,6 +187,7 @@ def _generation(
         finishing=last.finishing,
         charged=last.charged,
         evicted=last.evicted,
+        node_faults=last.node_faults,
         startup_seconds=_longest_start(last, survivors),
     )
 

@@ -57,6 +57,12 @@ class Limits:
     stop_step_lead: float = 1.0
     """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
 
+    node_faults: int = 6
+    """A node that ends so many generations by faults of its own is left out. A supervisor replaces three agents before
+    the launcher ends, and an eviction counts two: a bad node has two or three tries."""
+    node_faults_window: float = 600.0
+    """A node that trained for so long begins a new count."""
+
     def patience(self, longest_start: int | None) -> float:
         """How long newcomers wait for a first step, where the longest start so far took so long; None: not known."""
         if self.startup_patience is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from .. import exit_codes
-from . import change, commit, events, group
+from . import change, commit, events, group, node_faults
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
 from .events import Peer
@@ -134,6 +134,8 @@ def _ending(state: State, now: float) -> Exit | None:
         if generation.evicted == state.node.uuid:
             return Exit(exit_codes.RETRY, "the workers of this node alone keep failing", generation.cause)
     if state.idle_since is not None and now - state.idle_since >= limits.join_timeout:
+        if state.store.connected and node_faults.is_refused(state, state.node.name):
+            return Exit(exit_codes.SCRIPT_FAILED, "the job cannot go on without this node, which keeps failing alone")
         what = "no generation with enough nodes" if state.store.connected else "no store"
         return Exit(exit_codes.RETRY, f"{what} for {limits.join_timeout:g} s")
     return None
@@ -171,6 +173,8 @@ def waiting_for(state: State) -> str:
         return ""
     if not state.store.connected:
         return "the store does not answer"
+    if node_faults.is_refused(state, state.node.name):
+        return "this node has ended too many generations by faults of its own, and is left out"
     if state.generation is None:
         return f"the first round needs {state.limits.min_nodes} nodes and waits for up to {state.limits.max_nodes}"
     return _waiting_beside(state, state.generation)

@@ -68,6 +68,14 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class NodeFaults:
+    """How often launchers of one name ended generations by faults of their own, without long training in between."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Generation:
     """The key ``gen``: the only thing nodes must agree on."""
 
@@ -91,6 +99,8 @@ class Generation:
     """Brought into a reborn store by a node that cannot have missed a later one."""
     evicted: str = ""
     """The node that keeps failing alone and was left out of this generation for it."""
+    node_faults: tuple[NodeFaults, ...] = ()
+    """By name; a node without faults is not in it."""
     startup_seconds: int | None = None
     """The longest time from the order to start to a first step in any generation before; None where none is known."""
     exit_code: int | None = None

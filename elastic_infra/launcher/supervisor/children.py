@@ -34,10 +34,12 @@ class Children:
     """The agent at the other end of the seam, the hosted store, and every orphan that comes to us."""
 
     def __init__(self, agent: AgentMain, store: StoreMain, owner: Owner) -> None:
+        self._agent_main = agent
         self._store_main = store
         self._owner = owner
         self._store = 0
         self._store_report: int | None = None
+        self._store_port = 0
         self._held: int | None = None
         self.channel, self.agent = _fork_agent(agent)
 
@@ -62,7 +64,7 @@ class Children:
             if pid == self.agent:
                 self.agent = 0
             elif pid == self._store:
-                self._store = 0
+                self._store = self._store_port = 0
                 self.send(ipc.StoreHosted(0, f"The store server ended with status {status}."))
             yield pid, status
 
@@ -109,7 +111,7 @@ class Children:
             return
         os.close(self._store_report)
         self._store_report = None
-        port = int(answer) if answer.isdecimal() else 0
+        self._store_port = port = int(answer) if answer.isdecimal() else 0
         self.send(ipc.StoreHosted(port, "" if port else answer or "The store server could not start."))
 
     def dump_agent(self) -> None:
@@ -119,6 +121,15 @@ class Children:
         processes.send(self.agent, signal.SIGCONT)
         self._await_end(lambda: self.agent, _DUMP_SECONDS)
 
+    def replace_agent(self) -> None:
+        """Start an agent anew, as another node: the store hears that the old one, with all its workers, has ended."""
+        self._kill(self.agent)
+        self._release_store_connection(is_clear=True)
+        self.channel.close()
+        self.channel, self.agent = _fork_agent(self._agent_main)
+        if self._store_port:
+            self.send(ipc.StoreHosted(self._store_port, ""))
+
     def end(self, leave: ipc.Leave, interrupted: Callable[[], bool], *, is_clear: bool) -> None:
         """End agent and store; both may go on for their time, as long as no signal comes.
 
@@ -127,11 +138,7 @@ class Children:
             interrupted: whether a signal asks to end now.
             is_clear: no worker is left, and the store may be told so.
         """
-        if self._held is not None:
-            with socket.socket(fileno=self._held) as connection:  # the store waits for this node too
-                if is_clear:
-                    _say_farewell(connection)
-            self._held = None
+        self._release_store_connection(is_clear=is_clear)
         now = time.monotonic()
         deliver_until, keep_until = now + leave.delivery_seconds, now + leave.keep_store_seconds
         while not interrupted() and (
@@ -144,6 +151,15 @@ class Children:
         self._kill(self._store)
         self.channel.close()
         self._kill_orphans()
+
+    def _release_store_connection(self, *, is_clear: bool) -> None:
+        """The store waits for this node too; where no worker is left it may be told so."""
+        if self._held is None:
+            return
+        with socket.socket(fileno=self._held) as connection:
+            if is_clear:
+                _say_farewell(connection)
+        self._held = None
 
     def _is_until(self, pid: int, deadline: float) -> bool:
         return bool(pid) and time.monotonic() < deadline

@@ -13,7 +13,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from .. import exit_codes, ipc, processes
 from ..signals import Signals
@@ -33,7 +33,7 @@ _BUSY_TICK_SECONDS: Final = 0.02
 
 
 class Supervisor:
-    """Runs one launch to its end."""
+    """Runs one launch to its end, or to the end of its agent: a new agent has a new supervisor."""
 
     def __init__(
         self, children: Children, signals: Signals, warm: ForkServer, owner: Owner, *, grace_seconds: float
@@ -59,10 +59,15 @@ class Supervisor:
         self.report: dict[str, object] = {}
         """The root cause so far, as the agent last told it."""
         self.outcome: ipc.Leave | None = None
-        self.fired = False
-        """The watchdog ended the launch."""
+        self.agent_failure: Literal["", "dead", "stuck"] = ""
+        """What ended this run, if the agent did: it ended unexpectedly, or the watchdog fired."""
         self.is_clear = True
         """Nothing that was killed is left."""
+
+    @property
+    def has_only_lost_its_agent(self) -> bool:
+        """The agent alone is at fault, nothing of its workers is left, and the launcher has not been told to end."""
+        return bool(self.agent_failure) and self.is_clear and self.caught is None
 
     @property
     def caught(self) -> int | None:
@@ -83,6 +88,7 @@ class Supervisor:
                 selector.select(_BUSY_TICK_SECONDS)
                 self._signals.drain()
                 self._clear(time.monotonic())
+        self._warm.close()
         return self.outcome
 
     def _patience(self) -> float:
@@ -125,6 +131,7 @@ class Supervisor:
                 handlers[type(message)](message)
         except (EOFError, ConnectionError):
             if self.outcome is None:
+                self.agent_failure = "dead"
                 self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
 
     def _on_spawn(self, message: ipc.Spawn) -> None:
@@ -321,7 +328,7 @@ class Supervisor:
         )
         self._watch, fire = watchdog.decide(self._watch, seen)
         if fire is not None:
-            self.fired = True
+            self.agent_failure = "stuck"
             self._children.dump_agent()
             self._end(exit_codes.RETRY, fire.reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -166,18 +167,41 @@ def test_r5_a_hang_is_seen_with_stacks_and_restarted(start: Start, tmp_path: pat
     assert sorted(told, key=events.index) == told
 
 
-def test_r6_a_frozen_agent_ends_the_launcher(start: Start) -> None:
-    """R6: with the agent stopped and its workers dead the launcher exits 200 in 15 s."""
+def forked(launch: Launched) -> set[int]:
+    """Children of the supervisor that run its own program: the agent, and the store's server."""
+    program = pathlib.Path(f"/proc/{launch.process.pid}/cmdline").read_bytes()
+    found = set()
+    for pid in launch.children():
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == program:
+                found.add(pid)
+    return found
+
+
+def agent_and_store(launch: Launched) -> tuple[int, int]:
+    """Of a launcher that has just begun to train: the agent was forked first."""
+    agent, store = sorted(forked(launch))
+    return agent, store
+
+
+def pids(launch: Launched, generation: int) -> list[int]:
+    return [record["pid"] for record in launch.journal("started") if record["generation"] == generation]
+
+
+def test_r6_a_frozen_agent_is_replaced(start: Start) -> None:
+    """R6: with the agent stopped and its workers dead, workers are there again soon; no failure is charged."""
     launch = start("--nproc-per-node", "2", *behave("wait"))
     launch.wait_for(lambda: started(launch, 1, 2))
-    workers = [record["pid"] for record in launch.journal("started")]
-    agent = next(pid for pid in launch.children() if pid not in workers)
-    _stop_and_kill(agent, workers)
+    agent, _ = agent_and_store(launch)
+    _stop_and_kill(agent, pids(launch, 1))
     frozen = time.monotonic()
+    launch.wait_for(lambda: started(launch, 2, 2), "new workers")
 
-    assert launch.wait() == 200
     assert time.monotonic() - frozen < 15 + SLACK_SECONDS
     assert "has not moved" in launch.output
+    assert agent not in launch.alive()
+    launch.process.terminate()
+    assert launch.wait() == 143
     assert launch.alive() == []
 
 
@@ -187,29 +211,34 @@ def _stop_and_kill(agent: int, workers: list[int]) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-def test_r6_a_dead_agent_ends_the_launcher(start: Start) -> None:
-    """An agent that dies takes the launcher with it: 200, nothing left."""
+def test_r6_dead_agents_are_replaced_three_times(start: Start) -> None:
+    """Each time the old workers are gone and new ones are there; the fourth death ends the launcher: 200, no rest."""
     launch = start("--nproc-per-node", "2", *behave("wait"))
-    launch.wait_for(lambda: started(launch, 1, 2))
-    workers = [record["pid"] for record in launch.journal("started")]
-    agent = next(pid for pid in launch.children() if pid not in workers)
-    os.kill(agent, signal.SIGKILL)
+    store = 0
+    for generation in range(1, 5):
+        launch.wait_for(lambda number=generation: started(launch, number, 2), f"generation {generation}")  # type: ignore[misc]
+        store = store or agent_and_store(launch)[1]
+        assert not set(pids(launch, generation - 1)) & set(launch.alive())
+        [agent] = forked(launch) - {store}
+        os.kill(agent, signal.SIGKILL)
 
     assert launch.wait() == 200
+    assert launch.output.count("a new agent takes part") == 3
     assert launch.alive() == []
 
 
 def test_the_dead_man_timer_needs_no_agent(start: Start) -> None:
-    """Workers are killed ``orphan_timeout`` after the store's last answer although the agent is frozen."""
+    """Workers are killed ``orphan_timeout`` after the store's last answer, long before the agent is missed."""
     launch = start("--nproc-per-node", "2", *behave("wait"), environ={"ELASTIC_INFRA_ORPHAN_TIMEOUT_SECONDS": "2"})
     launch.wait_for(lambda: started(launch, 1, 2))
-    workers = [record["pid"] for record in launch.journal("started")]
-    agent = next(pid for pid in launch.children() if pid not in workers)
+    agent, _ = agent_and_store(launch)
     os.kill(agent, signal.SIGSTOP)
 
-    launch.wait_for(lambda: not set(workers) & set(launch.alive()), "the workers' end")
-    assert launch.process.poll() is None
-    assert launch.wait() == 200
+    launch.wait_for(lambda: not set(pids(launch, 1)) & set(launch.alive()), "the workers' end")
+    assert agent in launch.alive()
+    launch.wait_for(lambda: started(launch, 2, 2), "new workers")
+    launch.process.terminate()
+    assert launch.wait() == 143
     assert launch.alive() == []
 
 
