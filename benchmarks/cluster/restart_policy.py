@@ -221,7 +221,9 @@ def read(results: Path) -> dict[str, dict[str, str]]:
     """The rows of an earlier run, in the order of `ROWS`: what is not measured anew stays."""
     lines = results.read_text().splitlines() if results.exists() else []
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    known = {name: dict(zip(POLICIES, values, strict=True)) for name, *values in cells}
+    known: dict[str, dict[str, str]] = {}
+    for name, *values in cells:
+        known[name] = dict(zip(map(str, POLICIES), values, strict=True))
     return {name: known.get(name, {}) for name in ROWS}
 
 
