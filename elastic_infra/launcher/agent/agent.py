@@ -31,6 +31,7 @@ from ..protocol.actions import (
     StopWorkers,
     Tell,
 )
+from ..protocol.apply_event import apply_event
 from ..protocol.state import State, start
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
@@ -112,6 +113,10 @@ class Agent:
     def _take_steps(self) -> None:
         while self._events and not self._left:
             event = self._events.popleft()
+            # Of a row of peers' news only the last is decided on: a thousand nodes tell of each change at once.
+            if isinstance(event, events.PeerSeen) and self._events and isinstance(self._events[0], events.PeerSeen):
+                self._state = apply_event(self._state, event, self._clock())
+                continue
             before = self._state
             self._state, actions = machine.step(before, event, self._clock())
             for line in report.transitions(before, self._state, actions):
@@ -162,7 +167,7 @@ class Agent:
                 )
             else:
                 self._events.append(notification)
-                self._take_steps()
+        self._take_steps()
 
     def _hold(self, notification: links.Holding) -> None:
         self._channel.send(ipc.HoldStore(), notification.descriptor)

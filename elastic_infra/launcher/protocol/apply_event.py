@@ -60,9 +60,10 @@ def _generation(state: State, generation: Generation | None, version: int) -> St
 
 def _peer_seen(state: State, event: events.PeerSeen, now: float) -> State:
     uuid = event.peer.record.uuid
-    peers = [peer for peer in state.store.peers if peer.record.uuid != uuid]
-    bisect.insort(peers, event.peer, key=_uuid)
-    return with_store(state, replace(state.store, peers=tuple(peers)))
+    peers = state.store.peers
+    place = bisect.bisect_left(peers, uuid, key=_uuid)
+    is_known = place < len(peers) and _uuid(peers[place]) == uuid
+    return with_store(state, replace(state.store, peers=(*peers[:place], event.peer, *peers[place + is_known :])))
 
 
 def _uuid(peer: events.Peer) -> str:

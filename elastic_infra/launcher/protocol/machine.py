@@ -20,6 +20,7 @@ from .member_status import member_statuses
 from .records import Generation
 from .report import announce, report
 from .state import State, record, with_store, with_workers
+from .turns import is_turn
 
 
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -71,7 +72,9 @@ def _compare_and_set(state: State, now: float) -> Step:
     if wanted is None:
         wanted = _advance(state, now)
         if wanted is None:
-            return _forget(state, now)
+            return _forget(replace(state, wanting_since=None), now)
+        if not is_turn(state, wanted, now):
+            return (state if state.wanting_since is not None else replace(state, wanting_since=now)), ()
         wanted = replace(wanted, revision=wanted.revision + 1)
     return _with_pending(state), (CompareAndSet(wanted, state.store.version),)
 
@@ -88,7 +91,7 @@ def _with_pending(state: State) -> State:
     workers = state.workers
     if workers is not None and workers.suspension:
         state = with_workers(state, replace(workers, suspension="verifying"))
-    return with_store(state, replace(state.store, is_setting=True))
+    return with_store(replace(state, wanting_since=None), replace(state.store, is_setting=True))
 
 
 def _forget(state: State, now: float) -> Step:

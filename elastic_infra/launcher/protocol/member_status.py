@@ -48,7 +48,7 @@ def member_statuses(state: State, generation: Generation, now: float) -> tuple[M
 def _member_status(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     # This node: what it knows of itself is newer than its record in the store.
     if member.uuid == state.node.uuid:
-        return _seen(generation, member, Peer(record(state), "live", now), MemberStatus(member))
+        return _seen(generation, member, record(state))
     peer = state.store.peer(member.uuid)
     # The store has no record of it.
     if peer is None:
@@ -56,7 +56,7 @@ def _member_status(state: State, generation: Generation, member: Member, now: fl
     # While it is only silent or disconnected it may come back, so the others go on without it and do not count it dead.
     dead = _is_dead(state, peer, now)
     gone = dead or peer.presence == "silent" or _is_cut_off(state, generation, peer, now)
-    return _seen(generation, member, peer, MemberStatus(member, gone=gone, dead=dead))
+    return _seen(generation, member, peer.record, gone=gone, dead=dead)
 
 
 def _is_dead(state: State, peer: Peer, now: float) -> bool:
@@ -77,18 +77,19 @@ def _is_cut_off(state: State, generation: Generation, peer: Peer, now: float) ->
     return peer.presence == "disconnected" and (waited or collectives_failed)
 
 
-def _seen(generation: Generation, member: Member, peer: Peer, presence: MemberStatus) -> MemberStatus:
-    said = peer.record
+def _seen(
+    generation: Generation, member: Member, said: NodeRecord, *, gone: bool = False, dead: bool = False
+) -> MemberStatus:
     ours = said.identity == generation.identity
     return MemberStatus(
         member,
         done=ours and said.state in {"stopped", "finished", "left", "ready", "warming"},
         finished=ours and said.state == "finished",
-        gone=presence.gone,
-        dead=presence.dead,
+        gone=gone,
+        dead=dead,
         leaving=said.leaving,
         orphaned=ours and said.orphaned,
-        live=None if presence.gone or said.leaving else said,
+        live=None if gone or said.leaving else said,
     )
 
 
@@ -114,16 +115,12 @@ def _unseen(state: State, generation: Generation, member: Member, now: float) ->
 def _is_replaced(state: State, peer: Peer) -> bool:
     """A launcher with the same pod name has come since: a pod is made again only when the former is gone."""
     said = peer.record
-    return bool(said.name) and any(
-        other.record.name == said.name and other.record.uuid != said.uuid and other.arrived > peer.departed
-        for other in state.store.peers
+    return any(
+        other.record.uuid != said.uuid and other.arrived > peer.departed for other in state.store.named(said.name)
     )
 
 
 def _has_successor(state: State, generation: Generation, member: Member) -> bool:
     """The same for a member that a reborn store has not seen; a namesake beside it in the generation proves nothing."""
     beside = {other.uuid for other in generation.members}
-    return any(
-        bool(peer.record.name) and peer.record.name == member.name and peer.record.uuid not in beside
-        for peer in state.store.peers
-    )
+    return any(peer.record.uuid not in beside for peer in state.store.named(member.name))

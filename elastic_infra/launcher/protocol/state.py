@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from .events import Peer
@@ -48,11 +50,27 @@ class Store:
 
     def peer(self, uuid: str) -> Peer | None:
         """The node of this uuid, None where the store does not know it."""
-        return next((peer for peer in self.peers if peer.record.uuid == uuid), None)
+        return self._by_uuid.get(uuid)
+
+    def named(self, name: str) -> tuple[Peer, ...]:
+        """All nodes of this name; none where it is empty."""
+        return self._by_name.get(name, ()) if name else ()
 
     def live(self) -> tuple[NodeRecord, ...]:
         """The records of all nodes that beat."""
         return tuple(peer.record for peer in self.peers if peer.presence == "live")
+
+    @cached_property
+    def _by_uuid(self) -> Mapping[str, Peer]:
+        """Every member is looked up several times a step: with a search each time a step would grow with the square."""
+        return {peer.record.uuid: peer for peer in self.peers}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, tuple[Peer, ...]]:
+        found: dict[str, tuple[Peer, ...]] = {}
+        for peer in self.peers:
+            found[peer.record.name] = (*found.get(peer.record.name, ()), peer)
+        return found
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,8 @@ class State:
     """When the generation in the store was first seen."""
     planned_since: float | None = None
     """When the last planned change was committed, where this node saw it."""
+    wanting_since: float | None = None
+    """Since when this node has wanted to change the generation record and not asked for it; None where it does not."""
     forming_since: float | None = None
     """When a first round could first have begun."""
     published: NodeRecord | None = None

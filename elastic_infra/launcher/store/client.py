@@ -100,11 +100,15 @@ class Session:
         self._clock = clock
         self._calls: dict[int, tuple[str, float]] = {}
         self._last_id = 0
+        self._heard_at = acknowledged_at
+        """When bytes came last: a store that tells thousands of nodes of a change is slow, not lost."""
         self._next_beat = clock()  # the first beat makes this connection the node's
 
     def wait(self) -> float:
         """Seconds until something is due."""
-        due = [self._next_beat, *(sent_at + wire.CALL_SECONDS for _, sent_at in self._calls.values())]
+        due = [self._next_beat]
+        if self._calls:
+            due.append(max(self._heard_at, min(at for _, at in self._calls.values())) + wire.CALL_SECONDS)
         return max(0.0, min(due) - self._clock())
 
     def carry_out(self, order: Order) -> None:
@@ -123,7 +127,7 @@ class Session:
         """Beat when it is time; raise ``LostError`` when a call was not answered in time."""
         now = self._clock()
         oldest = min((sent_at for _, sent_at in self._calls.values()), default=now)
-        if now - oldest >= wire.CALL_SECONDS:
+        if now - max(oldest, self._heard_at) >= wire.CALL_SECONDS:
             message = f"the store did not answer for {wire.CALL_SECONDS:g} s"
             raise LostError(message, by_peer=False)
         if now >= self._next_beat:
@@ -141,6 +145,7 @@ class Session:
         if not data:
             message = "the store closed the connection"
             raise LostError(message, by_peer=True)
+        self._heard_at = self._clock()
         try:
             return [notification for message in self._lines.feed(data) for notification in self.read(message)]
         except wire.WireError as error:

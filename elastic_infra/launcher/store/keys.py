@@ -56,8 +56,9 @@ class Mirror:
             elif isinstance(found, records.Master) and (master is None or found.generation > master.generation):
                 master = found
         presences = cast("Mapping[str, list[object]]", snapshot.get("presences", {}))
-        for node, (state, seconds, *counts) in presences.items():
-            self._note_presence(node, state, now - cast("float", seconds), counts)
+        clock = cast("float", snapshot.get("clock", 0.0))
+        for node, (state, since, *counts) in presences.items():
+            self._note_presence(node, state, now - (clock - cast("float", since)), counts)
         peers = tuple(self._peer(uuid, now) for uuid in self._records)
         unix_time = cast("float", snapshot.get("unix_time", 0.0))
         return events.StoreConnected(incarnation, generation, version, peers, master, unix_time)

@@ -44,6 +44,10 @@ class Presence:
     departed: int = 0
     """The count when its connection last ended; 0 before that."""
 
+    def to_json(self, node: str) -> bytes:
+        """The member of a snapshot for this node."""
+        return b"%b:%b" % (wire.to_json(node), wire.to_json([self.state, self.since, self.arrived, self.departed]))
+
 
 @dataclass
 class Keyspace:
@@ -59,6 +63,10 @@ class Keyspace:
     _moves: int = 0
     """Arrivals and disconnections so far."""
     _memory: dict[str, int] = field(default_factory=dict)
+    _entries_json: dict[str, bytes] = field(default_factory=dict)
+    """Each entry as a snapshot's member: a thousand nodes that connect at once each get all of them."""
+    _presences_json: dict[str, bytes] = field(default_factory=dict)
+    """The same of the presences that were asked for since they changed."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +97,7 @@ class Keyspace:
             raise RefusedError(message)
         self._version += 1
         self.entries[key] = (self._version, value)
+        self._entries_json[key] = b"%b:%b" % (wire.to_json(key), wire.to_json([self._version, value]))
         size = _memory_of(key, value)
         self.memory += size - self._memory.get(key, 0)
         self._memory[key] = size
@@ -97,6 +106,7 @@ class Keyspace:
     def delete(self, key: str) -> list[Notice]:
         """Delete ``key``, if it is there."""
         self.memory -= self._memory.pop(key, 0)
+        self._entries_json.pop(key, None)
         return [] if self.entries.pop(key, None) is None else [{"event": "deleted", "key": key}]
 
     def heard(self, node: str, now: float) -> list[Notice]:
@@ -113,6 +123,7 @@ class Keyspace:
         if presence is None or presence.state in {"disconnected", "ended"}:
             return []
         presence.departed = self._move()
+        self._presences_json.pop(node, None)
         return self._become(node, presence, "disconnected", now)
 
     def ended(self, node: str, now: float) -> list[Notice]:
@@ -150,17 +161,16 @@ class Keyspace:
         notices: list[Notice] = []
         for node in old:
             del self.presences[node]
+            self._presences_json.pop(node, None)
             notices += self.delete(NODE_PREFIX + node)
         return notices
 
-    def snapshot(self, now: float) -> dict[str, object]:
-        """Everything, for a node that connects."""
-        return {
-            "entries": {key: [version, value] for key, (version, value) in self.entries.items()},
-            "presences": {
-                node: [p.state, round(now - p.since, 3), p.arrived, p.departed] for node, p in self.presences.items()
-            },
-        }
+    def snapshot(self, now: float) -> bytes:
+        """Everything, for a node that connects, as members of a JSON object; ``since`` and ``clock`` share a clock."""
+        for node in self.presences.keys() - self._presences_json.keys():
+            self._presences_json[node] = self.presences[node].to_json(node)
+        entries, presences = (b",".join(parts.values()) for parts in (self._entries_json, self._presences_json))
+        return b'"entries":{%b},"presences":{%b},"clock":%b' % (entries, presences, wire.to_json(now))
 
     def _move(self) -> int:
         self._moves += 1
@@ -172,13 +182,14 @@ class Keyspace:
         still_away = presence.state == "silent" and state == "disconnected"
         presence.since = presence.since if still_away else now
         presence.state = state
+        self._presences_json.pop(node, None)
         counts = {"arrived": presence.arrived, "departed": presence.departed}
         return [{"event": "presence", "node": node, "presence": state, **counts}]
 
 
 def _memory_of(key: str, value: Json) -> int:
-    """Bytes of an entry as Python holds it: many times its text where that is full of brackets."""
-    size, level = sys.getsizeof(key), [value]
+    """Bytes of an entry as text and as Python holds it: many times its text where that is full of brackets."""
+    size, level = sys.getsizeof(key) + len(key) + len(wire.to_json(value)), [value]
     while level:
         size += sum(sys.getsizeof(each) for each in level)
         level = [child for parent in level for child in wire.children(parent)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import random
 import select
 import socket
 import threading
@@ -23,6 +24,8 @@ from .client import Acknowledged, Order
 
 RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Waits between attempts to connect; the last one repeats."""
+SPREAD: Final = (0.5, 1.5)
+"""The share of it that a node waits: the nodes that lost one store must not come back in step."""
 FRESH_MARGIN: Final = 0.5
 
 
@@ -130,7 +133,8 @@ class Link:
                     self._tell(Rejected(str(error)))
                     return  # once let in, a node knows the token: then the store is another one, or will be again
                 self._tell(Unreachable(client.why(error), refused=isinstance(error, ConnectionRefusedError)))
-                select.select([self._wake_read], [], [], RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+                wait = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)] * random.uniform(*SPREAD)  # noqa: S311
+                select.select([self._wake_read], [], [], wait)
                 self._take_orders()
                 attempt += 1
                 continue

@@ -63,6 +63,8 @@ class Connection:
         self.out = bytearray()
         self.counted = 0
         """Bytes of it in the server's sum."""
+        self.awaits = selectors.EVENT_READ
+        """What the selector looks for."""
         self.is_behind = False
         """Notices were left out: a snapshot is due once everything before it is read."""
         self.since = now
@@ -91,6 +93,9 @@ class Server:
         self._connections: dict[socket.socket, Connection] = {}
         self._nodes: dict[tuple[str, str], Connection] = {}
         self._buffered = 0
+        self._unsent: dict[Connection, None] = {}
+        """Connections that got something in this round: one call of the kernel sends all of it."""
+        self._is_flushing = False
         self._said_at = -SAY_SECONDS
         self._selector = selectors.DefaultSelector()
         self._ticked = clock()
@@ -120,9 +125,20 @@ class Server:
             connection = self._connections.get(key.fileobj)  # type: ignore[call-overload]  # a socket
             if connection is not None:
                 self._attend(connection, events)
+        self._flush_all()
         now = self._clock()
         if now - self._ticked >= TICK_SECONDS:
             self._tick(now)
+            self._flush_all()
+
+    def _flush_all(self) -> None:
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        while self._unsent:
+            connection, _ = self._unsent.popitem()
+            self._attend(connection, selectors.EVENT_WRITE)
+        self._is_flushing = False
 
     def _attend(self, connection: Connection, events: int) -> None:
         """Write and read what is possible; a fault costs this connection and no other."""
@@ -210,30 +226,32 @@ class Server:
     def _answer(self, connection: Connection, request: Mapping[str, object]) -> None:
         if connection.socket not in self._connections:
             return
+        members = b""
         try:
-            reply = self._reply(connection, request)
+            if connection.job is None:
+                members = self._hello(connection, request)
+                reply = self._head()
+            else:
+                reply = self._reply(connection, connection.job, request)
         except RefusedError as error:
             reply = {"error": f"{error}."}
-        self._send(connection, {"id": request.get("id"), **reply})
+        self._send(connection, {"id": request.get("id"), **reply}, members)
         if connection.job is None:
             self._drop(connection)
 
-    def _reply(self, connection: Connection, request: Mapping[str, object]) -> dict[str, object]:
-        operation = request.get("op")
-        if connection.job is None:
-            return self._hello(connection, request)
-        keyspace = self._keyspaces[connection.job]
+    def _reply(self, connection: Connection, job: str, request: Mapping[str, object]) -> dict[str, object]:
+        operation, keyspace = request.get("op"), self._keyspaces[job]
         if connection.node:
-            self._become_current(connection.job, connection)
-            self._notify(connection.job, keyspace.heard(connection.node, self._clock()))
+            self._become_current(job, connection)
+            self._notify(job, keyspace.heard(connection.node, self._clock()))
         if operation == "beat":
             return {}
         if operation == "farewell":
-            self._notify(connection.job, keyspace.ended(connection.node, self._clock()))
+            self._notify(job, keyspace.ended(connection.node, self._clock()))
             self._drop(connection)
             return {}
         answer, notices = self._change(keyspace, request)
-        self._notify(connection.job, notices)
+        self._notify(job, notices)
         return answer
 
     def _change(self, keyspace: Keyspace, request: Mapping[str, object]) -> tuple[dict[str, object], list[Notice]]:
@@ -255,7 +273,8 @@ class Server:
         message = "the operation is unknown"
         raise RefusedError(message)
 
-    def _hello(self, connection: Connection, request: Mapping[str, object]) -> dict[str, object]:
+    def _hello(self, connection: Connection, request: Mapping[str, object]) -> bytes:
+        """Let a client in; everything of its job, as members of the answer."""
         job, node, token = request.get("job"), request.get("node", ""), request.get("token", "")
         if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
             message = "a connection begins with hello"
@@ -269,17 +288,14 @@ class Server:
             self._notify(job, keyspace.heard(node, now))
         connection.job, connection.node = job, node
         connection.lines.longest = wire.MAX_LINE
-        return self._snapshot(job)
+        return self._keyspaces[job].snapshot(now)
 
     def _is_right(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self._token.encode(errors="surrogateescape"))
 
-    def _snapshot(self, job: str) -> dict[str, object]:
-        return {
-            "incarnation": self.incarnation,
-            "unix_time": time.time(),
-            **self._keyspaces[job].snapshot(self._clock()),
-        }
+    def _head(self) -> dict[str, object]:
+        """What a snapshot says of the store itself."""
+        return {"incarnation": self.incarnation, "unix_time": time.time()}
 
     def _make_room(self, keyspace: Keyspace, key: str, value: object) -> None:
         """See that a value fits, at the cost of the jobs that were left longest ago.
@@ -313,32 +329,46 @@ class Server:
             return
         data = b"".join(wire.encode(notice) for notice in notices)
         for connection in [c for c in self._connections.values() if c.job == job]:
+            if connection in self._unsent and len(connection.out) + len(data) > BACKLOG_BYTES:
+                self._flush(connection)
             connection.is_behind |= bool(connection.out) and len(connection.out) + len(data) > BACKLOG_BYTES
             if not connection.is_behind:
                 self._send_bytes(connection, data)
 
-    def _send(self, connection: Connection, message: dict[str, object]) -> None:
-        self._send_bytes(connection, wire.encode(message))
+    def _send(self, connection: Connection, message: dict[str, object], members: bytes = b"") -> None:
+        self._send_bytes(connection, wire.encode(message, members))
 
     def _send_bytes(self, connection: Connection, data: bytes) -> None:
+        """Send at the end of this round; at once what is much, so that only what is not read counts as unread."""
+        if connection.socket not in self._connections:
+            return
         connection.out += data
-        self._flush(connection)
+        connection.counted += len(data)
+        self._buffered += len(data)
+        self._unsent[connection] = None
+        if len(connection.out) > BACKLOG_BYTES:
+            self._flush(connection)
+        elif self._buffered > BUFFERED_BYTES // 2:
+            self._flush_all()
 
     def _flush(self, connection: Connection) -> None:
         if connection.socket not in self._connections:
             return
         with contextlib.suppress(OSError):  # a broken connection shows as one that reads its end
-            sent = connection.socket.send(connection.out)
+            sent = connection.socket.send(connection.out) if connection.out else 0
             del connection.out[:sent]
         if connection.is_behind and not connection.out:
             connection.is_behind = False
-            self._send(connection, {"event": "snapshot", **self._snapshot(connection.job or "")})
+            snapshot = self._keyspaces[connection.job or ""].snapshot(self._clock())
+            self._send(connection, {"event": "snapshot", **self._head()}, snapshot)
             return
         self._count(connection)
         if connection.socket not in self._connections:
             return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
-        self._selector.modify(connection.socket, events)
+        awaits = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        if awaits != connection.awaits:
+            connection.awaits = awaits
+            self._selector.modify(connection.socket, awaits)
 
     def _count(self, connection: Connection) -> None:
         """Keep the sum of what all connections hold; beyond its bound the one that holds most is ended."""
@@ -351,8 +381,12 @@ class Server:
 
     def _drop(self, connection: Connection) -> None:
         """Close a connection; a node that has no other is disconnected."""
-        if self._connections.pop(connection.socket, None) is None:
+        if connection.socket not in self._connections:
             return
+        with contextlib.suppress(OSError):  # its last words, such as why it is refused
+            connection.socket.send(connection.out)
+        del self._connections[connection.socket]
+        self._unsent.pop(connection, None)
         self._buffered -= connection.counted
         self._selector.unregister(connection.socket)
         connection.socket.close()

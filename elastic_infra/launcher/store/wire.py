@@ -35,9 +35,20 @@ class WireError(ValueError):
     """What arrived is no message of this protocol."""
 
 
-def encode(message: dict[str, object]) -> bytes:
-    """The message as one line of JSON."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+def encode(message: dict[str, object], members: bytes = b"") -> bytes:
+    """The message as one line of JSON.
+
+    Args:
+        message: must not be empty where ``members`` are given.
+        members: further members of the object that are JSON already: what many messages share is encoded once.
+    """
+    text = to_json(message)
+    return b"%b,%b}\n" % (text[:-1], members) if members else text + b"\n"
+
+
+def to_json(value: object) -> bytes:
+    """A value as JSON without spaces."""
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 class Lines:
