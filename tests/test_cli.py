@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +332,9 @@ class TestProgram:
         command = [sys.executable, "-m", "elastic_infra.cli", "render", str(fifo), "--name", "job"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             writer = os.open(fifo, os.O_WRONLY)  # returns when the program has opened it for reading
-            running.send_signal(signal.SIGINT)
+            while running.poll() is None:  # Python hears a signal that comes just before a read only at the next one
+                running.send_signal(signal.SIGINT)
+                time.sleep(0.1)
             out, err = running.communicate()
             os.close(writer)
 

@@ -1,0 +1,189 @@
+"""How the rendezvous grows with the number of nodes: formed, a newcomer admitted, a node lost, and standing idle.
+
+    python -m benchmarks.rendezvous [--nodes N ...] [--out FILE]
+
+A real store process, one real node in a process of its own, and all others as light nodes, which send and await what a
+real node does. Every deadline of the launcher holds. Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.rendezvous.light import Lights
+from tests.ports import free_port
+
+RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+NODES: Final = (2, 8, 32, 128, 256, 512, 1024)
+PATIENCE: Final = 120.0
+IDLE_SECONDS: Final = 5.0
+PROBE_SECONDS: Final = 1.0
+"""Until the real node has connected."""
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class Run:
+    """One size: the store, the probe and the light nodes."""
+
+    def __init__(self, store: subprocess.Popen[bytes], probe: subprocess.Popen[str], port: int) -> None:
+        self.store, self.probe = store, probe
+        self.lights = Lights(port)
+        self.figures: dict[str, float] = {}
+        self._seen: list[Mapping[str, Any]] = []
+        self._told = b""
+
+    def wait_for(self, nodes: int, after: int = 0) -> Mapping[str, Any]:
+        """The generation of so many nodes that comes after this number, once every light node has entered it.
+
+        Raises:
+            TimeoutError: it never came.
+        """
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.lights.serve(0.02)
+            self._hear()
+            for line in self._seen:
+                fits = line["phase"] == "running" and line["nodes"] == nodes and line["number"] > after
+                if fits and len(self.lights.members(line["number"])) >= len(self.lights.nodes):
+                    return line
+        message = f"no generation of {nodes} nodes within {PATIENCE:g} s: {self._seen[-3:]}"
+        raise TimeoutError(message)
+
+    def entered(self, generation: Mapping[str, Any]) -> float:
+        """When the last node, the probe included, had entered a generation."""
+        return max([*self.lights.members(generation["number"]), float(generation["at"])])
+
+    def _hear(self) -> None:
+        pipe = self.probe.stdout.fileno() if self.probe.stdout else -1
+        while select.select([pipe], [], [], 0)[0] and (data := os.read(pipe, 1 << 16)):
+            self._told += data
+        *lines, self._told = self._told.split(b"\n")
+        self._seen += map(json.loads, lines)
+
+
+def measure(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float]:
+    """Every figure of one size, in seconds unless the name says otherwise; the real node comes on top of ``nodes``."""
+    with _running(nodes + 1) as run:
+        formed = _form(run, nodes)
+        _stand_idle(run, idle_seconds)
+        smaller = _lose(run, nodes, formed["number"])
+        run.lights.serve(1.0)
+        begin = time.monotonic()
+        run.lights.add(nodes + 1)
+        run.figures["newcomer"] = run.entered(run.wait_for(nodes + 1, smaller["number"])) - begin
+        left = run.lights.nodes.values()
+        run.figures["messages sent by a node"] = sum(each.call for each in left) / len(left)
+        run.figures["kB sent by a node"] = sum(each.sent for each in left) / len(left) / 1e3
+        run.figures["kB sent to a node and node"] = sum(each.received for each in left) / len(left) / nodes / 1e3
+        run.figures["lost connections"] = float(run.lights.lost_connections)
+        run.figures["store memory, MB"] = _megabytes(run.store.pid)
+        told, _ = run.probe.communicate(timeout=60)
+    return {**run.figures, **json.loads(told.splitlines()[-1])}
+
+
+def _form(run: Run, nodes: int) -> Mapping[str, Any]:
+    time.sleep(PROBE_SECONDS)
+    for index in range(1, nodes):
+        run.lights.add(index)
+        run.lights.serve(0.0)
+    last, before = time.monotonic(), cpu_seconds(run.store.pid)
+    run.lights.add(nodes)
+    formed = run.wait_for(nodes + 1)
+    run.figures["form"] = run.entered(formed) - last
+    run.figures["store CPU to form"] = cpu_seconds(run.store.pid) - before
+    return formed
+
+
+def _stand_idle(run: Run, seconds: float) -> None:
+    run.lights.serve(min(seconds, 2.0))
+    begin, pids = time.monotonic(), (run.store.pid, run.probe.pid)
+    before = [cpu_seconds(pid) for pid in pids]
+    run.lights.serve(seconds)
+    spent = time.monotonic() - begin
+    store, agent = (cpu_seconds(pid) - was for pid, was in zip(pids, before, strict=True))
+    run.figures |= {"idle store, % of a core": 100 * store / spent, "idle agent, % of a core": 100 * agent / spent}
+
+
+def _lose(run: Run, nodes: int, number: int) -> Mapping[str, Any]:
+    begin, before = time.monotonic(), cpu_seconds(run.store.pid)
+    run.lights.lose(nodes)
+    smaller = run.wait_for(nodes, number)
+    run.figures["lost node"] = run.entered(smaller) - begin
+    run.figures["store CPU, lost node"] = cpu_seconds(run.store.pid) - before
+    return smaller
+
+
+@contextmanager
+def _running(nodes: int) -> Iterator[Run]:
+    port = free_port()
+    serve = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
+    store = subprocess.Popen(serve, stdout=subprocess.PIPE)
+    _ = store.stdout.readline() if store.stdout else b""  # it listens
+    command = [sys.executable, "-m", "benchmarks.rendezvous.probe", str(port), str(nodes)]
+    probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield Run(store, probe, port)
+    finally:
+        for process in (probe, store):
+            process.kill()
+            process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def _megabytes(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+
+def document(results: Mapping[int, Mapping[str, float]]) -> str:
+    """The table as Markdown."""
+    names = list(next(iter(results.values())))
+    head = f"| nodes | {' | '.join(str(nodes) for nodes in results)} |\n|{' --- |' * (len(results) + 1)}\n"
+    rows = (f"| {name} | {' | '.join(f'{each[name]:.3g}' for each in results.values())} |" for name in names)
+    facts = f"Python {platform.python_version()}, {os.cpu_count()} CPUs, measured {date.today()}"  # noqa: DTZ011  for readers
+    about = (
+        "Seconds unless a row says otherwise, one run of each size; every node, the store and the load share the "
+        "processors. `form` counts from the last node's hello to the moment at which every node has entered the "
+        "generation; `lost node` from a farewell, `newcomer` from a hello, to the same. `longest_round` is the real "
+        "agent's longest time between two beats: its watchdog allows 10 s."
+    )
+    return (
+        f"# The rendezvous at scale\n\n{facts} by `python -m benchmarks.rendezvous`.\n\n{head}"
+        + "\n".join(rows)
+        + f"\n\n{about}\n"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Measure all sizes and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rendezvous")
+    parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="sizes, the real node left out")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    options = parser.parse_args(arguments)
+    results: dict[int, Mapping[str, float]] = {}
+    for nodes in options.nodes:
+        results[nodes] = measure(nodes)
+        print(nodes, json.dumps({name: round(value, 3) for name, value in results[nodes].items()}), flush=True)
+        options.out.write_text(document(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Nodes that send what a real one sends and keep no picture: a thousand of them fit on a core."""
+
+from __future__ import annotations
+
+import re
+import selectors
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from elastic_infra.launcher import codec
+from elastic_infra.launcher.protocol.records import NodeRecord
+from elastic_infra.launcher.store import keys, wire
+
+JOB: Final = "rendezvous"
+WORKERS: Final = 8
+_GENERATION: Final = re.compile(rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{"number":(\d+),(?:"phase":"(\w+)")?')
+"""In a notice and in a snapshot; a phase that is left out is ``running``."""
+_INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
+_READ: Final = 1 << 18
+SEND_SECONDS: Final = 60.0
+
+
+def uuid(index: int) -> str:
+    """Of the node with this index; the probe is the first."""
+    return f"{index:032x}"
+
+
+def record(index: int) -> NodeRecord:
+    """What a node says of itself once it is ready."""
+    name = f"elastic-job-worker-{index}"
+    return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
+
+
+@dataclass
+class Light:
+    """One node."""
+
+    index: int
+    end: socket.socket
+    said: NodeRecord
+    incarnation: str = ""
+    first: int = 1
+    """The first generation that it can be in."""
+    tail: bytes = b""
+    call: int = 0
+    next_beat: float = 0.0
+    received: int = 0
+    """Bytes."""
+    sent: int = 0
+
+
+@dataclass
+class Lights:
+    """All of them, in one thread."""
+
+    port: int
+    nodes: dict[int, Light] = field(default_factory=dict)
+    lost_connections: int = 0
+    member_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When a node entered a generation, by index and number."""
+    _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+
+    def add(self, index: int) -> None:
+        """Connect one node and say hello."""
+        node = Light(index, socket.create_connection(("127.0.0.1", self.port), timeout=60), record(index))
+        self._send(node, {"op": "hello", "job": JOB, "node": uuid(index), "token": ""})
+        node.end.settimeout(0)
+        node.next_beat = time.monotonic()
+        self.nodes[index] = node
+        self._selector.register(node.end, selectors.EVENT_READ, node)
+
+    def lose(self, index: int) -> None:
+        """The supervisor of a node says farewell, as after a crash of its agent or workers."""
+        node = self.nodes.pop(index)
+        self._selector.unregister(node.end)
+        node.end.settimeout(SEND_SECONDS)
+        node.end.sendall(wire.FAREWELL)
+        node.end.close()
+
+    def serve(self, seconds: float) -> None:
+        """Answer what comes for so long."""
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            for key, _ in self._selector.select(min(0.05, until - now)):
+                self._read(key.data)
+            for node in self.nodes.values():
+                if now >= node.next_beat and node.incarnation:
+                    node.next_beat = now + wire.BEAT_SECONDS
+                    self._send(node, {"op": "beat"})
+
+    def members(self, number: int) -> list[float]:
+        """When each node entered a generation."""
+        return [at for (_, generation), at in self.member_at.items() if generation == number]
+
+    def _read(self, node: Light) -> None:
+        try:
+            data = node.end.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(node.end)
+            del self.nodes[node.index]
+            self.lost_connections += 1
+            return
+        node.received += len(data)
+        text = node.tail + data
+        if not node.incarnation:
+            if b"\n" not in text:
+                node.tail = text
+                return
+            snapshot, _, text = text.partition(b"\n")
+            found = _INCARNATION.search(snapshot)
+            node.incarnation = found[1].decode() if found else "?"
+            node.first = max([int(number) for number, _ in _GENERATION.findall(snapshot)], default=0) + 1
+            self._publish(node)
+        self._follow(node, _GENERATION.findall(text))
+        node.tail = text[-200:]
+
+    def _follow(self, node: Light, seen: list[tuple[bytes, bytes]]) -> None:
+        for digits, phase in seen:
+            number = int(digits)
+            if phase in {b"", b"running"} and number >= max(node.first, node.said.generation + 1):
+                self.member_at[node.index, number] = time.monotonic()
+                node.said = replace(node.said, state="member", generation=number, incarnation=node.incarnation)
+                self._publish(node)
+            elif phase in {b"draining", b"broken"} and number == node.said.generation and node.said.state == "member":
+                node.said = replace(node.said, state="stopped")
+                self._publish(node)
+
+    def _publish(self, node: Light) -> None:
+        self._send(node, {"op": "set", "key": keys.node_key(node.said.uuid), "value": codec.to_json(node.said)})
+
+    def _send(self, node: Light, request: dict[str, object]) -> None:
+        data = wire.encode({**request, "id": node.call})
+        node.call += 1
+        node.sent += len(data)
+        node.end.settimeout(SEND_SECONDS)
+        node.end.sendall(data)
+        node.end.settimeout(0)
