@@ -129,16 +129,17 @@ def _lose(run: Run, nodes: int, number: int) -> Mapping[str, Any]:
 def _running(nodes: int) -> Iterator[Run]:
     port = free_port()
     serve = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
-    store = subprocess.Popen(serve, stdout=subprocess.PIPE)
-    _ = store.stdout.readline() if store.stdout else b""  # it listens
     command = [sys.executable, "-m", "benchmarks.rendezvous.probe", str(port), str(nodes)]
-    probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Run(store, probe, port)
-    finally:
-        for process in (probe, store):
-            process.kill()
-            process.wait()
+    with subprocess.Popen(serve, stdout=subprocess.PIPE) as store:
+        _ = store.stdout.readline() if store.stdout else b""  # it listens
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
+            run = Run(store, probe, port)
+            try:
+                yield run
+            finally:
+                run.lights.close()
+                probe.kill()
+                store.kill()
 
 
 def cpu_seconds(pid: int) -> float:

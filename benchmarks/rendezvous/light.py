@@ -90,6 +90,12 @@ class Lights:
                     node.next_beat = now + wire.BEAT_SECONDS
                     self._send(node, {"op": "beat"})
 
+    def close(self) -> None:
+        """Close every connection."""
+        for node in self.nodes.values():
+            node.end.close()
+        self._selector.close()
+
     def members(self, number: int) -> list[float]:
         """When each node entered a generation."""
         return [at for (_, generation), at in self.member_at.items() if generation == number]
@@ -103,6 +109,7 @@ class Lights:
             data = b""
         if not data:
             self._selector.unregister(node.end)
+            node.end.close()
             del self.nodes[node.index]
             self.lost_connections += 1
             return
