@@ -95,6 +95,70 @@ class TestRender:
         assert f"{QUICKSTART}: target: " in refused.err
 
 
+class TestRenderIntoAFolder:
+    @pytest.fixture
+    def jobs(self, tmp_path: Path) -> Path:
+        """Two jobs and a file that is none."""
+        folder = tmp_path / "jobs"
+        (folder / "a").mkdir(parents=True)
+        (folder / "a" / "job.yaml").write_text("{image: i, script: s}")
+        (folder / "b.yaml").write_text("image: i\nscript: s\nelastic: {nnodes: '1:2'}\n")
+        (folder / "values.yaml").write_text("replicas: 1\n")
+        return folder
+
+    def test_a_folder_is_every_job_in_it(self, jobs: Path, tmp_path: Path) -> None:
+        """One file a job, named after the job; the stream without a folder holds the same objects."""
+        out = tmp_path / "out" / "cluster"
+        result = elastic_infra("render", jobs, "--into", out)
+        written = sorted(path.name for path in out.iterdir())
+
+        assert (result.code, result.out, written) == (0, "", ["a.yaml", "b.yaml"])
+        assert elastic_infra("render", jobs).out == "".join((out / each).read_text() for each in written)
+
+    def test_what_has_not_changed_is_not_written(self, jobs: Path, tmp_path: Path) -> None:
+        """A second time nothing is written; after an edit only the job that was edited."""
+        out = tmp_path / "out"
+        first = elastic_infra("render", jobs, "--into", out).err
+        second = elastic_infra("render", jobs, "--into", out).err
+        (jobs / "b.yaml").write_text("image: j\nscript: s\nelastic: {nnodes: '1:2'}\n")
+        third = elastic_infra("render", jobs, "--into", out).err
+
+        assert [text.count("wrote ") for text in (first, second, third)] == [2, 0, 1]
+        assert f"wrote {out / 'b.yaml'}" in third
+
+    def test_one_fault_and_nothing_is_written(self, jobs: Path, tmp_path: Path) -> None:
+        """Every fault of every file is said first; half a folder would be applied."""
+        (jobs / "c.job.yaml").write_text("{image: i, script: s, elastic: {nnodes: 0}}")
+        result = elastic_infra("render", jobs, "--into", tmp_path / "out")
+
+        assert (result.code, result.out) == (2, "")
+        assert f"{jobs / 'c.job.yaml'}: elastic.nnodes: " in result.err
+        assert not (tmp_path / "out").exists()
+
+    def test_two_jobs_of_one_name_are_refused(self, jobs: Path, tmp_path: Path) -> None:
+        """Both would be the same file, and in one namespace the same object of the cluster."""
+        (jobs / "c.job.yaml").write_text("{name: a, image: i, script: s}")
+        refused = elastic_infra("render", jobs, "--into", tmp_path / "out")
+
+        assert refused.code == 2
+        assert f"{jobs / 'c.job.yaml'}: name: is that of {jobs / 'a' / 'job.yaml'} too" in refused.err
+
+    def test_a_folder_without_jobs_is_refused(self, tmp_path: Path) -> None:
+        """An empty result would be taken for success."""
+        result = elastic_infra("render", tmp_path)
+
+        assert result.code == 2
+        assert "holds no job file" in result.err
+
+    def test_a_folder_that_cannot_be_written_is_named(self, jobs: Path, tmp_path: Path) -> None:
+        """No traceback: the path and the reason."""
+        (tmp_path / "out").write_text("a file")
+        result = elastic_infra("render", jobs, "--into", tmp_path / "out")
+
+        assert result.code == 2
+        assert f"{tmp_path / 'out' / 'a.yaml'}: cannot be written: " in result.err
+
+
 class TestYaml:
     def test_both_dumpers_write_the_same(self) -> None:
         """With and without libyaml the text is the same, so that a stored file does not change with the machine."""
