@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.launcher.protocol.model import Model
-from tests.launcher.protocol.world import BrokenError, Scenario, World
+from tests.launcher.protocol.world import AGE, MOMENT, BrokenError, Scenario, World
+
+WAITS = {"moment": MOMENT, "age": AGE}
+"""Steps that take time."""
 
 Law = Callable[[World], None]
 """Raises ``BrokenError`` where a world breaks it."""
@@ -20,6 +25,9 @@ class Explored:
     states: int
     transitions: int
     good: int
+    seconds: float
+    """How long it takes at most to a good world, from any and without a further fault, where what need not wait does
+    not."""
 
 
 def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World], bool], limit: int) -> Explored:
@@ -33,7 +41,7 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
     worlds = [first]
     index = {model.key(first): 0}
     parents: list[tuple[int, str]] = [(-1, "start")]
-    backward: list[list[int]] = [[]]
+    backward: list[list[tuple[int, float]]] = [[]]
     queue, transitions = deque([0]), 0
     while queue:
         here = queue.popleft()
@@ -51,14 +59,15 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
                     backward.append([])
                     queue.append(there)
                 if free and there != here:
-                    backward[there].append(here)
+                    backward[there].append((here, WAITS.get(label, 0.0)))
         except BrokenError as broken:
             message = f"{broken}\n{_way(parents, here)}"
             raise BrokenError(message) from broken
         _raise_if_too_many(len(worlds), limit)
     good = [i for i, world in enumerate(worlds) if is_good(world)]
-    _raise_if_stuck(worlds, parents, backward, good)
-    return Explored(len(worlds), transitions, len(good))
+    seconds = _seconds_to(good, backward)
+    _raise_if_stuck(worlds, parents, seconds)
+    return Explored(len(worlds), transitions, len(good), max(seconds))
 
 
 def _raise_if_too_many(states: int, limit: int) -> None:
@@ -67,20 +76,26 @@ def _raise_if_too_many(states: int, limit: int) -> None:
         raise RuntimeError(message)
 
 
-def _raise_if_stuck(
-    worlds: list[World], parents: list[tuple[int, str]], backward: list[list[int]], good: list[int]
-) -> None:
-    escapes = set(good)
-    queue = deque(good)
-    while queue:
-        for before in backward[queue.popleft()]:
-            if before not in escapes:
-                escapes.add(before)
-                queue.append(before)
-    stuck = next((i for i in range(len(worlds)) if i not in escapes), None)
+def _raise_if_stuck(worlds: list[World], parents: list[tuple[int, str]], seconds: list[float]) -> None:
+    stuck = next((i for i, wait in enumerate(seconds) if wait == math.inf), None)
     if stuck is not None:
         message = f"no way from here to a good state:\n{_picture(worlds[stuck])}\n{_way(parents, stuck)}"
         raise BrokenError(message)
+
+
+def _seconds_to(good: list[int], backward: list[list[tuple[int, float]]]) -> list[float]:
+    """Of every world the shortest time to a good one; infinite where there is no way."""
+    seconds = [math.inf] * len(backward)
+    heap = [(0.0, i) for i in good]
+    while heap:
+        wait, here = heapq.heappop(heap)
+        if wait >= seconds[here]:
+            continue
+        seconds[here] = wait
+        for before, more in backward[here]:
+            if wait + more < seconds[before]:
+                heapq.heappush(heap, (wait + more, before))
+    return seconds
 
 
 def _way(parents: list[tuple[int, str]], end: int) -> str:
