@@ -79,6 +79,12 @@ class Elastic(TypedDict):
     nnodes: NotRequired[str]
     """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
 
+    node_unit: NotRequired[int]
+    """Nodes train in multiples of this number, and a node beyond the last whole multiple waits. The minimum, the initial number and the maximum are multiples, and the autoscaler adds whole multiples. 1: any number."""
+
+    world_sizes: NotRequired[list[int]]
+    """Numbers of workers that the script can use, such as `[8, 16, 32]`; nodes beyond the largest that can be made up wait. Empty: any. A script that fails to start with one number on two nodes, having trained with another, is not given that number again."""
+
     initial_nodes: NotRequired[int]
     """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""
 

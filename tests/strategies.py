@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,7 +165,12 @@ def _elastic(draw: DrawFn, shape: str, gpus: int | None) -> Data:
         elastic["initial_nodes"] = draw(st.integers(low, high))
     if draw(st.booleans()):
         elastic |= {"rdzv_backend": draw(st.sampled_from(["etcd", "etcd-v2"])), "rdzv_endpoint": "etcd:2379"}
-    return elastic
+        return elastic
+    starts = {low, high, elastic.get("initial_nodes", high)}
+    each = elastic.get("nproc_per_node", "auto")
+    each = (gpus or 1) if each == "auto" else int(float(each))
+    sizes = st.sets(st.integers(1, 9999), max_size=9).map(lambda more: [nodes * each for nodes in starts] + [*more])
+    return elastic | draw(some({"node_unit": st.sampled_from([1, math.gcd(*starts)]), "world_sizes": sizes}))
 
 
 @st.composite

@@ -315,6 +315,17 @@ class TestExplain:
         assert "2 h 20 min" in result.out
         assert "(max_restarts (3) + 1) * (collective (1800)" in result.out
 
+    def test_numbers_that_the_script_can_use(self, tmp_path: Path) -> None:
+        """Units of nodes and numbers of workers stand where the range does."""
+        file = tmp_path / "job.yaml"
+        file.write_text(
+            "image: i\nscript: s.py\nelastic: {nnodes: '2:4', node_unit: 2, nproc_per_node: 8, world_sizes: [16, 32]}\n"
+        )
+        said = elastic_infra("explain", file, "--name", "j").out
+
+        assert "2 to 4, 4 at first, in multiples of 2" in said
+        assert "(8 a node), of which only 16, 32 train" in said
+
     def test_single_pod_has_no_rendezvous(self, job_file: Path) -> None:
         """What does not exist is not explained."""
         found = json.loads(elastic_infra("explain", job_file, "--format", "json").out)

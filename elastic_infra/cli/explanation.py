@@ -34,6 +34,8 @@ class Meaning:
         scaled_by: who changes the number of nodes while the job runs.
         processes_per_node: workers on each node.
         processes: all workers (the world size).
+        node_unit: nodes train in multiples of it.
+        world_sizes: the numbers of workers that the script can use; empty means any.
         gpus: all accelerators.
         gpu_resource: the extended resource they are; None without accelerators.
         cpu: request and limit of each node; None means no limit.
@@ -54,6 +56,8 @@ class Meaning:
     scaled_by: str
     processes_per_node: int
     processes: Span
+    node_unit: int
+    world_sizes: tuple[int, ...]
     gpus: Span | None
     gpu_resource: str | None
     cpu: str | None
@@ -70,8 +74,10 @@ class Meaning:
     def facts(self) -> Iterator[tuple[str, str]]:
         """Label and text of everything but the budgets."""
         yield "workload", f"{self.workload} in namespace {self.namespace}"
-        yield "nodes", f"{self.nodes}; {self.scaled_by}"
-        yield "processes", f"{self.processes} ({self.processes_per_node} a node)"
+        unit = f", in multiples of {self.node_unit}" if self.node_unit > 1 else ""
+        yield "nodes", f"{self.nodes}{unit}; {self.scaled_by}"
+        sizes = f", of which only {', '.join(map(str, self.world_sizes))} train" if self.world_sizes else ""
+        yield "processes", f"{self.processes} ({self.processes_per_node} a node){sizes}"
         if self.gpus is not None:
             yield "GPUs", f"{self.gpus} ({self.gpu_resource})"
         yield "a node has", f"{self.cpu or 'no limit of'} CPU, {self.memory or 'no limit of'} memory"
@@ -98,6 +104,8 @@ def meaning(name: str, config: JobConfig) -> Meaning:
         scaled_by=_scaled_by(config),
         processes_per_node=config.nproc_per_node,
         processes=_span(config, config.nproc_per_node),
+        node_unit=config.elastic.node_unit,
+        world_sizes=config.elastic.world_sizes,
         gpus=_span(config, gpu.count) if gpu else None,
         gpu_resource=gpu.resource_name if gpu else None,
         cpu=config.resources.cpu,

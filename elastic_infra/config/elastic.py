@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Count, InputImage, InputStr, Int, Port, Quantity, Seconds
+from elastic_infra.config.values import Count, InputImage, InputStr, Int, Port, Quantity, Seconds, Whole
 
 MAX_NODES: Final = 10_000
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
@@ -72,6 +72,15 @@ class Elastic(Part):
 
     nnodes: Annotated[str, AfterValidator(_is_range), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "1"
     """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
+
+    node_unit: Count = 1
+    """Nodes train in multiples of this number, and a node beyond the last whole multiple waits. The minimum, the
+    initial number and the maximum are multiples, and the autoscaler adds whole multiples. 1: any number."""
+
+    world_sizes: Annotated[tuple[Annotated[Whole, Field(ge=1)], ...], Field(max_length=64)] = ()
+    """Numbers of workers that the script can use, such as `[8, 16, 32]`; nodes beyond the largest that can be made up
+    wait. Empty: any. A script that fails to start with one number on two nodes, having trained with another, is not
+    given that number again."""
 
     initial_nodes: Count | None = None
     """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""

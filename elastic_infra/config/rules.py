@@ -51,6 +51,40 @@ def initial_within_range(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def nodes_come_in_units(config: JobConfig) -> Iterator[Fault]:
+    """Every number of nodes that is asked for is one that trains."""
+    elastic = config.elastic
+    given = {
+        "elastic.nnodes": {"minimum": elastic.min_nodes, "maximum": elastic.max_nodes},
+        "elastic.initial_nodes": {"number": config.initial_nodes},
+    }
+    for path, numbers in given.items():
+        for name, nodes in numbers.items():
+            if nodes % elastic.node_unit:
+                yield Fault(
+                    path, f"the {name} ({nodes}) must be a multiple of elastic.node_unit ({elastic.node_unit})."
+                )
+
+
+def world_sizes_can_be_made(config: JobConfig) -> Iterator[Fault]:
+    """The job starts with a number of workers that the script can use."""
+    elastic, each = config.elastic, config.nproc_per_node
+    if elastic.world_sizes and config.initial_nodes * each not in elastic.world_sizes:
+        yield Fault(
+            "elastic.world_sizes",
+            f"must have the number of workers that the job starts with ({config.initial_nodes} nodes of {each} are "
+            f"{config.initial_nodes * each}), or those nodes wait. Add it, or set elastic.initial_nodes.",
+        )
+
+
+def sizes_need_the_launcher(config: JobConfig) -> Iterator[Fault]:
+    """torchrun, which runs a job on etcd by itself, takes any number of nodes."""
+    elastic = config.elastic
+    given = {"elastic.node_unit": elastic.node_unit != 1, "elastic.world_sizes": bool(elastic.world_sizes)}
+    for path in (path for path, is_given in given.items() if is_given and elastic.rdzv_backend != "c10d"):
+        yield Fault(path, f"has no effect with rdzv_backend {elastic.rdzv_backend!r}. Remove it, or use 'c10d'.")
+
+
 def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
     """A gang of more pods than the job is created with waits for ever."""
     policy = config.run_policy.scheduling_policy
@@ -92,6 +126,8 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
             "autoscaling": config.autoscaling,
             "elastic.rdzv_endpoint": config.elastic.rdzv_endpoint,
             "elastic.initial_nodes": config.elastic.initial_nodes,
+            "elastic.node_unit": config.elastic.node_unit != 1,
+            "elastic.world_sizes": bool(config.elastic.world_sizes),
             "run_policy.scheduling_policy": config.run_policy.scheduling_policy,
             "run_policy.restart_policy": config.run_policy.restart_policy != _RUN_POLICY.restart_policy,
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
@@ -214,6 +250,9 @@ def failure_grace_fits(config: JobConfig) -> Iterator[Fault]:
 _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     one_entrypoint,
     initial_within_range,
+    nodes_come_in_units,
+    world_sizes_can_be_made,
+    sizes_need_the_launcher,
     gang_can_be_complete,
     processes_match_gpus,
     single_pod_is_one_node,

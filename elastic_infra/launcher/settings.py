@@ -16,6 +16,8 @@ PREFIX: Final = "ELASTIC_INFRA_"
 """Every variable of ours starts with this; users may not set names under it (wire contract)."""
 
 HangTimeout = float | Literal["auto", "off"]
+Count = int
+"""1 or more."""
 
 
 class SettingsError(ValueError):
@@ -63,6 +65,12 @@ class LauncherSettings:
 
     initial_nodes: int | None = None
     """Nodes the first round hopes for; None means the maximum of ``--nnodes``."""
+
+    node_unit: Count = 1
+    """Nodes train in multiples of this number; a node beyond the last whole multiple waits."""
+
+    world_sizes: tuple[Count, ...] = ()
+    """Numbers of workers that the script can use, such as 8,16,32; empty means any."""
 
     orphan_timeout_seconds: float = 120.0
     """Workers are killed this long after the store last answered: longer than a store pod needs to come back,
@@ -128,6 +136,8 @@ def env_name(field: str) -> str:
 def _write(value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -158,6 +168,18 @@ def _read_seconds(text: str) -> float:
     raise ValueError(message)
 
 
+def _read_sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({_read_count(size) for size in text.split(",")}))
+
+
+def _read_count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        message = "less than one"
+        raise ValueError(message)
+    return count
+
+
 def _read_hang_timeout(text: str) -> HangTimeout:
     if text == "auto":
         return "auto"
@@ -172,4 +194,6 @@ _READERS: Final[Mapping[str, Callable[[str], object]]] = {
     "bool": _read_bool,
     "str": str,
     "HangTimeout": _read_hang_timeout,
+    "Count": _read_count,
+    "tuple[Count, ...]": _read_sizes,
 }

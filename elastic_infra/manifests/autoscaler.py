@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from elastic_infra.config import Autoscaling, Behavior, JobConfig, Metric, ScalingRules
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.metadata import metadata
@@ -19,7 +21,7 @@ def horizontal_pod_autoscaler(name: str, config: JobConfig, autoscaling: Autosca
             "minReplicas": config.elastic.min_nodes,
             "maxReplicas": config.elastic.max_nodes,
             "metrics": metrics(autoscaling),
-            "behavior": _behavior(autoscaling.behavior or Behavior()),
+            "behavior": _behavior(autoscaling.behavior or Behavior(), config.elastic.node_unit),
         },
     }
 
@@ -41,12 +43,14 @@ def _metric(metric: Metric) -> Value:
     return {"type": "Pods", "pods": body} if metric.type == "pods" else {"type": "External", "external": body}
 
 
-def _behavior(behavior: Behavior) -> Value:
-    return {"scaleUp": _rules(behavior.scale_up), "scaleDown": _rules(behavior.scale_down)}
+def _behavior(behavior: Behavior, unit: int) -> Value:
+    return {"scaleUp": _rules(behavior.scale_up, unit), "scaleDown": _rules(behavior.scale_down, unit)}
 
 
-def _rules(rules: ScalingRules) -> Value:
+def _rules(rules: ScalingRules, unit: int) -> Value:
+    """Whole units, for a part of one would only wait; rounded up, for a policy of no node would do nothing."""
+    nodes = math.ceil(rules.nodes / unit) * unit
     return {
         "stabilizationWindowSeconds": rules.stabilization_window_seconds,
-        "policies": [{"type": "Pods", "value": rules.nodes, "periodSeconds": rules.period_seconds}],
+        "policies": [{"type": "Pods", "value": nodes, "periodSeconds": rules.period_seconds}],
     }

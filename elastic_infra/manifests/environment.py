@@ -94,6 +94,8 @@ def launcher_settings(config: JobConfig) -> LauncherSettings:
         startup_wait_seconds=0 if config.is_single_pod else runtime.startup_wait_seconds,
         startup_patience_seconds=None if config.is_single_pod else runtime.startup_patience_seconds,
         initial_nodes=None if config.is_single_pod else config.initial_nodes,
+        node_unit=1 if config.is_single_pod else config.elastic.node_unit,
+        world_sizes=() if config.is_single_pod else tuple(sorted(set(config.elastic.world_sizes))),
         warm_start=runtime.warm_start,
         log_level=runtime.log_level,
         events=config.launcher.events,

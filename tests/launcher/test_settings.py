@@ -20,6 +20,8 @@ BY_KIND = {
     "bool": st.booleans(),
     "bool | None": st.none() | st.booleans(),
     "str": TEXT,
+    "Count": st.integers(1, 2**31),
+    "tuple[Count, ...]": st.sets(st.integers(1, 2**31)).map(lambda sizes: tuple(sorted(sizes))),
     "HangTimeout": st.sampled_from(["auto", "off"]) | SECONDS,
 }
 SETTINGS = st.builds(
@@ -38,7 +40,10 @@ def test_defaults_write_nothing() -> None:
     assert LauncherSettings().to_env() == {}
 
 
-@pytest.mark.parametrize("field", ["shutdown_grace_seconds", "metrics_port", "warm_start", "hang_timeout_seconds"])
+@pytest.mark.parametrize(
+    "field",
+    ["shutdown_grace_seconds", "metrics_port", "warm_start", "hang_timeout_seconds", "node_unit", "world_sizes"],
+)
 def test_a_value_that_cannot_be_read(field: str) -> None:
     """The error names the variable and never its value, which may be secret."""
     with pytest.raises(SettingsError) as raised:
@@ -46,3 +51,10 @@ def test_a_value_that_cannot_be_read(field: str) -> None:
 
     assert env_name(field) in str(raised.value)
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("field", "text"), [("node_unit", "0"), ("world_sizes", "0,8"), ("world_sizes", "8,,16")])
+def test_numbers_of_nodes_and_workers_start_at_one(field: str, text: str) -> None:
+    """A unit of no nodes divides nothing."""
+    with pytest.raises(SettingsError, match=env_name(field)):
+        LauncherSettings.from_env({env_name(field): text})

@@ -109,3 +109,19 @@ def test_a_metric_that_kubernetes_would_refuse_is_refused(metric: dict[str, Any]
         _spec(metrics=[metric])
 
     assert [fault.path for fault in caught.value.faults] == [path]
+
+
+@pytest.mark.parametrize(("unit", "nodes", "value"), [(1, 3, 3), (2, 3, 4), (4, 1, 4), (4, 8, 8)])
+def test_policies_add_whole_units(unit: int, nodes: int, value: int) -> None:
+    """A part of a unit would only wait, and a policy of no node would never act."""
+    rules = {"nodes": nodes, "period_seconds": 60, "stabilization_window_seconds": 0}
+    job = jobs.job(
+        elastic={"nnodes": "4:8", "initial_nodes": 4, "node_unit": unit},
+        autoscaling={
+            "metrics": [{"type": "pods", "name": "q", "target": 1}],
+            "behavior": {"scale_up": rules, "scale_down": rules},
+        },
+    )
+    behavior = jobs.objects(job)["autoscaler"]["spec"]["behavior"]
+
+    assert [behavior[way]["policies"][0]["value"] for way in ("scaleUp", "scaleDown")] == [value, value]

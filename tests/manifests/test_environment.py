@@ -128,3 +128,10 @@ def test_the_checkpoint_folder_is_told_to_the_script() -> None:
 
     assert jobs.environment(config)["ELASTIC_INFRA_CHECKPOINT_DIR"] == "/save"
     assert json.dumps(jobs.environment(jobs.job())).count("CHECKPOINT_DIR") == 0
+
+
+def test_numbers_that_the_script_can_use_reach_the_launcher() -> None:
+    """Sizes sorted, so that their order in the file changes nothing."""
+    environment = jobs.environment(jobs.job(elastic={"nnodes": "2:4", "node_unit": 2, "world_sizes": [4, 2, 4]}))
+
+    assert (environment["ELASTIC_INFRA_NODE_UNIT"], environment["ELASTIC_INFRA_WORLD_SIZES"]) == ("2", "2,4")

@@ -136,6 +136,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("annotations", {"example.com/edited": "yes"}),
             ("working_dir", "/tmp"),
             ("elastic.max_restarts", 7),
+            ("elastic.world_sizes", [1, 2, 3, 4]),
             ("elastic.monitor_interval", 5.0),
             ("elastic.rdzv_configs", {"join_timeout": 700}),
             ("elastic.rdzv_configs", {"last_call_timeout": 9}),

@@ -198,12 +198,14 @@ class Agent:
         self._take_steps()
         slots = self._group.read()
         stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
-        text = message.error
+        text, exception = message.error, ""
+        if message.exit_code != 0:
+            exception = self._group.exception(message.local_rank)
         if message.exit_code != 0 and not self._was_told(message.generation):
             text = self._group.failure(message).message
             self._channel.send(ipc.Note(self._group.root_cause()))
         self._events.append(
-            events.WorkerExited(message.generation, message.local_rank, message.exit_code, text, stopped)
+            events.WorkerExited(message.generation, message.local_rank, message.exit_code, text, exception, stopped)
         )
 
     def _was_told(self, generation: int) -> bool:

@@ -37,6 +37,8 @@ def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
     return Limits(
         min_nodes=plan.min_nodes,
         max_nodes=plan.max_nodes,
+        node_unit=settings.node_unit,
+        world_sizes=settings.world_sizes,
         max_restarts=plan.max_restarts,
         initial_nodes=min(settings.initial_nodes or plan.max_nodes, plan.max_nodes),
         startup_wait=settings.startup_wait_seconds,

@@ -128,6 +128,11 @@ class WorkerGroup:
         self._failures.append(failure)
         return failure
 
+    def exception(self, local_rank: int) -> str:
+        """The name of the exception that a worker of the current generation left; empty where it left none."""
+        path = self._targets[local_rank].error_file if local_rank < len(self._targets) else ""
+        return failures.exception_name(failures.read_error_file(path)[0]) if path else ""
+
     def root_cause(self) -> dict[str, object]:
         """The report of the generation's first failure so far; empty without one."""
         first = failures.root_cause(self._failures)

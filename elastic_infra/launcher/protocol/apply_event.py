@@ -104,10 +104,17 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
     if workers is None or not workers.active:
         return state
     exits = (*workers.exits, (event.local_rank, event.exit_code, event.stopped))
-    workers = replace(workers, exits=exits)
+    workers = replace(workers, exits=exits, start_failure=workers.start_failure or _start_failure(workers, event))
     if event.exit_code != 0 and not (workers.told or workers.suspension) and workers.failure is None:
         workers = replace(workers, failure=_failure(state, workers, event, now))
     return with_workers(state, workers)
+
+
+def _start_failure(workers: LocalWorkers, event: events.WorkerExited) -> str:
+    # A signal tells nothing of the script, and a worker that was told to end may exit with any code.
+    if workers.stepped_at is not None or event.exit_code <= 0 or (workers.told and not event.exception):
+        return ""
+    return f"{event.exit_code} {event.exception}".strip()
 
 
 def _failure(state: State, workers: LocalWorkers, event: events.WorkerExited, now: float) -> Cause:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import group
-from .commit import candidates
+from .commit import larger
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation
 from .state import LocalWorkers, State
@@ -105,9 +105,18 @@ def _loss(state: State, generation: Generation, now: float) -> Cause | None:
             continue
         # It stopped although no stop was agreed, or it does not answer and had not stopped before.
         stopped_alone = status.done and generation.phase != "draining"
+        if stopped_alone and status.failure and not status.leaving:
+            return _failed_start(status)
         if stopped_alone or (status.gone and not status.done):
             return Cause("leaving" if status.leaving else "node_lost", status.member.name, status.member.uuid)
     return None
+
+
+def _failed_start(status: MemberStatus) -> Cause:
+    """Its record says why it stopped, and came before its own change of the generation."""
+    node = status.member.name
+    message = f"A worker on {node} failed before its first step ({status.failure})."
+    return Cause("worker_failed", node, status.member.uuid, message=message)
 
 
 def _departure(state: State, generation: Generation, now: float) -> Cause | None:
@@ -122,15 +131,15 @@ def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: f
     # No place is free, the job is about to end, or the workers have not trained long enough to be stopped.
     if full or generation.finishing or not planned_change_is_due(state, workers, now):
         return None
+    statuses = member_statuses(state, generation, now)
     # A member has finished, so the others are about to.
-    if any(status.finished for status in member_statuses(state, generation, now)):
+    if any(status.finished for status in statuses):
         return None
+    wanted = larger(state, generation, statuses)
+    # No newcomer is ready but one that keeps failing alone, or those who are do not make up a larger size that may be.
     members = {member.uuid for member in generation.members}
-    newcomer = next((said for said in candidates(state, ()) if said.uuid not in members), None)
-    # No newcomer is ready, or the ready one was left out because it keeps failing alone.
-    if newcomer is None or newcomer.uuid == generation.evicted:
-        return None
-    return Cause("scale_up", newcomer.name or newcomer.address, newcomer.uuid)
+    newcomer = next((member for member in wanted if member.uuid not in members), None)
+    return Cause("scale_up", newcomer.name, newcomer.uuid) if newcomer else None
 
 
 def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bool:

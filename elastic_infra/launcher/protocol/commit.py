@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .. import exit_codes
-from . import node_faults, ranks, restart_budget
+from . import blame, node_faults, ranks, restart_budget
 from .member_status import MemberStatus, member_statuses
-from .records import Cause, Generation, NodeRecord, order_of
+from .records import Cause, Generation, Member, NodeRecord, order_of
 from .state import State, record
 
 
@@ -41,7 +41,8 @@ def form(state: State, now: float) -> Generation | None:
     # Too few nodes are ready, or more of them are worth waiting for.
     if not first_round_is_complete(state, now):
         return None
-    return _generation(state, Generation(0), (), candidates(state, ()))
+    first, newcomers = Generation(0), candidates(state, ())
+    return _generation(state, first, (), _places(state, first, (), newcomers))
 
 
 def first_round_is_complete(state: State, now: float) -> bool:
@@ -134,6 +135,9 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     failure = generation.cause
     if failure is None:
         return None
+    # The script cannot use this number of workers: the number is to blame, and no node.
+    if blame.is_size_refused(generation, statuses):
+        return _fall_back(state, generation, failure, statuses, now)
     verdict = restart_budget.charge(generation.budget, failure, state.limits.max_restarts)
     others = tuple(status for status in statuses if status.member.uuid != failure.uuid)
     alone = restart_budget.keeps_failing_alone(verdict.budget)
@@ -156,23 +160,81 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     return _final(state, replace(generation, budget=verdict.budget), verdict.exit_code, cause, now)
 
 
-def _next(state: State, generation: Generation, statuses: tuple[MemberStatus, ...], now: float) -> Generation | None:
+def _fall_back(
+    state: State, generation: Generation, failure: Cause, statuses: tuple[MemberStatus, ...], now: float
+) -> Generation | None:
+    size = ranks.world_size(generation.members)
+    budget = restart_budget.charge_size(generation.budget, state.limits.max_restarts)
+    refusing = replace(generation, budget=budget, charged=True, evicted="", refused=(*generation.refused, size))
+    after = _next(state, refusing, statuses, now, prefer=generation.trained)
+    if after is None:
+        return None
+    left = ranks.world_size(after.members)
+    message = f"The script does not start with {size} workers; the job goes on with {left}. {failure.message}"
+    return replace(after, cause=replace(failure, message=message.rstrip()))
+
+
+def _next(
+    state: State,
+    generation: Generation,
+    statuses: tuple[MemberStatus, ...],
+    now: float,
+    prefer: tuple[int, ...] = (),
+) -> Generation | None:
+    ended = replace(
+        generation,
+        finishing=generation.finishing or any(status.finished for status in statuses),
+        node_faults=node_faults.counted(state, generation, statuses, now),
+        trained=_trained(generation, statuses),
+    )
     survivors = tuple(status.live for status in statuses if status.live is not None)
-    finishing = generation.finishing or any(status.finished for status in statuses)
+    return _generation(state, ended, survivors, next_members(state, ended, statuses, prefer))
+
+
+def _trained(generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[int, ...]:
+    size = ranks.world_size(generation.members)
+    stepped = any(status.stepped for status in statuses)
+    return tuple(sorted({*generation.trained, size})) if stepped else generation.trained
+
+
+def next_members(
+    state: State, generation: Generation, statuses: tuple[MemberStatus, ...], prefer: tuple[int, ...] = ()
+) -> tuple[Member, ...]:
+    """Who would be in the generation after this one; in a number of workers of ``prefer`` where there is one."""
+    survivors = tuple(status.live for status in statuses if status.live is not None)
     newcomers = candidates(state, survivors)
     # The node that keeps failing alone is not let in again.
     newcomers = tuple(said for said in newcomers if said.uuid != generation.evicted)
     # A node has finished, so the others are about to: a newcomer would only start the script to see it end.
-    if finishing and len(survivors) >= state.limits.min_nodes:
+    if generation.finishing and len(survivors) >= state.limits.min_nodes:
         newcomers = ()
-    faults = node_faults.counted(state, generation, statuses, now)
-    return _generation(state, replace(generation, finishing=finishing, node_faults=faults), survivors, newcomers)
+    preferred = _places(state, generation, survivors, newcomers, prefer) if prefer else ()
+    enough = len(preferred) >= max(1, state.limits.min_nodes)
+    return preferred if enough else _places(state, generation, survivors, newcomers)
+
+
+def larger(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[Member, ...]:
+    """The same where that has more workers than this generation; else none."""
+    wanted = next_members(state, generation, statuses)
+    return wanted if ranks.world_size(wanted) > ranks.world_size(generation.members) else ()
+
+
+def _places(
+    state: State,
+    last: Generation,
+    survivors: tuple[NodeRecord, ...],
+    newcomers: tuple[NodeRecord, ...],
+    sizes: tuple[int, ...] = (),
+) -> tuple[Member, ...]:
+    def allows(nodes: int, workers: int) -> bool:
+        return state.limits.allows(nodes, workers, last.refused) and workers in (sizes or (workers,))
+
+    return ranks.assign(survivors, newcomers, state.limits.max_nodes, allows)
 
 
 def _generation(
-    state: State, last: Generation, survivors: tuple[NodeRecord, ...], newcomers: tuple[NodeRecord, ...]
+    state: State, last: Generation, survivors: tuple[NodeRecord, ...], members: tuple[Member, ...]
 ) -> Generation | None:
-    members = ranks.assign(survivors, newcomers, state.limits.max_nodes)
     # Too few nodes are left or there, or no place is left for this node: only a member commits its generation.
     if len(members) < state.limits.min_nodes or state.node.uuid not in {member.uuid for member in members}:
         return None
@@ -188,6 +250,8 @@ def _generation(
         charged=last.charged,
         evicted=last.evicted,
         node_faults=last.node_faults,
+        trained=last.trained,
+        refused=last.refused,
         startup_seconds=_longest_start(last, survivors),
     )
 

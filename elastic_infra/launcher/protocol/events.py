@@ -118,6 +118,8 @@ class WorkerExited:
     exit_code: int
     message: str = ""
     """One line on the root cause where the worker left one (torch's error file)."""
+    exception: str = ""
+    """The name of the exception that ended it, where the worker left one."""
     stopped: bool = False
     """True when ``progress.step`` had told this worker to stop before it exited."""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from . import actions, ranks
+from . import actions, blame, ranks
 from .member_status import member_statuses
 from .records import Generation, Master, Member, order_of
 from .state import LocalWorkers, State, with_workers
 
 First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 Step = tuple[State, tuple[actions.Action, ...]]
+
+START_VERDICT_SECONDS: Final = 60.0
+"""How long workers may take at most to fail as a peer's did, where the number of workers is in question."""
 
 _STRENGTH: Final = {"none": 0, "SIGTERM": 1, "stacks": 2, "SIGKILL": 2}
 
@@ -223,6 +226,9 @@ def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order
     # The peers took this node for lost and went on: its workers are of no use any more.
     if generation.identity != workers.identity:
         return _Order("SIGTERM", limits.failure_grace, "the job goes on in a later generation")
+    # A peer could not start with this number of workers: whether these cannot either shows which is to blame.
+    if _may_fail_alike(state, generation, workers, now):
+        return None
     # A peer failed, hangs or is lost; a hung collective holds these workers too.
     if generation.phase in {"broken", "final"}:
         hung = generation.cause is not None and generation.cause.kind == "hang"
@@ -230,6 +236,15 @@ def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order
         return _Order("stacks", 0.0, "a peer hangs, so these workers do") if hung else broke
     # A planned change, agreed.
     return _planned(state, generation, workers) if generation.phase == "draining" else None
+
+
+def _may_fail_alike(state: State, generation: Generation, workers: LocalWorkers, now: float) -> bool:
+    """A peer failed before its first step with a number of workers that is in question, and these may do so yet."""
+    failed = generation.phase == "broken" and generation.cause is not None and generation.cause.kind == "worker_failed"
+    if not failed or workers.stepped_at is not None or not blame.is_size_in_question(generation):
+        return False
+    wait = max(state.limits.loss_wait, generation.startup_seconds or 0)
+    return now - state.phase_since < min(wait, START_VERDICT_SECONDS)
 
 
 def _planned(state: State, generation: Generation, workers: LocalWorkers) -> _Order | None:

@@ -17,6 +17,10 @@ class Limits:
 
     min_nodes: int = 1
     max_nodes: int = 1
+    node_unit: int = 1
+    """Nodes train in multiples of it; a node beyond the last whole multiple waits."""
+    world_sizes: tuple[int, ...] = ()
+    """Numbers of workers that the script can use; empty: any."""
     max_restarts: int = 0
     """Failures the job survives without progress in between, over all nodes."""
     initial_nodes: int = 1
@@ -62,6 +66,10 @@ class Limits:
     the launcher ends, and an eviction counts two: a bad node has two or three tries."""
     node_faults_window: float = 600.0
     """A node that trained for so long begins a new count."""
+
+    def allows(self, nodes: int, workers: int, refused: tuple[int, ...]) -> bool:
+        """Whether a generation may have so many nodes and workers, where the script has refused these world sizes."""
+        return nodes % self.node_unit == 0 and workers not in refused and workers in (self.world_sizes or (workers,))
 
     def patience(self, longest_start: int | None) -> float:
         """How long newcomers wait for a first step, where the longest start so far took so long; None: not known."""

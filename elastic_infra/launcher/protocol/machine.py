@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from .. import exit_codes
-from . import change, commit, events, group, node_faults
+from . import blame, change, commit, events, group, node_faults
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
 from .events import Peer
@@ -163,14 +163,14 @@ def _is_earlier_namesake(peer: Peer, mine: Peer) -> bool:
 
 
 def _tell(state: State, now: float) -> Step:
-    reason = waiting_for(state)
+    reason = waiting_for(state, now)
     if reason == state.waiting_for:
         return state, ()
     line = (Tell("info", f"Waiting: {reason}."),) if reason else ()
     return replace(state, waiting_for=reason), line
 
 
-def waiting_for(state: State) -> str:
+def waiting_for(state: State, now: float) -> str:
     """Why this node, able to work, is of no running generation; empty where it is or leaves."""
     if not state.ready or state.active or state.leaving or state.exited:
         return ""
@@ -180,19 +180,24 @@ def waiting_for(state: State) -> str:
         return "this node has ended too many generations by faults of its own, and is left out"
     if state.generation is None:
         return f"the first round needs {state.limits.min_nodes} nodes and waits for up to {state.limits.max_nodes}"
-    return _waiting_beside(state, state.generation)
+    return _waiting_beside(state, state.generation, now)
 
 
-def _waiting_beside(state: State, generation: Generation) -> str:
+def _waiting_beside(state: State, generation: Generation, now: float) -> str:
     if generation.phase not in {"running", "proposed"}:
-        return "members are stopping"
+        refused = blame.is_size_refused(generation, member_statuses(state, generation, now))
+        return (
+            "the numbers of workers that the script trains with need other nodes" if refused else "members are stopping"
+        )
     if state.own_member() is not None:
         return "peers are still at work"
     if len(generation.members) >= state.limits.max_nodes:
         return f"all {state.limits.max_nodes} places are taken"
     if generation.finishing:
         return "a node has finished, the job is about to end"
-    return "the next planned change takes this node in"
+    grows = commit.larger(state, generation, member_statuses(state, generation, now))
+    waits = "the nodes that wait do not make up a larger number that may train"
+    return "the next planned change takes this node in" if grows else waits
 
 
 DECISIONS: Final = (

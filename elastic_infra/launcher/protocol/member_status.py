@@ -28,6 +28,10 @@ class MemberStatus:
     """It was cut off so long that its workers were ended."""
     live: NodeRecord | None = None
     """Its record, where it can be in the next generation."""
+    stepped: bool = False
+    """Its workers of this generation have made a step."""
+    failure: str = ""
+    """How they failed before any step."""
 
     @property
     def busy(self) -> bool:
@@ -90,6 +94,8 @@ def _seen(
         leaving=said.leaving,
         orphaned=ours and said.orphaned,
         live=None if gone or said.leaving else said,
+        stepped=ours and said.startup_seconds is not None,
+        failure=said.failure if ours else "",
     )
 
 

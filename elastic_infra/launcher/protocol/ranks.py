@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .records import Member, NodeRecord
 
 
-def assign(survivors: Sequence[NodeRecord], newcomers: Sequence[NodeRecord], max_nodes: int) -> tuple[Member, ...]:
-    """The members of the next generation in rank order.
+def _any_size(nodes: int, workers: int) -> bool:
+    return True
+
+
+def assign(
+    survivors: Sequence[NodeRecord],
+    newcomers: Sequence[NodeRecord],
+    max_nodes: int,
+    allows: Callable[[int, int], bool] = _any_size,
+) -> tuple[Member, ...]:
+    """The members of the next generation in rank order, as many as may be; none where no number of them may.
 
     ``survivors`` come in the order they had and are never displaced by newcomers. Where every node has a replica
     index of its own the indices give the order, else survivors stay in front and newcomers follow by age.
+
+    Args:
+        survivors: members of the last generation.
+        newcomers: nodes that are ready besides.
+        max_nodes: how many nodes may be taken.
+        allows: whether a generation may have so many nodes and so many workers.
     """
     taken = [*survivors, *sorted(newcomers, key=_age)][:max_nodes]
+    while taken and not allows(len(taken), sum(record.local_world_size for record in taken)):
+        taken.pop()
     indices = {record.replica_index for record in taken}
     if None not in indices and len(indices) == len(taken):
         taken.sort(key=lambda record: record.replica_index or 0)

@@ -101,6 +101,10 @@ class Generation:
     """The node that keeps failing alone and was left out of this generation for it."""
     node_faults: tuple[NodeFaults, ...] = ()
     """By name; a node without faults is not in it."""
+    trained: tuple[int, ...] = ()
+    """World sizes with which a generation before has made a step."""
+    refused: tuple[int, ...] = ()
+    """World sizes with which the script does not start, although it has trained with another."""
     startup_seconds: int | None = None
     """The longest time from the order to start to a first step in any generation before; None where none is known."""
     exit_code: int | None = None
@@ -133,9 +137,6 @@ class NodeRecord:
     """The generation that ``state`` speaks of."""
     incarnation: str = ""
     """With ``generation`` the identity of that generation."""
-    step: int | None = None
-    """The highest step its workers reported."""
-    checkpoint: int | None = None
     accepted: int | None = None
     """The stop step it promises to stop at: its workers were all below and wait there until it is agreed."""
     orphaned: bool = False
@@ -146,6 +147,8 @@ class NodeRecord:
     """Unix milliseconds of its start: the order of newcomers without replica index."""
     startup_seconds: int | None = None
     """How long its workers of ``generation`` took to their first step; None before that step."""
+    failure: str = ""
+    """Exit code and exception of the first of its workers that failed before any step: equal ones are one cause."""
 
     @property
     def identity(self) -> tuple[int, str]:

@@ -51,6 +51,17 @@ def refund(budget: Budget) -> Budget:
     return replace(budget, restarts=max(0, budget.restarts - 1), charged=max(0, budget.charged - 1))
 
 
+def charge_size(budget: Budget, max_restarts: int) -> Budget:
+    """Charge a world size that the script refuses: once, and never so much that the job ends for it."""
+    return replace(
+        budget,
+        restarts=min(budget.restarts + 1, max_restarts),
+        charged=budget.charged + 1,
+        culprit="",
+        culprit_failures=0,
+    )
+
+
 def keeps_failing_alone(charged: Budget) -> bool:
     """Whether the failure just charged makes its node one to leave out: the same node again, without progress."""
     return bool(charged.culprit) and charged.culprit_failures >= ALONE_TRIES

@@ -90,6 +90,8 @@ class LocalWorkers:
     """(local rank, exit code, told to stop), as they ended."""
     failure: Cause | None = None
     """The first failure among them, not yet in the generation record or already there."""
+    start_failure: str = ""
+    """Exit code and exception of the first worker that failed before any step."""
     stop_by: float = 0.0
     """SIGKILL time once stopping."""
     stop_first: str = "none"
@@ -217,6 +219,7 @@ def record(state: State) -> NodeRecord:
         leaving=state.leaving,
         joined=node.joined,
         startup_seconds=workers.startup_seconds if workers else None,
+        failure=workers.start_failure if workers else "",
     )
 
 

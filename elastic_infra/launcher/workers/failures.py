@@ -142,6 +142,11 @@ def read_error_file(path: str) -> tuple[str, str, float | None]:
     return str(message.get("message", "")), str(extra.get("py_callstack", "")), at
 
 
+def exception_name(error: str) -> str:
+    """``AssertionError`` of ``AssertionError: text``; empty where the worker left no exception."""
+    return error.partition(":")[0].strip()[:100]
+
+
 def root_cause(failures: Iterable[Failure]) -> Failure | None:
     """The first failure: peers of a dead rank fail too, but later; workers that SIGTERM ended come last."""
     return min(failures, key=lambda failure: (failure.exit_code == -signal.SIGTERM, failure.at), default=None)

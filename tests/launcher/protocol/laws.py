@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from elastic_infra.launcher.protocol import ranks
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.records import Generation
 from tests.launcher.protocol.world import BrokenError, Host, World
 
 
@@ -62,7 +65,27 @@ def trains_within(generations: int) -> Callable[[World], None]:
     return law
 
 
-ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step)
+def sizes_are_usable(world: World) -> None:
+    """No generation has a number of nodes that the limits exclude or the script has refused."""
+    generation = world.store.generation if world.store else None
+    if generation is None or generation.phase == "final":
+        return
+    nodes, workers = len(generation.members), ranks.world_size(generation.members)
+    limits = [host.state.limits for host in world.hosts if host.state]
+    if not all(each.allows(nodes, workers, generation.refused) for each in limits):
+        message = f"generation {generation.number} has {nodes} nodes"
+        raise BrokenError(message)
+
+
+def a_bad_size_ends_nothing(world: World) -> None:
+    """Where nothing else fails, a size that the script cannot use neither ends the job nor costs a node."""
+    generation = world.store.generation if world.store else None
+    if (generation is not None and generation.evicted) or any(host.end == "exit 1" for host in world.hosts):
+        message = "the job or a node ends for a size that the script refuses"
+        raise BrokenError(message)
+
+
+ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step, sizes_are_usable)
 
 
 def is_good(world: World) -> bool:
@@ -80,9 +103,17 @@ def _is_settled(world: World, host: Host) -> bool:
     if host.state is None or host.cut or host.frozen or generation is None or generation.phase != "running":
         return False
     if host.state.own_member() is None:
-        return generation.finishing or len(generation.members) >= host.state.limits.max_nodes
+        return generation.finishing or not _can_grow(world, generation, host.state.limits)
     idle = host.stopping or host.exited or host.suspended
     return host.workers == generation.identity and not idle
+
+
+def _can_grow(world: World, generation: Generation, limits: Limits) -> bool:
+    """Whether the nodes that wait make up a larger size that may be, together with the members."""
+    size, each = len(generation.members), generation.members[0].local_world_size
+    waiting = sum(host.state is not None and host.state.own_member() is None for host in world.hosts)
+    sizes = range(size + 1, min(size + waiting, limits.max_nodes) + 1)
+    return any(limits.allows(nodes, nodes * each, generation.refused) for nodes in sizes)
 
 
 def _is_complete(world: World, host: Host) -> bool:

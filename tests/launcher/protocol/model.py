@@ -60,6 +60,7 @@ class Model(Driver):
     def successors(self, world: World) -> Iterator[tuple[str, World, bool]]:
         """Every next world, with the step's name and whether it is one that needs no further fault."""
         prompt = [step for i, host in enumerate(world.hosts) for step in self._protocol_steps(world, i, host)]
+        prompt += [step for i, host in enumerate(world.hosts) for step in self._bad_starts(world, i, host)]
         slow = [step for i, host in enumerate(world.hosts) for step in self._worker_steps(world, i, host)]
         passing = [] if prompt else [("moment", self._age(world, MOMENT))]
         passing += [] if prompt or slow else [("age", self._age(world, AGE))]
@@ -135,7 +136,7 @@ class Model(Driver):
             return
         if host.stopping:
             yield f"gone {i}", self._end_workers(world, i, host, orphaned=False)
-        elif not host.suspended:
+        elif not host.suspended and not self._has_bad_size(host):
             yield from self._training(world, i, host)
             for rank in range(self.scenario.local):
                 if rank not in host.exited:
@@ -153,11 +154,13 @@ class Model(Driver):
             finished = with_host(world, i, replace(host, finished=host.workers))
             yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
 
-    def _exit_worker(self, world: World, i: int, rank: int, code: int, *, stopped: bool = False) -> World:
+    def _exit_worker(
+        self, world: World, i: int, rank: int, code: int, *, exception: str = "", stopped: bool = False
+    ) -> World:
         host = world.hosts[i]
         assert host.workers is not None
         after = replace(host, exited=host.exited | {rank}, failed=host.failed or code != 0)
-        exited = events.WorkerExited(host.workers[0], rank, code, stopped=stopped)
+        exited = events.WorkerExited(host.workers[0], rank, code, exception=exception, stopped=stopped)
         return self._feed(with_host(world, i, after), i, exited)
 
     def _end_workers(self, world: World, i: int, host: Host, *, orphaned: bool) -> World:
@@ -204,6 +207,16 @@ class Model(Driver):
             yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
         if "fail" in kinds and host.workers and not (host.stopping or host.exited or host.suspended):
             yield f"fail {i}", self._exit_worker(replace(world, failures=world.failures + 1), i, 0, 1)
+
+    def _bad_starts(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
+        """Workers of a size that the script cannot use fail at about the same time."""
+        if not host.awake or host.workers is None or not self._has_bad_size(host) or host.stopping or host.exited:
+            return
+        failed = replace(world, failures=world.failures + 1)
+        yield f"size fails {i}", self._exit_worker(failed, i, 0, 1, exception="AssertionError")
+
+    def _has_bad_size(self, host: Host) -> bool:
+        return len(host.members) in self.scenario.bad_sizes
 
     def _join(self, world: World, i: int) -> World:
         scenario = self.scenario

@@ -90,3 +90,17 @@ def test_the_step_holds_once_all_accept_it() -> None:
     assert raised is not None
     assert raised.stop_step is not None
     assert (raised.phase, raised.stop_step > 9) == ("proposed", True)
+
+
+def test_a_peer_that_says_why_it_stopped_is_not_lost() -> None:
+    """Its record may come before its own change of the generation; the failure is charged as if it had been later."""
+    failed = connected(LIMITS, PAIR, peer("n1", "stopped", failure="1 AssertionError"), phase="running")
+    broken = change.break_up(failed, 0.0)
+    left = change.break_up(connected(LIMITS, PAIR, peer("n1", "stopped", leaving=True), phase="running"), 0.0)
+
+    assert broken is not None
+    assert broken.cause is not None
+    assert (broken.cause.kind, broken.cause.uuid) == ("worker_failed", "n1")
+    assert left is not None
+    assert left.cause is not None
+    assert left.cause.kind == "leaving"

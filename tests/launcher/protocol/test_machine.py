@@ -178,6 +178,72 @@ def test_node_that_keeps_failing_alone_is_left_out() -> None:
     assert [action.code for action in actions if isinstance(action, Exit)] == [200]
 
 
+REFUSED = replace(PAIR, phase="broken", cause=replace(FAILURE, message="AssertionError"), trained=(1,))
+
+
+def test_size_that_two_nodes_cannot_start_with_is_refused() -> None:
+    """The job falls back to the size that has trained, charged once and with no node evicted, and says so."""
+    state = connected(
+        Limits(max_nodes=2), REFUSED, peer("n1", "stopped", REFUSED, failure="1 AssertionError"), phase="stopped"
+    )
+    assert state.workers is not None
+    state = replace(state, workers=replace(state.workers, start_failure="1 AssertionError"))
+    (after,) = compare_and_sets(state, 0.0)
+    assert after is not None
+    state, _ = machine.step(state, events.Tick(), 0.0)
+    _, actions = machine.step(state, events.GenerationSeen(after, 2), 0.0)
+    lines = [action.line for action in actions if isinstance(action, Tell)]
+
+    assert ([member.uuid for member in after.members], after.refused, after.evicted) == (["n0"], (2,), "")
+    assert (after.budget.charged, after.budget.restarts) == (1, 0)
+    assert any("does not start with 2 workers" in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("other", "trained"), [("1 OSError", (1,)), ("", (1,)), ("1 AssertionError", ()), ("1 AssertionError", (1, 2))]
+)
+def test_other_failures_are_charged_as_ever(other: str, trained: tuple[int, ...]) -> None:
+    """Two causes, one node only, a script that has never trained, or a size that has: no size is to blame."""
+    broken = replace(REFUSED, trained=trained)
+    state = connected(
+        Limits(max_nodes=2, max_restarts=3), broken, peer("n1", "stopped", broken, failure=other), phase="stopped"
+    )
+    assert state.workers is not None
+    state = replace(state, workers=replace(state.workers, start_failure="1 AssertionError"))
+
+    assert [(after.refused, after.budget.restarts) for after in compare_and_sets(state, 0.0) if after] == [((), 1)]
+
+
+def test_peers_of_a_bad_start_are_left_to_fail_alike() -> None:
+    """Where the size is in question workers are not stopped before they have had time to fail as the first did."""
+    state = connected(Limits(max_nodes=2), replace(REFUSED, phase="running"), peer("n1", "member"), phase="running")
+    state, _ = machine.step(state, events.Tick(), 0.0)
+    state, at_once = machine.step(state, events.GenerationSeen(replace(REFUSED, revision=2), 2), 1.0)
+    state, late = machine.step(state, events.Tick(), 3.1)
+
+    assert of_kind(at_once, StopWorkers) == []
+    assert len(of_kind(late, StopWorkers)) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "newcomers", "proposes"),
+    [
+        (Limits(max_nodes=4, node_unit=2), 0, False),
+        (Limits(max_nodes=4, node_unit=2), 1, False),
+        (Limits(max_nodes=4, node_unit=2), 2, True),
+        (Limits(max_nodes=4, world_sizes=(2, 4)), 1, False),
+        (Limits(max_nodes=4, world_sizes=(2, 3)), 2, True),
+    ],
+)
+def test_newcomers_are_taken_only_where_the_job_grows(limits: Limits, newcomers: int, proposes: bool) -> None:
+    """A node that makes up no whole unit, or no size that the script can use, ends no generation."""
+    others = [ready(f"n{place + 2}") for place in range(newcomers)]
+    group = LocalWorkers(PAIR.identity, "running", highest=5, stepped_at=0.0)
+    state = replace(connected(limits, PAIR, peer("n1", "member"), *others), workers=group)
+
+    assert (change.propose(state, 60.0) is not None) is proposes
+
+
 def test_charge_of_a_node_lost_a_moment_later_is_taken_back() -> None:
     """A worker that died just before its node did was the first sign of that and no failure."""
     charged = replace(PAIR, number=2, phase="broken", charged=True, budget=Budget(1, 1, culprit="n1"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import change, events, group, machine, member_status
+from elastic_infra.launcher.protocol import blame, change, commit, events, group, machine, member_status, ranks
 from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Publish, ResumeWorkers
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus
@@ -26,6 +26,7 @@ def scenario(
     gap = world.MOMENT / 2
     limits = Limits(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
     limits = limits if more.get("steps") else replace(limits, startup_patience=gap)  # there, no step is ever seen
+    limits = replace(limits, node_unit=more.pop("node_unit", 1))  # type: ignore[arg-type]  # a number
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
     return replace(world.Scenario(limits, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
@@ -41,6 +42,8 @@ SCENARIOS = {
     "two faults between two nodes": scenario("crash leave fail", 2, nodes=2, settled=2, nnodes="1:2"),
     "a lost store and a crash": scenario("crash store", 2, nodes=2, settled=2, nnodes="1:2"),
     "the end, with a fault": scenario("crash leave", 1, nodes=2, settled=2, finish=True),
+    "a third node beyond a whole unit": scenario("crash", 1, settled=2, nnodes="2:4", node_unit=2),
+    "a size that the script refuses": scenario("", 0, nodes=2, settled=1, steps=1, bad_sizes=frozenset({2})),
     "a stop step while the third joins": scenario("", 0, settled=2, steps=1),
     "a stop step when one leaves": scenario("leave", 2, nodes=2, settled=2, steps=1),
     "a connection that something on the way ends": scenario("close", 1, nodes=2, settled=2),
@@ -62,6 +65,7 @@ DEEP = {
     "two faults between two nodes, or a lost store": scenario(
         "crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"
     ),
+    "a size of three that the script refuses": scenario("", 0, settled=2, steps=1, bad_sizes=frozenset({3})),
     "a frozen node and a lost store": scenario("freeze store", 2, nodes=2, settled=2, nnodes="1:2"),
     "a cut node and a lost store": scenario("cut store", 2, nodes=2, settled=2, nnodes="1:2"),
     "any one fault among three": scenario("all", 1),
@@ -81,12 +85,13 @@ DEEP = {
 
 def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
     """Those that can be told in this scenario."""
-    return (*laws.ALL, laws.newcomers_wait_for_a_step) if explored.steps else laws.ALL
+    stepping = (laws.newcomers_wait_for_a_step,) if explored.steps else ()
+    return (*laws.ALL, *stepping, *((laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()))
 
 
 def explore(explored: world.Scenario, limit: int) -> checker.Explored:
-    """With all laws; every node that comes and every fault may cost a generation, and one more where it ends."""
-    bound = laws.trains_within(explored.nodes + 2 * explored.faults)
+    """With all laws; every node, fault and bad size may cost a generation, and a fault one more where it ends."""
+    bound = laws.trains_within(explored.nodes + 2 * explored.faults + len(explored.bad_sizes))
     return checker.explore(explored, (*laws_of(explored), bound), laws.is_good, limit)
 
 
@@ -262,3 +267,21 @@ def test_checker_tells_how_long_a_returned_pod_waits(monkeypatch: pytest.MonkeyP
     explored = explore(scenario("crash", 1, nodes=2, settled=1, names=("x", "x")), LIMIT)
 
     assert explored.seconds >= world.AGE
+
+
+def test_checker_finds_a_size_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two equal failures blame a node as one does, a newcomer ends a job that was well."""
+    monkeypatch.setattr(blame, "is_size_refused", lambda *_: False)
+    explored = SCENARIOS["a size that the script refuses"]
+
+    with pytest.raises(world.BrokenError, match="a size that the script refuses"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_part_of_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every ready node is taken, a generation has a number of nodes that the limits exclude."""
+    explored = SCENARIOS["a third node beyond a whole unit"]
+    monkeypatch.setattr(commit, "_places", lambda _state, _last, old, new, _sizes=(): ranks.assign(old, new, 4))
+
+    with pytest.raises(world.BrokenError, match="has 3 nodes"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)

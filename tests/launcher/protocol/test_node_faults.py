@@ -107,7 +107,7 @@ def test_it_waits_beside_a_job_that_trains() -> None:
     state, actions = machine.step(state, events.Tick(), 10 * LIMITS.join_timeout)
 
     assert not state.exited
-    assert "faults of its own" in machine.waiting_for(state)
+    assert "faults of its own" in machine.waiting_for(state, 0.0)
     assert not any(isinstance(action, Exit) for action in actions)
 
 

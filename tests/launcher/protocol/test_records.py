@@ -15,6 +15,7 @@ CAUSES = st.builds(
     records.Cause, kind=st.sampled_from(["hang", "node_lost"]), node=st.text(), rank=st.none() | st.integers()
 )
 MEMBERS = st.lists(st.builds(records.Member, st.text(), st.text(), st.integers(1, 9)), max_size=3).map(tuple)
+SIZES = st.lists(st.integers(0), max_size=3).map(tuple)
 GENERATIONS = st.builds(
     records.Generation,
     number=st.integers(0),
@@ -25,6 +26,8 @@ GENERATIONS = st.builds(
     incarnation=st.text(),
     budget=st.builds(records.Budget, restarts=st.integers(0), failed_step=st.none() | st.integers()),
     finishing=st.booleans(),
+    trained=SIZES,
+    refused=SIZES,
 )
 
 
@@ -34,7 +37,7 @@ def test_generation_survives_its_json(generation: records.Generation) -> None:
     assert codec.from_json(records.Generation, json.loads(json.dumps(codec.to_json(generation)))) == generation
 
 
-@given(st.builds(records.NodeRecord, st.text(), st.text(), st.just("ready"), step=st.none() | st.integers()))
+@given(st.builds(records.NodeRecord, st.text(), st.text(), st.just("ready"), accepted=st.none() | st.integers()))
 def test_node_survives_its_json(node: records.NodeRecord) -> None:
     """Reading what was written gives the same record."""
     assert codec.from_json(records.NodeRecord, json.loads(json.dumps(codec.to_json(node)))) == node

@@ -145,6 +145,8 @@ class Scenario:
     """Whether every node is slow from the start: all interleavings."""
     steps: int = 0
     """How far workers train while they are not stopped; 0: they report no steps."""
+    bad_sizes: frozenset[int] = frozenset()
+    """Numbers of workers with which the script fails before its first step, on every rank alike."""
     stepper: Stepper = machine.step
 
 

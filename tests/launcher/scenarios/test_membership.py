@@ -77,6 +77,39 @@ def test_scale_up_stops_at_one_step(job: Job, backend: str) -> None:
     assert {line["restarts"] for line in lines} == {0}
 
 
+def test_number_of_workers_that_the_script_cannot_use(job: Job) -> None:
+    """As nanoGPT asserts: with three workers none starts. The job goes back to two, charged once, and stays there."""
+    (job.folder / "refuse-3").touch()
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.start_node(*QUICK)
+    lines = job.wait_for(lambda lines: any(line["world"] == 3 for line in lines))
+    lines = job.wait_for_world(2, after=max(float(str(line["time"])) for line in lines if line["world"] == 3))
+
+    assert len({line["generation"] for line in lines if line["world"] == 3}) == 1
+    assert lines[-1]["restarts"] == 1, lines
+    assert [node.poll() for node in job.nodes] == [None] * 3, job.logs()
+    assert job.said("The script does not start with 3 workers; the job goes on with 2.")
+    job.wait_until(lambda: job.said("the nodes that wait do not make up a larger number that may train") > 0)
+
+
+def test_node_beyond_a_whole_unit_waits(job: Job) -> None:
+    """With units of two nodes the third waits; the fourth makes up the second unit, and both come in at one stop."""
+    job.nnodes = "2:4"
+    job.environ["ELASTIC_INFRA_NODE_UNIT"] = "2"
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.start_node(*QUICK)
+    lines = job.wait_for_world(4)
+
+    assert {line["world"] for line in lines} == {2, 4}
+    assert {line["restarts"] for line in lines} == {0}
+
+
 def test_scale_down_by_sigterm(job: Job) -> None:
     """The leaving node exits 143, the others go on from the step all stopped at, nothing is charged."""
     job.start_store()

@@ -130,6 +130,7 @@ def main() -> None:
     crash_once(-1)
     kinds: dict[str, type[Gloo | Sockets | Alone]] = {"gloo": Gloo, "sockets": Sockets, "none": Alone}
     group = kinds[backend]()
+    assert not (folder / f"refuse-{world}").exists(), f"the batch cannot be shared by {world} workers"
     progress = Progress()
     first = int(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
     for step in range(first, steps):
