@@ -23,6 +23,7 @@ __all__ = [
     "Launcher",
     "Metric",
     "Mount",
+    "Overlays",
     "Placement",
     "RdzvConfigs",
     "Rendezvous",
@@ -505,6 +506,13 @@ class Launcher(TypedDict):
     """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""
 
 
+class Overlays(TypedDict):
+    """Patches of what is rendered, merged as `kubectl patch` merges."""
+
+    pod: NotRequired[dict[str, Any]]
+    """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key, lists by Kubernetes' own keys, null deletes. The training container is `pytorch`. Identity cannot be overlaid. A change restarts the job, as any change of its pods."""
+
+
 class ElasticTrainingJobArgs(TypedDict):
     """One elastic training job. Only `image` and one of `script`, `module`, `command` are required."""
 
@@ -582,6 +590,9 @@ class ElasticTrainingJobArgs(TypedDict):
 
     launcher: NotRequired[Launcher]
     """How the launcher gets into the container."""
+
+    overlays: NotRequired[Overlays]
+    """What Kubernetes has and this config has no field for."""
 
     target: NotRequired[str]
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob."""

@@ -55,6 +55,15 @@ def load() -> None:
         _specs(version)
 
 
+def schemas(version: str) -> Schema:
+    """Every schema of one group and version, by name.
+
+    Raises:
+        SchemasMissing: without Go, or without its modules.
+    """
+    return _specs(version)
+
+
 @functools.cache
 def _pytorch_job() -> tuple[Schema, Schema]:
     document = yaml.load(_module_file("training-operator", build.OPERATOR_MODULE, build.CRD_PATH), yaml.CSafeLoader)

@@ -107,6 +107,7 @@ def job_configs(draw: DrawFn) -> Data:
         "run_policy": draw(_run_policy(shape, queued=queue is not None, gang=initial)),
         "placement": draw(_placement(queue)),
         "security": draw(SECURITIES),
+        "overlays": draw(OVERLAYS),
         "launcher": draw(_launcher(port=rendezvous.get("port", 29400))),
         **draw(_grace()),
     }
@@ -241,6 +242,20 @@ def _placement(draw: DrawFn, queue: str | None) -> Data:
     }))  # fmt: skip
     return placement if queue is None else placement | {"queue": queue}
 
+
+OVERLAYS = some({
+    "pod": some({
+        "metadata": st.just({"annotations": {"example.com/overlay": "yes"}}),
+        "spec": some({
+            "hostNetwork": st.booleans(),
+            "dnsPolicy": st.sampled_from(["ClusterFirst", "Default"]),
+            "containers": st.just([{"name": "pytorch", "tty": True}]),
+            "initContainers": st.just([{"name": "wait", "image": "busybox"}]),
+            "tolerations": st.just([]),
+        }),
+    }),
+})  # fmt: skip
+"""Patches of the pod's template."""
 
 SECURITIES = st.one_of(
     some(

@@ -15,6 +15,7 @@ from elastic_infra.config.disruption import Disruption
 from elastic_infra.config.elastic import Elastic, Rendezvous
 from elastic_infra.config.env import Env
 from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
+from elastic_infra.config.overlays import Overlays
 from elastic_infra.config.placement import Placement
 from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
 from elastic_infra.config.run_policy import RunPolicy
@@ -121,6 +122,9 @@ class JobConfig(Part):
 
     launcher: Launcher = Launcher()
     """How the launcher gets into the container."""
+
+    overlays: Overlays = Overlays()
+    """What Kubernetes has and this config has no field for."""
 
     target: Literal["auto", "pytorchjob", "job"] = "auto"
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are

@@ -70,10 +70,15 @@ def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
     """Labels by which the operator, a queue or this package find their objects cannot be the user's."""
     for kind in ("labels", "annotations"):
         for key in getattr(config, kind):
-            if key in _OWN_KEYS or key.startswith(_OWN_PREFIXES):
+            if is_own_key(key):
                 yield Fault(f"{kind}.{key}", "is set by the operator or this package. Choose another key.")
     if ELASTIC_QUEUE in config.labels:
         yield Fault(f"labels.{ELASTIC_QUEUE}", "Kueue refuses this label on a PyTorchJob. Remove it.")
+
+
+def is_own_key(key: str) -> bool:
+    """Whether a label or annotation is the operator's, a queue's or this package's."""
+    return key in _OWN_KEYS or key.startswith(_OWN_PREFIXES)
 
 
 _OWN_KEYS: Final = frozenset(

@@ -12,6 +12,7 @@ from elastic_infra.config import pod_rules
 from elastic_infra.config.elastic import Rendezvous, RendezvousResources
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
+from elastic_infra.config.overlays import overlays_keep_identity
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.values import quantity
 
@@ -265,5 +266,6 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     environment_is_free,
     grace_fits,
     failure_grace_fits,
+    overlays_keep_identity,
     *pod_rules.RULES,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config.errors import Fault
+from elastic_infra.config.overlays import TRAINING_CONTAINER
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -73,6 +74,18 @@ def _progress(config: JobConfig) -> Iterator[Fault]:
         yield Fault("storage.checkpoint", "without a checkpoint volume a replaced pod starts again at step 0.")
 
 
+def _overlays(config: JobConfig) -> Iterator[Fault]:
+    spec = config.overlays.pod.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for index, each in enumerate(containers if isinstance(containers, list) else ()):
+        if isinstance(each, dict) and each.get("name") != TRAINING_CONTAINER:
+            yield Fault(
+                f"overlays.pod.spec.containers[{index}]",
+                "keeps the pod running after the training, and the job from its end, unless the container ends by "
+                "itself. Put a sidecar into initContainers with restartPolicy: Always.",
+            )
+
+
 def _environment(config: JobConfig) -> Iterator[Fault]:
     unbuffered = config.env.get("PYTHONUNBUFFERED")
     if unbuffered is not None and unbuffered.value != "1" and not config.is_single_pod:
@@ -110,4 +123,4 @@ def _operator(config: JobConfig) -> Iterator[Fault]:
             )
 
 
-_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _operator)
+_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _overlays, _operator)

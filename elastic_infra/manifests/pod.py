@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
+from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
+from elastic_infra.manifests.overlay import overlaid
 from elastic_infra.manifests.storage import Mounted
 
-CONTAINER: Final = "pytorch"
+CONTAINER: Final = TRAINING_CONTAINER
 """The operator looks for a container of this name."""
 
 
@@ -25,7 +27,7 @@ def pod_template(
         environment: the container's `env`.
     """
     labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "worker"}
-    return {
+    template: dict[str, Value] = {
         "metadata": {"labels": labels, "annotations": _annotations(config)},
         "spec": without_none(
             containers=[_container(config, storage, arguments, environment)],
@@ -39,6 +41,7 @@ def pod_template(
             **_placement(name, config),
         ),
     }
+    return overlaid(template, config.overlays.pod)  # type: ignore[arg-type]  # JSON is a Value
 
 
 def _annotations(config: JobConfig) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
-from elastic_infra.manifests.figures import at, container, figures, items, pod_template, variables
+from elastic_infra.manifests.figures import at, figures, items, pod_template, variables
 from elastic_infra.policy import settings
 
 Workload = Mapping[str, Any]
@@ -20,8 +20,9 @@ _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def image_pinned(workload: Workload, _rule: settings.ImagePinned) -> Messages:
-    """Every image is named by digest."""
-    for each in items(at(pod_template(workload), "spec.containers")):
+    """Every image is named by digest, those of init containers and sidecars too."""
+    spec = at(pod_template(workload), "spec")
+    for each in (*items(at(spec, "containers")), *items(at(spec, "initContainers"))):
         image = each.get("image")
         if isinstance(image, str) and not _DIGEST.fullmatch(image):
             yield (
@@ -90,18 +91,28 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
 
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
     """Pods satisfy https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
-    spec, training = at(pod_template(workload), "spec"), container(workload)
+    spec = at(pod_template(workload), "spec")
+    every = (*items(at(spec, "containers")), *items(at(spec, "initContainers")))
     held = {
         "runAsNonRoot": at(spec, "securityContext.runAsNonRoot") is True,
         "seccompProfile": at(spec, "securityContext.seccompProfile.type") in {"RuntimeDefault", "Localhost"},
-        "allowPrivilegeEscalation": at(training, "securityContext.allowPrivilegeEscalation") is False,
-        "capabilities": _words(at(training, "securityContext.capabilities.drop")) == ["ALL"],
+        "allowPrivilegeEscalation": all(_refuses_escalation(each) for each in every),
+        "capabilities": all(_has_no_capability(each) for each in every),
         "hostPath": not any("hostPath" in volume for volume in items(at(spec, "volumes"))),
         "host namespaces": not any(at(spec, name) for name in ("hostNetwork", "hostPID", "hostIPC")),
     }
     if broken := [name for name, holds in held.items() if not holds]:
         listed = ", ".join(broken)
         yield f"does not satisfy Pod Security profile 'restricted' ({listed}). Set security.profile: restricted."
+
+
+def _refuses_escalation(container: Mapping[str, Any]) -> bool:
+    return at(container, "securityContext.allowPrivilegeEscalation") is False
+
+
+def _has_no_capability(container: Mapping[str, Any]) -> bool:
+    dropped, added = (at(container, f"securityContext.capabilities.{kind}") for kind in ("drop", "add"))
+    return _words(dropped) == ["ALL"] and not added
 
 
 def _words(value: object) -> list[str]:

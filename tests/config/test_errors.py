@@ -177,7 +177,7 @@ def test_a_fault_reads_as_path_and_reason(data: Data, fault: str) -> None:
     assert any(str(found).startswith(fault) for found in _error_of(data).faults)
 
 
-@pytest.mark.parametrize("key", ["trainjob", "gang", "rdma", "network_policy", "overlays", "readiness_probe"])
+@pytest.mark.parametrize("key", ["trainjob", "gang", "rdma", "network_policy", "readiness_probe"])
 def test_fields_that_reach_no_manifest_are_unknown(key: str) -> None:
     """What later work brings, and what must never be, is refused like any unknown key."""
     assert [fault.path for fault in _error_of({"image": "i", "script": "t.py", key: {}}).faults] == [key]

@@ -374,6 +374,13 @@ CASES: Final = (
         {"image_pull_secrets": ["a", "b"]},
     ),
     Case(
+        "overlays_keep_identity",
+        {"overlays": {"pod": {"spec": {"hostname": "mine"}}}},
+        "overlays.pod.spec.hostname",
+        ("set by the operator",),
+        {"overlays": {"pod": {"spec": {"hostNetwork": True}}}},
+    ),
+    Case(
         "list_keys_are_distinct",
         {"placement": {"topology_spread": [{"topology_key": "zone"}, {"topology_key": "zone"}]}},
         "placement.topology_spread",

@@ -169,6 +169,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("disruption.termination_grace_period_seconds", 60),
             ("security.read_only_root", True),
             ("launcher.metrics_port", 9400),
+            ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
             ("launcher.events", "-"),
             ("wait_timeout_seconds", 900),
             ("wait_for", "running"),

@@ -1,0 +1,96 @@
+"""The way out: parts of Kubernetes objects for which the config has no field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pydantic import JsonValue
+
+from elastic_infra.config.base import Part
+from elastic_infra.config.env import reserved
+from elastic_infra.config.errors import Fault
+from elastic_infra.config.pod_rules import is_own_key
+
+if TYPE_CHECKING:
+    from elastic_infra.config.job import JobConfig
+
+TRAINING_CONTAINER: Final = "pytorch"
+"""The operator looks for a container of this name."""
+
+DIRECTIVE: Final = "$patch"
+"""An item of a list with ``$patch: delete`` takes the item with its key out, as in ``kubectl patch``."""
+
+
+class Overlays(Part):
+    """Patches of what is rendered, merged as `kubectl patch` merges."""
+
+    pod: dict[str, JsonValue] = {}
+    """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key,
+    lists by Kubernetes' own keys, null deletes. The training container is `pytorch`. Identity cannot be overlaid. A
+    change restarts the job, as any change of its pods."""
+
+
+def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
+    """What the launcher, the operator and other objects rely on stays theirs."""
+    pod = config.overlays.pod
+    for key in pod.keys() - {"metadata", "spec"}:
+        yield Fault(f"overlays.pod.{key}", "is no part of a pod template, which has metadata and spec.")
+    for part in ("metadata", "spec"):
+        if not isinstance(pod.get(part, {}), Mapping):
+            yield Fault(f"overlays.pod.{part}", "must be a mapping, as in a pod template.")
+            return
+    yield from _metadata_faults(_mapping(pod.get("metadata")))
+    spec = _mapping(pod.get("spec"))
+    for key in spec.keys() & _FIELDS.keys():
+        yield Fault(f"overlays.pod.spec.{key}", _FIELDS[key])
+    yield from _container_faults(spec.get("containers", []))
+
+
+def _metadata_faults(metadata: Mapping[str, JsonValue]) -> Iterator[Fault]:
+    for kind, given in metadata.items():
+        path = f"overlays.pod.metadata.{kind}"
+        if kind not in {"labels", "annotations"}:
+            yield Fault(path, "is set by the operator or Kubernetes. Only labels and annotations can be overlaid.")
+        for key in _mapping(given):
+            if is_own_key(key):
+                yield Fault(f"{path}.{key}", "is set by the operator or this package. Choose another key.")
+
+
+def _container_faults(containers: JsonValue) -> Iterator[Fault]:
+    path = "overlays.pod.spec.containers"
+    if not isinstance(containers, Sequence) or isinstance(containers, str):
+        yield Fault(path, "must be a list; without the training container no pod trains.")
+        return
+    for index, each in enumerate(containers):
+        container = _mapping(each)
+        if not isinstance(container.get("name"), str):
+            yield Fault(f"{path}[{index}]", "needs a name, by which Kubernetes merges containers.")
+        if container.get("name") == TRAINING_CONTAINER:
+            yield from _training_faults(f"{path}[{index}]", container)
+
+
+def _training_faults(path: str, container: Mapping[str, JsonValue]) -> Iterator[Fault]:
+    if DIRECTIVE in container:
+        yield Fault(f"{path}.{DIRECTIVE}", "would take out the training container. Remove it.")
+    for key in container.keys() & {"command", "args", "image"}:
+        yield Fault(f"{path}.{key}", "is made from image, script, module, command and args. Use these fields.")
+    variables = container.get("env", [])
+    for each in variables if isinstance(variables, list) else ():
+        name = _mapping(each).get("name")
+        if isinstance(name, str) and reserved(name):
+            yield Fault(f"{path}.env.{name}", "is set by the operator, torch or the launcher. Remove it.")
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "hostname": "is set by the operator, and nodes find each other by it.",
+    "restartPolicy": "is chosen with the workload, and the launcher's exit codes with it.",
+    "subdomain": "is set by the operator, and nodes find each other by it.",
+    "terminationGracePeriodSeconds": "is what the launcher's own grace derives from. Use "
+    "disruption.termination_grace_period_seconds.",
+}
+"""Fields of a pod that cannot be overlaid, and why."""
