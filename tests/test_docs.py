@@ -24,6 +24,17 @@ def snippets(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
+def test_every_message_of_the_troubleshooting_page_is_a_programs_own() -> None:
+    """A reader searches for the line that a log holds; a message that was reworded would not be found."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    sources = "".join(path.read_text() for path in sorted((ROOT / "elastic_infra").rglob("*.py")))
+    joined = re.sub(r'"\n\s*f?"', "", sources)  # a long message is written in pieces
+
+    assert len(messages) > 15
+    assert [message for message in messages if message not in joined] == []
+
+
 def test_reference_is_golden() -> None:
     """`docs/reference.md` has every field as the models have it."""
     assert_golden(reference.TARGET, reference.source())
