@@ -43,6 +43,7 @@ class Watch:
             first=self._first,
             stepped_at=self._stepped_at,
             failing=any(slot.failed_at is not None for slot in slots),
+            slowest=_slowest(slots),
         )
         if seen == self._last:
             return None
@@ -61,6 +62,11 @@ class Watch:
         elif now - self._since >= SPAN_SECONDS:
             self._per_second = round((highest - self._from) / (now - self._since), 3)
             self._from, self._since = highest, now
+
+
+def _slowest(slots: Sequence[Slot]) -> int | None:
+    steps = [slot.step for slot in slots if slot.step is not None]
+    return steps.index(min(steps)) if steps and len(steps) == len(slots) else None
 
 
 def first_step(step: int, reports: int) -> int:

@@ -177,6 +177,7 @@ def _steps_seen(state: State, event: events.StepsSeen, now: float) -> State:
     workers = replace(
         workers,
         lowest=event.lowest,
+        slowest=event.slowest,
         highest=event.highest,
         per_second=event.per_second,
         checkpoint=event.checkpoint,

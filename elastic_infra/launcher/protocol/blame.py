@@ -1,10 +1,26 @@
-"""What is to blame for a generation's failure: a worker, or the number of workers."""
+"""What is to blame for a generation's failure: a worker, the worker that a hang waits for, or the number of workers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import ranks
 from .member_status import MemberStatus
-from .records import Generation
+from .records import Cause, Generation
+
+
+def culprit(generation: Generation, statuses: tuple[MemberStatus, ...]) -> Cause | None:
+    """The generation's cause; of a hang the worker that is furthest behind on any node, for which the others wait."""
+    cause = generation.cause
+    told = [status for status in statuses if len(status.hung_at) > 1]
+    # No hang, or no worker is behind another: the one that was seen first is as likely as any.
+    if cause is None or cause.kind != "hang" or len({status.hung_at[0] for status in told}) <= 1:
+        return cause
+    slowest = min(told, key=lambda status: status.hung_at)
+    (step, local_rank), member = slowest.hung_at[:2], slowest.member
+    rank = ranks.first_rank(generation.members, member.uuid) + local_rank
+    message = f"Rank {rank} on {member.name} is furthest behind, at step {step}. Seen on {cause.node}: {cause.message}"
+    return replace(cause, node=member.name, uuid=member.uuid, rank=rank, message=message)
 
 
 def is_size_in_question(generation: Generation) -> bool:

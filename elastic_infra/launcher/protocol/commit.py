@@ -132,9 +132,10 @@ def _is_refundable(state: State, generation: Generation, statuses: tuple[MemberS
 
 
 def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus, ...], now: float) -> Generation | None:
-    failure = generation.cause
+    failure = blame.culprit(generation, statuses)
     if failure is None:
         return None
+    generation = replace(generation, cause=failure)
     # The script cannot use this number of workers: the number is to blame, and no node.
     if blame.is_size_refused(generation, statuses):
         return _fall_back(state, generation, failure, statuses, now)

@@ -157,6 +157,8 @@ class StepsSeen:
     """When a worker made its first step, reported or seen at torch's optimizer; None before."""
     failing: bool = False
     """An exception has left a worker's script; the worker may take seconds more to end."""
+    slowest: int | None = None
+    """The local rank that reported ``lowest``."""
 
 
 @dataclass(frozen=True)

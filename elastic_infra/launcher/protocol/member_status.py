@@ -30,6 +30,8 @@ class MemberStatus:
     """Its record, where it can be in the next generation."""
     stepped: bool = False
     """Its workers of this generation have made a step."""
+    hung_at: tuple[int, ...] = ()
+    """In a hang: their lowest step, and the local rank that is there."""
     failure: str = ""
     """How they failed before any step."""
 
@@ -95,6 +97,7 @@ def _seen(
         orphaned=ours and said.orphaned,
         live=None if gone or said.leaving else said,
         stepped=ours and said.startup_seconds is not None,
+        hung_at=said.hung_at if ours else (),
         failure=said.failure if ours else "",
     )
 

@@ -147,6 +147,8 @@ class NodeRecord:
     """Unix milliseconds of its start: the order of newcomers without replica index."""
     startup_seconds: int | None = None
     """How long its workers of ``generation`` took to their first step; None before that step."""
+    hung_at: tuple[int, ...] = ()
+    """Where the generation hangs, and all its workers report steps: the lowest step, and the local rank at it."""
     failure: str = ""
     """Exit code and exception of the first of its workers that failed before any step: equal ones are one cause."""
 

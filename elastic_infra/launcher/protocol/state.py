@@ -102,6 +102,8 @@ class LocalWorkers:
     """The dead-man timer suspended them; a compare-and-set is under way that only succeeds if the store's record of
     the generation is the one known here; it has succeeded."""
     lowest: int | None = None
+    slowest: int | None = None
+    """The local rank at ``lowest``."""
     highest: int | None = None
     per_second: float = 0.0
     checkpoint: int | None = None
@@ -219,8 +221,19 @@ def record(state: State) -> NodeRecord:
         leaving=state.leaving,
         joined=node.joined,
         startup_seconds=workers.startup_seconds if workers else None,
+        hung_at=_hung_at(state, workers) if workers else (),
         failure=workers.start_failure if workers else "",
     )
+
+
+def _hung_at(state: State, workers: LocalWorkers) -> tuple[int, ...]:
+    """Told only where it decides: steps would be news all the time."""
+    generation = state.generation
+    told = generation.cause if generation is not None and state.workers_of(generation) is not None else None
+    hangs = any(cause is not None and cause.kind == "hang" for cause in (workers.failure, told))
+    if not hangs or workers.lowest is None or workers.slowest is None:
+        return ()
+    return (workers.lowest, workers.slowest)
 
 
 def _word(state: State) -> Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]:

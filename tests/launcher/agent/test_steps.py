@@ -43,3 +43,14 @@ def test_unreported_step_feeds_no_hang_rule() -> None:
         seen = hang_detection.Seen(now, {0: replace(worker, cpu_seconds=now)})
         watch, verdict = hang_detection.decide(watch, seen, 600.0)
         assert verdict is None
+
+
+def test_slowest_worker_is_named_once_all_report() -> None:
+    """The one that a hang waits for; a worker that reports nothing may be anywhere."""
+    at = [replace(EMPTY, step=step, reports=1) for step in (7, 5, 6)]
+    all_report, one_does_not = steps.Watch().look(1, at, 1.0), steps.Watch().look(1, (*at, EMPTY), 1.0)
+
+    assert all_report is not None
+    assert (all_report.lowest, all_report.slowest) == (5, 1)
+    assert one_does_not is not None
+    assert (one_does_not.lowest, one_does_not.slowest) == (None, None)

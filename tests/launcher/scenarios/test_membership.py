@@ -110,6 +110,21 @@ def test_node_beyond_a_whole_unit_waits(job: Job) -> None:
     assert {line["restarts"] for line in lines} == {0}
 
 
+def test_hang_is_put_down_to_the_rank_that_is_behind(job: Job) -> None:
+    """Rank 1 hangs between its collective and its report; rank 0 is a step ahead and waits for it on another node."""
+    (job.folder / "hang-1-20").touch()
+    job.nnodes = "2:2"
+    job.options = ("--max-restarts", "1")
+    job.environ["ELASTIC_INFRA_HANG_TIMEOUT_SECONDS"] = "3"
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for(lambda lines: any(line["restarts"] == 1 for line in lines))
+    job.wait_until(lambda: job.said("is furthest behind, at step 19.") > 0)
+
+    assert job.said("Rank 1 on ") > 0, job.logs()
+
+
 def test_scale_down_by_sigterm(job: Job) -> None:
     """The leaving node exits 143, the others go on from the step all stopped at, nothing is charged."""
     job.start_store()

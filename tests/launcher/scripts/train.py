@@ -116,18 +116,22 @@ def save(step: int) -> None:
         temporary.rename(checkpoint)
 
 
-def crash_once(step: int) -> None:
-    """Exit with 7 where a test has asked this rank to, at this step; -1 is before it meets the others."""
+def fail_once(step: int) -> None:
+    """Exit with 7, or hang, where a test has asked this rank to, at this step; -1 is before it meets the others."""
     crash = folder / f"crash-{rank}-{step}"
     if crash.exists():
         crash.unlink()
         sys.exit(7)
+    hang = folder / f"hang-{rank}-{step}"
+    if hang.exists():
+        hang.unlink()
+        time.sleep(3600)
 
 
 def main() -> None:
     """Train from the checkpoint to the last step."""
     journal("start", -1)
-    crash_once(-1)
+    fail_once(-1)
     kinds: dict[str, type[Gloo | Sockets | Alone]] = {"gloo": Gloo, "sockets": Sockets, "none": Alone}
     group = kinds[backend]()
     assert not (folder / f"refuse-{world}").exists(), f"the batch cannot be shared by {world} workers"
@@ -137,7 +141,7 @@ def main() -> None:
         assert group.count() == world
         time.sleep(pause)
         journal("step", step)
-        crash_once(step)
+        fail_once(step)
         if progress.step(step):
             save(step)
             journal("stopped", step)
