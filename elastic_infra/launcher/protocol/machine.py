@@ -16,6 +16,7 @@ from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
 from .events import Peer
 from .group import Step
+from .limits import Limits
 from .member_status import member_statuses
 from .records import Generation
 from .report import announce, report
@@ -179,8 +180,14 @@ def waiting_for(state: State, now: float) -> str:
     if node_faults.is_refused(state, state.node.name):
         return "this node has ended too many generations by faults of its own, and is left out"
     if state.generation is None:
-        return f"the first round needs {state.limits.min_nodes} nodes and waits for up to {state.limits.max_nodes}"
+        return _waiting_for_the_first(state.limits)
     return _waiting_beside(state, state.generation, now)
+
+
+def _waiting_for_the_first(limits: Limits) -> str:
+    unit = f", in multiples of {limits.node_unit}" if limits.node_unit > 1 else ""
+    sizes = f", with {' or '.join(map(str, limits.world_sizes))} workers in all" if limits.world_sizes else ""
+    return f"the first round needs {limits.min_nodes} nodes and waits for up to {limits.max_nodes}{unit}{sizes}"
 
 
 def _waiting_beside(state: State, generation: Generation, now: float) -> str:

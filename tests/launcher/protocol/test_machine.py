@@ -330,3 +330,12 @@ def test_a_restart_is_told_in_one_line(cause: Cause, is_charged: bool, level: st
 
     assert of_kind(actions, Tell) == [Tell(level, line)]  # type: ignore[arg-type]  # a level
     assert of_kind(later, Tell) == []
+
+
+def test_lone_node_of_a_unit_says_what_it_waits_for() -> None:
+    """The minimum alone would not tell why one node of one does not start."""
+    state = connected(Limits(max_nodes=4, node_unit=2, world_sizes=(2, 4)), None)
+    state, _ = machine.step(state, events.Tick(), 100.0)
+
+    assert compare_and_sets(state, 100.0) == []
+    assert "up to 4, in multiples of 2, with 2 or 4 workers in all" in machine.waiting_for(state, 100.0)
