@@ -51,7 +51,7 @@ SCENARIOS = {
     "a launch that is paused, or loses its store": scenario("freeze store", 1, nodes=1, settled=1, nnodes="1:1"),
     "a pod that is made again": scenario("crash leave", 1, settled=2, nnodes="1:2", names=("x", "y", "x")),
     "a pod that is made again beside two others": scenario(
-        "crash", 1, nodes=4, settled=3, nnodes="1:3", names=("x", "y", "z", "x")
+        "crash leave", 1, nodes=4, settled=3, nnodes="1:3", names=("x", "y", "z", "x")
     ),
     "all pods are made again": scenario("crash close", 2, nodes=2, settled=1, names=("x", "x")),
     "two launchers of one name": scenario("crash close freeze", 1, nodes=2, settled=2, names=("x", "x"), beside=True),
