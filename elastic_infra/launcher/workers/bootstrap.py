@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import faulthandler
+import gc
 import importlib.util
+import io
 import json
 import os
 import runpy
@@ -22,7 +25,7 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -49,8 +52,14 @@ OPTIMIZER_MODULE = "torch.optim.optimizer"
 ADD_STEP_HOOK = "register_optimizer_step_post_hook"
 PROGRESS = PREFIX + "PROGRESS"
 """``SLOT:PATH`` of this worker's progress memory; ``workers.progress`` has its layout."""
-SLOT_WORDS, OPTIMIZED_AT, FAILED_AT = 16, 7, 8
-"""Eight-byte words of a slot, and those that hold when the optimizer first stepped, and when the script failed."""
+SLOT_WORDS, STOPPED, OPTIMIZED_AT, FAILED_AT = 16, 3, 7, 8
+"""Eight-byte words of a slot; those that hold whether it was told to stop, when the optimizer first stepped, and when
+the script failed."""
+
+CLOSE_SECONDS = 2.0
+"""A worker that has more to close ends as Python does."""
+END_SECONDS = 600
+"""Python is taken apart in less."""
 
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""
@@ -274,35 +283,149 @@ def run_script(main: types.ModuleType, target: str) -> None:
 
 
 def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
-    """Run the program; where it succeeded with torch loaded, end the process without taking Python apart.
-
-    What a program may count on still happens: its threads are waited for, functions registered with atexit run, output
-    is flushed. Taking torch's modules apart would cost about a second of every planned change, and may abort a worker
-    that has done all its work: a thread of gloo that then wants the interpreter is ended in the middle of a C++ frame
-    (https://github.com/pytorch/pytorch/issues/38228). Children of multiprocessing end in this way too.
-    """
+    """Run the program, and end quickly where it was told to stop; every other end is the interpreter's own."""
+    place = os.environ.get(PROGRESS, "")
+    is_unusual = any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE)
+    atexit.register(park_threads_at_the_end)  # the first is the last that runs
     try:
         run(kind, target, arguments)
     except SystemExit as end:
         if end.code not in (None, 0):
             if not isinstance(end.code, int):  # the interpreter prints the text and exits 1, which says nothing here
                 leave_error(SystemExit, end, end.__traceback__)
-            note_moment(os.environ.get(PROGRESS, ""), FAILED_AT)
+            note_moment(place, FAILED_AT)
             raise
     except BaseException:
         # Taking Python apart may last seconds, and where a peer has crashed the others need not wait for that.
-        note_moment(os.environ.get(PROGRESS, ""), FAILED_AT)
+        note_moment(place, FAILED_AT)
         raise
-    if "torch" not in sys.modules or any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE):
-        return
+    is_unusual = is_unusual or "h5py" in sys.modules  # HDF5 closes its files as C exits
+    if "torch" in sys.modules and was_told_to_stop(place) and not is_unusual:
+        end_quickly()
+
+
+def was_told_to_stop(place: str) -> bool:
+    """Whether ``Progress.step`` has told this worker to stop, and others train on.
+
+    Args:
+        place: ``SLOT:PATH`` of the progress memory.
+    """
+    slot, _, path = place.partition(":")
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        file.seek(((int(slot) + 1) * SLOT_WORDS + STOPPED) * 8)
+        return any(file.read(8))
+    return False
+
+
+def end_quickly() -> None:
+    """End the process without taking Python apart: that costs about a second of every planned change with torch.
+
+    What a program may count on still happens: its threads are waited for, functions registered with atexit run, and
+    what it left open is closed. Returns where an object may want more than that, or where closing fails or takes too
+    long: the interpreter then ends the process, and says what is lost.
+    """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first
     atexit._run_exitfuncs()  # noqa: SLF001  and then
-    # Output that cannot be flushed is left to the interpreter, which says so and exits 120.
+    gc.unfreeze()
+    if any(has_finalizer(kind) for kind in {type(each) for each in gc.get_objects()}):
+        return
+    closers = closers_in_order()
+    thread = threading.Thread(target=call_all, args=(closers,), daemon=True)
+    thread.start()
+    thread.join(CLOSE_SECONDS)
+    if closers:
+        closers.clear()  # and with them what would keep the files from the interpreter
+        return
     with contextlib.suppress(OSError, ValueError):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+        ctypes.CDLL(None).fflush(None)
         os._exit(0)
+
+
+def has_finalizer(kind: type) -> bool:
+    """Whether objects of this class do something of their own when they go; the standard library's are closed here.
+
+    Torch's give back memory and processes that end with this one.
+    """
+    owners = (base for base in kind.__mro__ if isinstance(base.__dict__.get("__del__"), types.FunctionType))
+    packages = {str(owner.__module__).partition(".")[0] for owner in owners}
+    return not packages <= {"torch", *sys.stdlib_module_names}
+
+
+def closers_in_order() -> list[Callable[[], object]]:
+    """What closes all that the program left open: text, compressed files and archives keep bytes back until then.
+
+    Outer layers come first, so that a text file over a compressed one over a plain one is closed in this order.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    standard = {id(layer) for stream in streams for layer in layers(stream)}
+    objects = gc.get_objects()
+    places = {kind: place_in_order(kind) for kind in {type(each) for each in objects}}
+    files = [each for each in objects if places[type(each)] is not None and id(each) not in standard]
+    inner = {id(found) for file in files for found in referents(file)}
+    files.sort(key=lambda each: (places[type(each)] or 0, id(each) in inner))
+    return [file.close for file in files]
+
+
+def call_all(closers: list[Callable[[], object]]) -> None:
+    """Call one after the other; what has not returned stays in the list."""
+    with contextlib.suppress(Exception):  # whatever it was, the interpreter's own end is the judge
+        while closers:
+            closers[0]()
+            del closers[0]
+
+
+def place_in_order(kind: type) -> int | None:
+    """When objects of this class are closed: archives, text, compressed, buffers, devices; None: they need not be."""
+    if issubclass(kind, (loaded("zipfile", "ZipFile"), loaded("shelve", "Shelf"))):
+        return 0
+    if issubclass(kind, loaded("tempfile", "_TemporaryFileWrapper")):
+        return 5  # takes its file away
+    if not issubclass(kind, io.IOBase):
+        return None
+    if issubclass(kind, (io.BufferedWriter, io.BufferedRandom, io.BufferedReader)):
+        return 3
+    return 1 if issubclass(kind, io.TextIOBase) else 4 if issubclass(kind, io.RawIOBase) else 2
+
+
+def loaded(module: str, name: str) -> Any:  # noqa: ANN401  a class, or an empty tuple of classes
+    """A class of a module that the program may have imported."""
+    return getattr(sys.modules.get(module), name, ())
+
+
+def layers(stream: Any) -> Iterator[Any]:  # noqa: ANN401  a program may put anything there
+    """A stream and what it writes through: text, buffer, device."""
+    for _ in range(3):
+        yield stream
+        stream = getattr(stream, "buffer", None) or getattr(stream, "raw", None)
+
+
+def referents(file: Any) -> Iterator[Any]:  # noqa: ANN401  any file
+    """What a file refers to, also by its attributes."""
+    for found in gc.get_referents(file):
+        yield found
+        if isinstance(found, dict):
+            yield from found.values()
+
+
+def park_threads_at_the_end() -> None:
+    """Have a native thread wait that wants the interpreter while that is taken apart, as Python 3.14 has it.
+
+    Before, such a thread is ended in the middle of a C++ frame, which aborts the process: a thread of gloo does that
+    to a worker that has done all its work (https://github.com/pytorch/pytorch/issues/38228). C++ calls its terminate
+    handler then; one that never returns keeps the thread, and the main thread ends the process. Where the main thread
+    itself comes to that handler, an alarm ends the process.
+    """
+    if sys.version_info >= (3, 14) or "torch" not in sys.modules:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE  # noqa: SLF001  std::set_terminate
+        set_terminate.argtypes, set_terminate.restype = [ctypes.c_void_p], ctypes.c_void_p
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(END_SECONDS)
+        set_terminate(ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p))
 
 
 def main() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
 import concurrent.futures
+import gzip
 import importlib.util
 import json
+import lzma
 import os
 import pathlib
+import shelve
 import socket
 import subprocess
 import sys
 import time
 import types
 import zipfile
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -99,12 +104,26 @@ def test_globals_live_until_the_end(script: pathlib.Path) -> None:
     assert run("script", script).stdout == "kept\n"
 
 
+@pytest.fixture
+def told(tmp_path: pathlib.Path) -> Iterator[dict[str, str]]:
+    """The environment of a worker whose ``Progress.step`` says stop; a small stand-in plays torch."""
+    package = tmp_path / "path" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    memory = progress.Memory.create(str(tmp_path / "memory"), 1)
+    memory.set_stop(1, agreed=True)
+    yield {**memory.variable(0), "PYTHONPATH": os.pathsep.join([str(package.parent), str(BOOTSTRAP.parents[3])])}
+    memory.close()
+
+
+STOP = "from elastic_infra.training import Progress\nassert Progress().step(1)\n"
 ENDS = """
 import atexit, sys, threading, time
 {imports}
 class Owned:
     def __del__(self):
         print("taken apart")
+Owned.__module__ = "torch"  # a finalizer of the program's own would say that this end is not to be quick
 owned = Owned()
 atexit.register(lambda: print("exit function"))
 threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
@@ -113,35 +132,50 @@ print("script")
 """
 
 
-@pytest.mark.launcher
+QUICK_END = ["script", "thread", "exit function", ""]
+
+
 @pytest.mark.parametrize("end", ["", "sys.exit()", "sys.exit(0)"])
-def test_what_torch_trained_ends_without_taking_python_apart(script: pathlib.Path, end: str) -> None:
-    """Threads and exit functions of a success had their turn; torch's modules, and what else is global, stay whole."""
-    pytest.importorskip("torch")
-    script.write_text(ENDS.format(imports="import torch", end=end))
-    done = run("script", script)
+def test_a_planned_stop_ends_without_taking_python_apart(script: pathlib.Path, told: dict[str, str], end: str) -> None:
+    """Threads and exit functions had their turn; torch's modules, and what else is global, stay whole."""
+    script.write_text(STOP + ENDS.format(imports="import torch", end=end))
+    done = run("script", script, **told)
 
-    assert (done.returncode, done.stdout.split("\n")) == (0, ["script", "thread", "exit function", ""])
+    assert (done.returncode, done.stdout.split("\n")) == (0, QUICK_END)
 
 
 @pytest.mark.launcher
-@pytest.mark.parametrize(
-    ("imports", "end", "environ", "code"),
-    [
-        ("import json", "", {}, 0),
-        ("import torch", "sys.exit(3)", {}, 3),
-        ("import torch", "raise ValueError", {}, 1),
-        ("import torch", "", {"CUDA_INJECTION64_PATH": "/profiler.so"}, 0),
-    ],
-    ids=["no torch", "another exit code", "failure", "a profiler"],
-)
-def test_other_ends_are_the_interpreters(
-    script: pathlib.Path, imports: str, end: str, environ: dict[str, str], code: int
-) -> None:
-    """What failed, has no torch, or holds a tool that reports at the C library's exit, ends as under python itself."""
+def test_nothing_of_torch_is_in_the_way_of_a_quick_end(script: pathlib.Path, told: dict[str, str]) -> None:
+    """With the real one, and all that an optimizer loads."""
     pytest.importorskip("torch")
-    script.write_text(ENDS.format(imports=imports, end=end))
-    done = run("script", script, **environ)
+    del told["PYTHONPATH"]
+    script.write_text(STOP + ENDS.format(imports="import torch, torch._dynamo, torch.distributed", end=""))
+    done = run("script", script, **told)
+
+    assert (done.returncode, done.stdout.split("\n")) == (0, QUICK_END)
+
+
+FINALIZER = "class Kept:\n    def __del__(self): pass\nkept = Kept()\n"
+BLOCKS = "import os\nblocks = open(os.pipe()[1], 'wb', 1 << 20)\nblocks.write(bytes(1 << 19))\n"
+"""A pipe that is not read from takes no more than 64 KB."""
+PROFILER = {"CUDA_INJECTION64_PATH": "/profiler.so"}
+OTHER_ENDS = {
+    "not told": (ENDS.format(imports="import torch", end=""), {}, 0),
+    "no torch": (STOP + ENDS.format(imports="", end=""), {}, 0),
+    "another exit code": (STOP + ENDS.format(imports="import torch", end="sys.exit(3)"), {}, 3),
+    "failure": (STOP + ENDS.format(imports="import torch", end="raise ValueError"), {}, 1),
+    "a profiler": (STOP + ENDS.format(imports="import torch", end=""), PROFILER, 0),
+    "a finalizer": (STOP + ENDS.format(imports="import torch", end=FINALIZER), {}, 0),
+    "closing takes too long": (STOP + ENDS.format(imports="import torch", end=BLOCKS), {}, 0),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_ENDS)
+def test_other_ends_are_the_interpreters(script: pathlib.Path, told: dict[str, str], case: str) -> None:
+    """What was not told to stop, failed, has no torch, or may lose something, ends as under python itself."""
+    source, environ, code = OTHER_ENDS[case]
+    script.write_text(source)
+    done = run("script", script, **told, **environ)
 
     assert (done.returncode, done.stdout.split("\n")) == (
         code,
@@ -149,13 +183,113 @@ def test_other_ends_are_the_interpreters(
     )
 
 
-@pytest.mark.launcher
-def test_output_that_cannot_be_flushed_ends_as_under_python(script: pathlib.Path) -> None:
-    """Lost output is never a success."""
-    pytest.importorskip("torch")
-    script.write_text("import sys, torch\nsys.stdout = open('/dev/full', 'w')\nprint('lost')\n")
+ENDS_WITH_WORK_UNDER_WAY = """
+import builtins, os, pathlib, sys, time
+import torch
+import torch.distributed as dist
+ending = pathlib.Path(sys.argv[1])
+class Slow:
+    def __del__(self):
+        ending.touch()
+        time.sleep(2)
+Slow.__module__ = "torch"
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.barrier()
+if dist.get_rank() == 0:
+    builtins.slow = Slow()  # goes when the interpreter no longer lets other threads in
+    dist.all_reduce(one, async_op=True).get_future().then(lambda _: None)
+else:
+    while not ending.exists():
+        time.sleep(0.01)
+    dist.all_reduce(one)
+    time.sleep(2)
+"""
 
-    assert run("script", script).returncode == 120
+
+@pytest.mark.launcher
+def test_a_thread_of_gloo_does_not_abort_a_worker_that_has_done_its_work(
+    script: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """It wants the interpreter, which is being taken apart, for the callback of a collective that ends only now."""
+    pytest.importorskip("torch")
+    script.write_text(ENDS_WITH_WORK_UNDER_WAY)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ranks = [pool.submit(run, "script", script, str(tmp_path / "ending"), RANK=rank, **meeting) for rank in "01"]
+
+    assert [(rank.result().returncode, rank.result().stderr) for rank in ranks] == [(0, "")] * 2
+
+
+LEFT_OPEN = """
+import bz2, gzip, io, itertools, lzma, os, shelve, sys, tempfile, zipfile, torch
+os.chdir(sys.argv[1])
+kept = []
+packers = {"gz": lambda file: gzip.GzipFile(fileobj=file, mode="wb"), "bz2": lambda file: bz2.BZ2File(file, "wb"),
+           "xz": lambda file: lzma.LZMAFile(file, "wb")}
+stacks = [(), *((each,) for each in packers), *itertools.product(packers, repeat=2)]
+for buffering, kind, packed in itertools.product((0, -1), ("text", "bytes"), stacks):
+    file = open("-".join([str(buffering * -1), kind, *packed]), "wb", buffering)
+    for packer in packed:
+        file = packers[packer](file)
+    if kind == "text":
+        file = io.TextIOWrapper(file)
+    file.write("kept" if kind == "text" else b"kept")
+    kept.append(file)
+archive = zipfile.ZipFile("archive.zip", "w")
+archive.writestr("name", "kept")
+shelf = shelve.open("shelf", writeback=True)
+shelf["name"] = ["ke"]
+shelf["name"].append("pt")
+temporary = tempfile.NamedTemporaryFile("w", dir=".", prefix="temporary")
+temporary.write("kept")
+print("printed")
+"""
+
+
+@pytest.mark.parametrize("first", ["", STOP], ids=["end", "planned stop"])
+def test_files_left_open_are_whole(
+    script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str], first: str
+) -> None:
+    """Whatever lies on whatever: what a success has written and not closed is on disk, as under python itself."""
+    script.write_text(first + LEFT_OPEN)
+    folder = tmp_path / "output"
+    folder.mkdir()
+    done = run("script", script, str(folder), **told)
+    unpack: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
+    stacks = sorted(folder.glob("*-*"))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "printed\n", "")
+    assert len(stacks) == 2 * 2 * 13
+    for path in stacks:
+        content = path.read_bytes()
+        for packer in path.name.split("-")[2:]:
+            content = unpack[packer](content)
+        assert content == b"kept", path.name
+    assert zipfile.ZipFile(folder / "archive.zip").read("name") == b"kept"
+    with shelve.open(str(folder / "shelf"), "r") as shelf:
+        assert shelf["name"] == ["ke", "pt"]
+    assert not list(folder.glob("temporary*"))
+
+
+def test_hdf5_files_left_open_are_whole(script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str]) -> None:
+    """Also where only a dataset of the file is still held."""
+    h5py = pytest.importorskip("h5py")
+    script.write_text(f"{STOP}import sys, h5py, torch\nkept = h5py.File(sys.argv[1], 'w').create_dataset('n', (9,))\n")
+    done = run("script", script, str(tmp_path / "data.h5"), **told)
+
+    assert done.returncode == 0, done.stderr
+    assert h5py.File(tmp_path / "data.h5")["n"].shape == (9,)
+
+
+@pytest.mark.parametrize("first", ["", STOP], ids=["end", "planned stop"])
+def test_output_that_cannot_be_flushed_ends_as_under_python(
+    script: pathlib.Path, told: dict[str, str], first: str
+) -> None:
+    """Lost output is never a success."""
+    script.write_text(f"{first}import sys, torch\nsys.stdout = open('/dev/full', 'w')\nprint('lost')\n")
+
+    assert run("script", script, **told).returncode == 120
 
 
 def test_folders_and_archives(tmp_path: pathlib.Path) -> None:
@@ -316,8 +450,8 @@ def test_first_step_of_the_optimizer_is_noted(script: pathlib.Path, tmp_path: pa
 def test_slots_are_where_the_agent_reads_them() -> None:
     """The file that runs in workers imports nothing of ours, so it spells the layout again."""
     assert bootstrap.PROGRESS == progress.VARIABLE
-    theirs = (progress.WORDS, progress.OPTIMIZED_AT, progress.FAILED_AT)
-    assert (bootstrap.SLOT_WORDS, bootstrap.OPTIMIZED_AT, bootstrap.FAILED_AT) == theirs
+    theirs = (progress.WORDS, progress.STOPPED, progress.OPTIMIZED_AT, progress.FAILED_AT)
+    assert theirs == (bootstrap.SLOT_WORDS, bootstrap.STOPPED, bootstrap.OPTIMIZED_AT, bootstrap.FAILED_AT)
 
 
 @pytest.mark.parametrize(
