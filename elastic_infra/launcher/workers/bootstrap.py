@@ -8,6 +8,7 @@ standard library and never torch: the collective timeout is set by a hook after 
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import ctypes
 import faulthandler
@@ -28,7 +29,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
 from typing import Any
 
 PREFIX = "ELASTIC_INFRA_"
@@ -47,6 +48,9 @@ MAKE_STORE = "_create_c10d_store"
 """Torch's function behind ``init_process_group``, called with host, port and rank: rank 0 listens, others connect."""
 LISTENER_SECONDS = 30.0
 POLL_SECONDS = 0.01
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+"""Holds this file and the fork server's, and nothing of the program's."""
 
 OPTIMIZER_MODULE = "torch.optim.optimizer"
 ADD_STEP_HOOK = "register_optimizer_step_post_hook"
@@ -226,11 +230,17 @@ def set_title(target: str, environ: MutableMapping[str, str]) -> None:
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-    """Print the exception without this file's frames, and leave it where torch's ``record`` would."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
+    """Print the exception without the launcher's frames, and leave it where torch's ``record`` would."""
+    trace = without_launcher(trace)
     leave_error(kind, error, trace)
     sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+
+def without_launcher(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """What the program itself did: the frames above are this file's and the fork server's."""
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == HERE:
+        trace = trace.tb_next
+    return trace
 
 
 def leave_error(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
@@ -257,29 +267,58 @@ def one_line(kind: type[BaseException], error: BaseException, trace: types.Trace
 def run(kind: str, target: str, arguments: Sequence[str]) -> None:
     """Run the program in a fresh ``__main__``, as the interpreter does for its own command line."""
     main = types.ModuleType("__main__")
-    main.__dict__.update(__builtins__=__builtins__, __annotations__={})
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = main
     sys.argv = [target, *arguments]
+    put_first_on_path(kind, target)
     if kind == "module":
-        sys.path[0] = os.getcwd()
         RUN_MODULE_AS_MAIN(target, alter_argv=True)
     elif kind == "run_path":
         runpy.run_path(target, run_name="__main__")
-    elif os.path.isdir(target) or target.endswith((".zip", ".pyz", ".egg")):
-        sys.path[0] = target
+    elif is_archive(target):
         RUN_MODULE_AS_MAIN("__main__", alter_argv=False)
     else:
         run_script(main, target)
 
 
+def is_archive(target: str) -> bool:
+    """Whether it is run by the ``__main__`` in it."""
+    return os.path.isdir(target) or target.endswith((".zip", ".pyz", ".egg"))
+
+
+def put_first_on_path(kind: str, target: str) -> None:
+    """Put the folder first on ``sys.path`` that the interpreter would; this file's own folder makes way.
+
+    With ``PYTHONSAFEPATH`` the interpreter has put no folder there, and puts none but that of an archive:
+    https://docs.python.org/3/using/cmdline.html#cmdoption-P
+    """
+    is_safe = bool(getattr(sys.flags, "safe_path", False))
+    if kind == "script" and is_archive(target):
+        sys.path[0 : 0 if is_safe else 1] = [target]
+    elif not is_safe and kind == "script":
+        sys.path[0] = os.path.dirname(os.path.realpath(target))
+    elif not is_safe and kind == "module":
+        sys.path[0] = os.getcwd()
+
+
 def run_script(main: types.ModuleType, target: str) -> None:
-    """Execute a file the way ``python -u file`` does."""
+    """Execute a file, of source or compiled, the way ``python -u file`` does."""
     path = os.path.abspath(target)
-    sys.path[0] = os.path.dirname(os.path.realpath(target))
-    loader = SourceFileLoader("__main__", path)
+    loader: SourceFileLoader | SourcelessFileLoader
+    if is_compiled(path):
+        loader = SourcelessFileLoader("__main__", path)
+        code = loader.get_code("__main__")
+    else:
+        loader = SourceFileLoader("__main__", path)
+        code = loader.source_to_code(loader.get_data(path), path)
     main.__dict__.update(__file__=path, __loader__=loader, __spec__=None, __cached__=None, __package__=None)
-    code = loader.source_to_code(loader.get_data(path), path)
-    exec(code, main.__dict__)  # noqa: S102  the user's program is what runs here
+    exec(code, main.__dict__)  # type: ignore[arg-type]  # noqa: S102  the user's program is what runs here
+
+
+def is_compiled(path: str) -> bool:
+    """Whether it holds bytecode, told by its name or its first bytes as the interpreter tells it."""
+    with open(path, "rb") as file:
+        return path.endswith(".pyc") or file.read(2) == importlib.util.MAGIC_NUMBER[:2]
 
 
 def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
@@ -292,7 +331,7 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
     except SystemExit as end:
         if end.code not in (None, 0):
             if not isinstance(end.code, int):  # the interpreter prints the text and exits 1, which says nothing here
-                leave_error(SystemExit, end, end.__traceback__)
+                leave_error(SystemExit, end, without_launcher(end.__traceback__))
             note_moment(place, FAILED_AT)
             raise
     except BaseException:

@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import pathlib
+import py_compile
 import shelve
 import socket
 import subprocess
@@ -353,6 +354,35 @@ def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: 
 
     assert "colorsys" in names.read_text().split()
     assert "turtle" not in names.read_text().split()
+
+
+@pytest.mark.parametrize("name", ["train.pyc", "train"])
+def test_bytecode_runs(script: pathlib.Path, name: str) -> None:
+    """As under the interpreter, which tells bytecode by its name or its first bytes."""
+    script.write_text("import sys\nprint(__name__, sys.argv[1:], sys.path[0])\n")
+    compiled = script.with_name(name)
+    py_compile.compile(str(script), str(compiled), doraise=True)
+    usual = subprocess.run([sys.executable, str(compiled), "--a"], capture_output=True, text=True, check=True)
+
+    assert run("script", compiled, "--a").stdout == usual.stdout == f"__main__ ['--a'] {script.parent}\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 has PYTHONSAFEPATH")
+@pytest.mark.parametrize("kind", ["script", "module"])
+def test_a_safe_path_is_left_alone(script: pathlib.Path, tmp_path: pathlib.Path, kind: str) -> None:
+    """The first entry of PYTHONPATH stays first, and no folder is put before it."""
+    script.write_text("import sys\nprint(sys.path[0])\n")
+    target = str(script) if kind == "script" else script.stem
+    environ = {"PYTHONSAFEPATH": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}/second"}
+
+    assert run(kind, target, **environ).stdout == f"{tmp_path}\n"
+
+
+def test_builtins_are_the_module(script: pathlib.Path) -> None:
+    """As in every ``__main__``; in a module that is imported they are its dictionary."""
+    script.write_text("print(type(__builtins__).__name__)\n")
+
+    assert run("script", script).stdout == "module\n"
 
 
 def test_a_rank_connects_once_the_first_one_listens() -> None:
