@@ -39,11 +39,9 @@ TESTED_ELSEWHERE = {
     "protocol/limits": "agent/test_protocol_config.py",
     "store/__main__": "store/test_server.py",
     "supervisor/children": "scenarios/test_processes_end_to_end.py",
-    "supervisor/fork_server_client": "scenarios/test_fork_server_faults.py",
     "supervisor/supervisor": "scenarios/test_processes_end_to_end.py",
     "supervisor/worker_processes": "scenarios/test_processes_end_to_end.py",
     "workers/call_function": "scenarios/test_functions.py",
-    "workers/fork_server": "scenarios/test_fork_server_faults.py",
 }
 """Modules of the launcher that hold shapes only, or effects that show with real processes."""
 

@@ -202,6 +202,8 @@ class ForkServerState:
 
     ready: bool
     message: str = ""
+    left_out: tuple[str, ...] = ()
+    """Modules, each with the reason, that it leaves to the workers and that were not told before."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class RunDir:
 
     @property
     def modules(self) -> str:
-        """Names of the modules that local rank 0 of the first generation imported."""
+        """Folder in which each worker records the modules that it imports."""
         return os.path.join(self.folder, "modules")
 
     def progress(self, generation: int) -> str:
@@ -73,6 +73,7 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
     sweep(_SHARED_MEMORY)
     folder, lock = _make_folder()
     runtime = RunDir(folder, logs, environ.get("PYTHON_EXEC") or executable, lock)
+    os.mkdir(runtime.modules)
     for module, path in (("bootstrap", runtime.bootstrap), ("fork_server", runtime.fork_server)):
         source = pkgutil.get_data(f"{__package__}.workers", f"{module}.py")
         with open(path, "wb") as file:

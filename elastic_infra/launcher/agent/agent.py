@@ -191,6 +191,9 @@ class Agent:
         self._observer.fork_server_ready, self._warming.is_over = message.ready, True
         self._observer.emit("fork_server", self._state, {"ready": message.ready, "message": message.message})
         self._tell(Tell("info", f"Fork server: {message.message}."))
+        if message.left_out:
+            names = ", ".join(message.left_out)
+            self._tell(Tell("warning", f"Warm start leaves to every worker's own import: {names}."))
 
     def _on_ended(self, message: ipc.WorkerEnded) -> None:
         self._group.ended(message)

@@ -6,6 +6,7 @@ whenever it does not answer at once, workers are started cold. ``workers.fork_se
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -14,10 +15,10 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from .. import ipc, processes
-from ..command_line.plan import Plan
+from ..command_line.plan import Entrypoint, Plan
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..workers import import_scan, specs
@@ -27,6 +28,10 @@ QUIET_SECONDS: Final = 2.0
 """The first generation has stopped importing for this long: only then the fork server may take its CPU."""
 LATEST_SECONDS: Final = 30.0
 """Start anyway after this long; the script may import nothing."""
+LOOK_SECONDS: Final = 1.0
+"""How often the records of the workers are looked at."""
+PAUSE: Final = 4.0
+"""After it has loaded more it rests for this many times as long: the CPU is the workers'."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
@@ -36,8 +41,11 @@ class Load:
 
     environ: Mapping[str, str]
     """Of every worker, whichever its place."""
+    entrypoint: Entrypoint
     modules: tuple[str, ...]
     """As far as that is known before a worker has run."""
+    differing: tuple[str, ...]
+    """Variables that workers do not share."""
     comes_first: bool
     """The workers import the same anyway: it starts before them, and they wait for it while it loads."""
 
@@ -50,7 +58,9 @@ def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) 
     """
     program = import_scan.declared(plan.entrypoint, os.curdir)
     comes_first = specs.may_fork(plan, settings) and program.imports_torch
-    return Load(specs.environ_of_any(plan, settings, environ), program.modules, comes_first)
+    modules = program.modules if comes_first else (import_scan.DYNAMO,) * program.needs_dynamo
+    shared = specs.environ_of_any(plan, settings, environ)
+    return Load(shared, plan.entrypoint, modules, specs.differing(plan), comes_first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +85,13 @@ class ForkServer:
         self.pid = 0
         self._channel: socket.socket | None = None
         self.ready = False
+        self._read_size = 0
+        """How much of the workers' records it has seen."""
+        self._more_at = 0.0
+        """CLOCK_MONOTONIC from which it may be asked to load more."""
+        self._more_since = now
+        self._loaded = 0
+        self._left_out: list[str] = []
         self.requests = ForkRequests()
         self.held: list[Held] = []
 
@@ -99,12 +116,26 @@ class ForkServer:
         """Whether it is to start."""
         if self._wanted_at is None or self._was_started:
             return False
-        if now - self._wanted_at >= LATEST_SECONDS:
+        if now - self._wanted_at >= LATEST_SECONDS or self._load_by is not None:
             return True
-        try:
-            return wall - os.stat(self._run_dir.modules).st_mtime >= QUIET_SECONDS
-        except OSError:
-            return False
+        newest, size = self._records()
+        return size > 0 and wall - newest >= QUIET_SECONDS
+
+    def _records(self) -> tuple[float, int]:
+        """When a worker last recorded an import, in seconds since the epoch, and the size of all records."""
+        found = [entry.stat() for entry in os.scandir(self._run_dir.modules)]
+        return max((each.st_mtime for each in found), default=0.0), sum(each.st_size for each in found)
+
+    def load_more(self, now: float, wall: float) -> None:
+        """Have it import what workers turned out to need, once they are quiet; it forks workers meanwhile."""
+        if not self.ready or now < self._more_at:
+            return
+        self._more_at = now + LOOK_SECONDS
+        newest, size = self._records()
+        if size > self._read_size and wall - newest >= QUIET_SECONDS:
+            self._read_size, self._more_at, self._more_since = size, math.inf, now
+            with contextlib.suppress(OSError):  # one that is gone is seen when it is read from
+                self.channel.send(json.dumps({"load": True}).encode())
 
     def start(self) -> None:
         """Start the process.
@@ -113,20 +144,21 @@ class ForkServer:
             OSError: it cannot be started.
         """
         self._was_started = True
-        with open(self._run_dir.modules, "a", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name in self._load.modules)
+        self._read_size = self._records()[1]
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
         self._channel.settimeout(1.0)
         theirs.set_inheritable(True)
-        argv = (
-            self._run_dir.interpreter,
-            "-u",
-            self._run_dir.fork_server,
-            str(theirs.fileno()),
-            str(os.getpid()),
-            self._run_dir.modules,
-        )
+        task = {
+            "socket": theirs.fileno(),
+            "supervisor": os.getpid(),
+            "kind": self._load.entrypoint.kind,
+            "target": self._load.entrypoint.target,
+            "declared": self._load.modules,
+            "folder": self._run_dir.modules,
+            "differing": self._load.differing,
+        }
+        argv = (self._run_dir.interpreter, "-u", self._run_dir.fork_server, json.dumps(task))
         with theirs:
             environ = {**self._load.environ, specs.LAUNCH: self._run_dir.launch_id}
             self.pid = processes.start(argv, environ, None, None)
@@ -159,8 +191,8 @@ class ForkServer:
         self.requests.add(number, Pending(generation, spec, writer), time.monotonic())
         return True
 
-    def receive(self) -> Forked | str | None:
-        """One message: a worker, a line on what happened, or None when the process is gone."""
+    def receive(self) -> Forked | ipc.ForkServerState | Literal["nothing new"] | None:
+        """One message: a worker, what is to be told, or None when the process is gone."""
         try:
             data = self.channel.recv(1 << 16)
         except OSError:
@@ -172,10 +204,17 @@ class ForkServer:
             return Forked(self.requests.answer(message["request"], time.monotonic()), message["pid"])
         self.ready = "ready" in message
         if not self.ready:
-            return f"cold starts only: {message['failed']}"
-        dropped = ", ".join(message["dropped"])
-        left_out = f"; left out: {dropped}" if dropped else ""
-        return f"{message['ready']} modules loaded, {message['megabytes']} MB{left_out}"
+            return ipc.ForkServerState(ready=False, message=f"cold starts only: {message['failed']}")
+        now = time.monotonic()
+        self._more_at = now + max(LOOK_SECONDS, PAUSE * (now - self._more_since))
+        new = [each for each in message["dropped"] if each not in self._left_out]
+        if message["ready"] == self._loaded and not new:
+            return "nothing new"
+        self._left_out += new
+        self._loaded = message["ready"]
+        left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
+        line = f"{message['ready']} modules loaded, {message['megabytes']} MB{left_out}"
+        return ipc.ForkServerState(ready=True, message=line, left_out=tuple(new))
 
     def is_late(self, now: float) -> bool:
         """Whether a request has waited too long."""

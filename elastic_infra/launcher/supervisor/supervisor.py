@@ -204,6 +204,7 @@ class Supervisor:
                 self._start_all_cold(self._warm.take_held())
                 return
             selector.register(self._warm.channel, selectors.EVENT_READ, lambda: self._on_warm(selector))
+        self._warm.load_more(now, time.time())
         if self._warm.is_late(now):
             self._give_up_warm(selector)
 
@@ -211,11 +212,11 @@ class Supervisor:
         answer = self._warm.receive()
         if answer is None:
             self._give_up_warm(selector)
-        elif isinstance(answer, str):
-            self._children.send(ipc.ForkServerState(self._warm.ready, answer))
+        elif isinstance(answer, ipc.ForkServerState):
+            self._children.send(answer)
             held = self._warm.take_held()
             self._start_all_cold([each for each in held if not self._warm.request(each.generation, each.spec)])
-        else:
+        elif isinstance(answer, Forked):
             self._on_forked(answer)
 
     def _on_forked(self, answer: Forked) -> None:

@@ -26,6 +26,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
@@ -91,29 +92,82 @@ class ChangingLoader(Loader):
         self._change(module)
 
 
-class ImportHook(MetaPathFinder):
-    """First on ``sys.meta_path``: names every import in a file, and has a few modules changed once they are there."""
+class Recorder:
+    """Writes what is imported, from where, and under which changes that the program made: see ``record``."""
 
-    def __init__(self, changes: Mapping[str, Callable[[types.ModuleType], None]], names: int | None) -> None:
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._pid = os.getpid()
+        self._environ = dict(os.environ)
+        self._seen: tuple[dict[str, str], list[str], list[Any]] | None = None
+
+    def record(self, name: str, spec: ModuleSpec) -> None:
+        """One line: name, origin and, where they differ from the line before, the changes so far.
+
+        Changes are those to ``os.environ`` since the start (None: removed), and all of ``sys.path`` and of the
+        filters of warnings. What a forked child imports says nothing of what a worker does.
+        """
+        if os.getpid() != self._pid:
+            return
+        line: list[Any] = [name, origin(spec)]
+        seen = (dict(os.environ), list(sys.path), list(warnings.filters))
+        if seen != self._seen:
+            self._seen = seen
+            line.append({"environ": changes(self._environ, seen[0]), "path": seen[1], "filters": written(seen[2])})
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+
+
+def origin(spec: ModuleSpec) -> str:
+    """The file or the folder of a module; empty where it has neither."""
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """What was set, and what was removed (None)."""
+    gone: dict[str, str | None] = dict.fromkeys(before.keys() - after.keys())
+    return gone | {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def written(filters: Sequence[Any]) -> list[list[Any]]:
+    """Filters of warnings in a form that another process can read."""
+
+    def pattern(found: Any) -> Any:  # noqa: ANN401  a compiled expression, a text or None
+        return found if found is None or isinstance(found, str) else [found.pattern, found.flags]
+
+    return [
+        [action, pattern(message), category.__module__, category.__qualname__, pattern(module), line]
+        for action, message, category, module, line in filters
+    ]
+
+
+class ImportHook(MetaPathFinder):
+    """First on ``sys.meta_path``: records every import, and has a few modules changed once they are there."""
+
+    def __init__(self, changes: Mapping[str, Callable[[types.ModuleType], None]], recorder: Recorder | None) -> None:
         self._changes = changes
-        self._names = names
+        self._recorder = recorder
 
     def find_spec(
-        self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find nothing, but see every import; the modules to change are found by the others and wrapped."""
-        if self._names is not None and sys._getframe(2).f_code.co_name == IMPORT_FRAME:  # noqa: SLF001  no public form
-            os.write(self._names, name.encode() + b"\n")
-        if name not in self._changes:
+        """What the finders after this one find."""
+        if self._recorder is None and name not in self._changes:
             return None
-        sys.meta_path.remove(self)
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            sys.meta_path.insert(0, self)
-        if spec is not None and spec.loader is not None:
+        spec = next((found for found in self._others(name, path, target) if found is not None), None)
+        is_import = sys._getframe(2).f_code.co_name == IMPORT_FRAME  # noqa: SLF001  no public form
+        if spec is not None and self._recorder is not None and is_import:
+            self._recorder.record(name, spec)
+        if spec is not None and spec.loader is not None and name in self._changes:
             spec.loader = ChangingLoader(spec.loader, self._changes[name])
         return spec
+
+    def _others(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None
+    ) -> Iterator[ModuleSpec | None]:
+        for finder in list(sys.meta_path):
+            if finder is not self and hasattr(finder, "find_spec"):
+                yield finder.find_spec(name, path, target)
 
 
 def set_timeouts(module: types.ModuleType, seconds: float) -> None:
@@ -206,7 +260,7 @@ def prepare(environ: MutableMapping[str, str]) -> None:
     """Apply this process's defaults: timeouts, stacks on demand, a title, the record of a failure."""
     text = environ.get(PREFIX + "NCCL_COLLECTIVE_TIMEOUT_SECONDS")
     names = environ.pop(PREFIX + "MODULES", None)
-    descriptor = os.open(names, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600) if names else None
+    recorder = Recorder(names) if names else None
     place = environ.get(PROGRESS, "")
     changes: dict[str, Callable[[types.ModuleType], None]] = {
         STORE_MODULE: make_store_patient,
@@ -214,7 +268,7 @@ def prepare(environ: MutableMapping[str, str]) -> None:
     }
     if text:
         changes |= dict.fromkeys(TIMEOUT_MODULES, lambda module: set_timeouts(module, float(text)))
-    sys.meta_path.insert(0, ImportHook(changes, descriptor))
+    sys.meta_path.insert(0, ImportHook(changes, recorder))
     for name in changes.keys() & sys.modules.keys():
         changes[name](sys.modules[name])
     faulthandler.register(DUMP_SIGNAL, file=2, all_threads=True, chain=False)

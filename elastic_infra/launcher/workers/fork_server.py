@@ -1,10 +1,14 @@
 """The fork server: a process that has imported what workers import, and forks them.
 
-Runs from a copy beside the bootstrap's, started by the supervisor with the workers' environment as
-``python -u <copy> SOCKET SUPERVISOR MODULES``. It keeps one thread and opens no accelerator, so forking it is safe:
-imports happen in a child, which is thrown away when a module leaves a thread, a socket, an accelerator device, a
-signal handler or a changed environment behind; the next child leaves that module out. The first clean child serves.
-Variables that an import adds are no fault: every worker gets them, as it would from its own import.
+Runs from a copy beside the bootstrap's, started by the supervisor with what all workers find in their environment.
+It keeps one thread and opens no accelerator, so forking it is safe. Imports happen in a child: one that leaves a
+thread, a socket, an accelerator device, a signal handler or another ``sys.path`` behind, reads a variable that differs
+between workers, or loads a module of the script's own is thrown away, and the next child leaves that module out. The
+first clean child takes over from its parent, which only waits for it from then on. In this way the fork server also
+learns, while it serves, what workers turned out to import.
+
+Every import finds what it would find in the worker: the changes that the program had made to variables, to the path
+and to the filters of warnings are made first. What imports change themselves, and print, every worker gets.
 Garbage is not collected before the workers run, so that imports are quicker and pages stay shared, as the ``gc``
 module's documentation advises for processes that fork.
 Workers are forked twice, so that the supervisor adopts and reaps them, and wait for its word before they run.
@@ -16,9 +20,12 @@ import array
 import atexit
 import contextlib
 import ctypes
+import dataclasses
+import functools
 import gc
 import importlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import random
@@ -30,52 +37,197 @@ import socket
 import sys
 import sysconfig
 import time
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from . import bootstrap
-else:
-    import elastic_infra_bootstrap as bootstrap
+else:  # by its place: with PYTHONSAFEPATH this folder is not on the path
+    PLACE = os.path.abspath(__file__).replace("fork_server", "bootstrap")
+    SPEC = importlib.util.spec_from_file_location("elastic_infra_bootstrap", PLACE)
+    bootstrap = importlib.util.module_from_spec(SPEC)
+    SPEC.loader.exec_module(bootstrap)
 
 Job = dict[str, Any]
-"""One worker, as the supervisor asks for it (``seam.WorkerSpec`` as JSON)."""
+"""One worker, as the supervisor asks for it (``ipc.WorkerSpec`` as JSON)."""
 
 BASE = ("torch", "torch.distributed")
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 """With this at 1, importing NumPy leaves one thread; OpenMP and MKL start theirs when they first compute."""
+ARROW_ALLOCATOR = "JE_ARROW_MALLOC_CONF"
+NO_THREAD = "background_thread:false"
+"""With this, importing pyarrow leaves one thread: https://jemalloc.net/jemalloc.3.html#opt.background_thread"""
 IMPORT_SECONDS = 300.0
 MOST_TRIALS = 20
 DEVICES = re.compile(r"/dev/(nvidia|kfd|dri|dxg|accel|davinci|habanalabs|vfio)")
 OPENBLAS_SETTERS = [
     f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")
 ]
+LONGEST = 1 << 22
 
 
-def candidates(path: str) -> list[str]:
-    """The modules that the program is known to import, torch's own and those under site-packages, in its order."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            names = list(dict.fromkeys(file.read().split()))
-    except OSError:
-        names = []
-    return [*BASE, *(name for name in names if name not in BASE and (is_torchs(name) or is_installed(name)))]
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What the supervisor says at the start."""
+
+    socket: int
+    supervisor: int
+    """Its pid."""
+    kind: str
+    target: str
+    """The program, as the bootstrap takes it."""
+    declared: list[str]
+    """Modules that the program imports before it does anything else."""
+    folder: str
+    """Where every worker of this node records what it imports, in a file named after its local rank."""
+    differing: list[str]
+    """Variables that differ between workers, or that only workers have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """A module that workers import, and what they had changed before."""
+
+    name: str
+    origin: str = ""
+    environ: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    path: Sequence[str] | None = None
+    """None: as at the start."""
+    filters: Sequence[Any] | None = None
+
+
+@dataclasses.dataclass
+class Effects:
+    """What the imports so far have changed and printed: every worker gets it, as from its own import."""
+
+    environ: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    filters: list[Any] = dataclasses.field(default_factory=list)
+    output: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
+
+
+# ------------------------------------------------------------------------------------------------ what to load
+
+
+def recorded(folder: str) -> tuple[list[Import], set[str]]:
+    """What all workers have imported, in the order of the first, and what only some or each otherwise."""
+    ranks = []
+    for name in sorted(os.listdir(folder), key=lambda name: (len(name), name)):
+        with open(os.path.join(folder, name), encoding="utf-8", errors="surrogateescape") as file:
+            ranks.append(read_records(line for line in file if line.endswith("\n")))
+    names = {name for rank in ranks for name in rank}
+    alike = [found for found in (ranks[0].values() if ranks else ()) if all(r.get(found.name) == found for r in ranks)]
+    return alike, names - {found.name for found in alike}
+
+
+def read_records(lines: Iterable[str]) -> dict[str, Import]:
+    """One worker's imports; the first record of a name counts."""
+    found: dict[str, Import] = {}
+    changes: dict[str, Any] = {}
+    for line in lines:
+        try:
+            name, origin, *rest = json.loads(line)
+        except ValueError:  # a disk was full: what comes after it may lack its changes
+            break
+        changes = rest[0] if rest else changes
+        found.setdefault(name, Import(name, origin, **changes))
+    return found
+
+
+def may_load(found: Import) -> bool:
+    """Whether a module may be loaded here: torch, which may lie anywhere, and what is installed."""
+    if found.name in sys.modules:
+        return False
+    return is_torchs(found.name) or (is_installed(found.origin) if found.origin else is_found_installed(found.name))
 
 
 def is_torchs(name: str) -> bool:
-    """Whether it is a part of torch, which may lie anywhere."""
-    return name.startswith("torch.")
+    """Whether it is torch or a part of it."""
+    return name.partition(".")[0] == "torch"
 
 
-def is_installed(name: str) -> bool:
-    """Whether the module's top package lies under site-packages: never the script's own tree."""
+def is_installed(place: str) -> bool:
+    """Whether a file lies under site-packages: never the script's own tree."""
+    return any(place.startswith(folder + os.sep) for folder in installed_folders())
+
+
+@functools.lru_cache(maxsize=1)
+def installed_folders() -> frozenset[str]:
+    """Where packages are installed."""
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
-    folders.add(site.getusersitepackages())
+    return frozenset({*folders, site.getusersitepackages()})
+
+
+def is_found_installed(name: str) -> bool:
+    """Whether the module's top package would be found under site-packages."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(name.partition(".")[0])
     except (ImportError, ValueError):
         return False
-    places = [spec.origin] if spec and spec.origin else list(spec.submodule_search_locations or []) if spec else []
-    return any(place.startswith(folder + os.sep) for place in places for folder in folders)
+    return spec is not None and is_installed(bootstrap.origin(spec))
+
+
+# ------------------------------------------------------------------------------------------------ one import
+
+
+class WatchedEnviron(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001  the class of os.environ
+    """``os.environ`` that notes whether a variable of a worker's own is asked for, or all variables are."""
+
+    differing: frozenset[str] = frozenset()
+    asked = ""
+
+    def __getitem__(self, name: str) -> str:
+        if name in WatchedEnviron.differing:
+            WatchedEnviron.asked = name
+        return super().__getitem__(name)  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[str]:
+        WatchedEnviron.asked = WatchedEnviron.asked or "all variables"
+        return super().__iter__()
+
+
+def set_environ(environ: Mapping[str, str]) -> None:
+    """Make these the variables of the process."""
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    for name, value in environ.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def changed(environ: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Variables after changes; None removes."""
+    merged = {**environ, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def with_one_thread(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which imports start no threads that the fork server could not fork with."""
+    allocator = ",".join(filter(None, [environ.get(ARROW_ALLOCATOR), NO_THREAD]))
+    return {BLAS_THREADS: "1", **environ, ARROW_ALLOCATOR: allocator}
+
+
+def set_filters(filters: Sequence[Any]) -> None:
+    """Make these the filters of warnings."""
+    warnings.resetwarnings()
+    warnings.filters.extend(filters)  # type: ignore[attr-defined]  # a list, whatever its type says
+
+
+def read_filters(written: Sequence[Any]) -> list[Any]:
+    """Filters as ``bootstrap.written`` left them.
+
+    Raises:
+        AttributeError, KeyError: a category is of a module that is not loaded.
+    """
+
+    def pattern(found: Any) -> Any:  # noqa: ANN401  an expression with flags, a text or None
+        return re.compile(*found) if isinstance(found, list) else found
+
+    filters = []
+    for action, message, module, name, where, line in written:
+        category = functools.reduce(getattr, name.split("."), sys.modules[module])
+        filters.append((action, pattern(message), category, pattern(where), line))
+    return filters
 
 
 def traces() -> dict[str, Any]:
@@ -93,71 +245,273 @@ def traces() -> dict[str, Any]:
         "a second thread": len(os.listdir("/proc/self/task")),
         "an open device or socket": opened,
         "a signal handler": {number: signal.getsignal(number) for number in numbers},
-        "a changed environment": {name: os.environ.get(name) for name in ENVIRONMENT},
+        "a changed sys.path": list(sys.path),
     }
 
 
-def import_all(names: list[str], journal: int) -> str:
-    """Import in this process, each name written to the journal first; returns the first trace that one left."""
-    before = traces()
+def own_module(names: Iterable[str], folders: Iterable[str]) -> str:
+    """Of these modules, one that lies directly in one of these folders, or in a package there."""
+    roots = {os.path.realpath(folder) for folder in folders}
     for name in names:
-        os.write(journal, name.encode() + b"\n")
-        with contextlib.suppress(BaseException):  # the program that imported it may have caught the same error
-            importlib.import_module(name)
-        after = traces()
-        for trace, value in after.items():
-            if value != before[trace]:
-                return trace
-        before = after
+        place = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None) or ""
+        folder = os.path.dirname(place)
+        top = os.path.dirname(folder) if os.path.basename(place) == "__init__.py" else folder
+        if place and os.path.realpath(top) in roots:
+            return name
     return ""
 
 
-def import_silently(names: list[str], journal: int) -> str:
-    """``import_all``, with the output of the imports thrown away: the workers have shown it already."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    kept = [os.dup(1), os.dup(2)]
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    trace = import_all(names, journal)
-    for target, descriptor in ((1, kept[0]), (2, kept[1])):
-        os.dup2(descriptor, target)
-        os.close(descriptor)
-    os.close(null)
-    return trace
+class Start:
+    """The state of the process in which every worker begins."""
+
+    def __init__(self, task: Task) -> None:
+        self.environ = dict(os.environ)
+        self.cold_path = list(sys.path)
+        """What the bootstrap finds."""
+        bootstrap.put_first_on_path(task.kind, task.target)
+        self.path = list(sys.path)
+        self.filters = list(warnings.filters)
+
+    def own_folders(self, path: Sequence[str]) -> list[str]:
+        """Folders on the path that the launcher's own does not have: the script's, and what the program added."""
+        return [folder for folder in path if folder not in self.cold_path]
 
 
-def follow(reader: int) -> tuple[str, str] | None:
-    """Wait for a child's imports: the module at which it failed and why, or None when all were clean."""
-    text, deadline = b"", time.monotonic() + IMPORT_SECONDS
-    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        data = os.read(reader, 65536)
-        if not data:
+def load(found: Import, start: Start, effects: Effects) -> str:
+    """Import one module as a worker would; returns the trace that it left, or why it cannot be loaded here."""
+    try:
+        filters = [*effects.filters, *start.filters] if found.filters is None else read_filters(found.filters)
+    except (AttributeError, KeyError):
+        return "a category of warnings from a module that is left out"
+    set_environ(with_one_thread(changed(changed(start.environ, effects.environ), found.environ)))
+    sys.path[:] = start.path if found.path is None else found.path
+    set_filters(filters)
+    before, names, environ = traces(), set(sys.modules), dict(os.environ)
+    WatchedEnviron.asked = ""
+    with contextlib.suppress(BaseException):  # the program that imported it may have caught the same error
+        importlib.import_module(found.name)
+    read = WatchedEnviron.asked
+    made = bootstrap.changes(environ, os.environ)
+    effects.environ |= made
+    effects.filters[:0] = [each for each in warnings.filters if each not in filters and each not in effects.filters]
+    after = traces()
+    own = own_module(set(sys.modules) - names, start.own_folders(before["a changed sys.path"]))
+    if own:
+        return f"it imports {own}, the program's own"
+    if read:
+        return f"reads {read}"
+    if made.keys() & found.environ.keys():
+        return f"changes {', '.join(made.keys() & found.environ.keys())}, as the program does"
+    return next((trace for trace, value in after.items() if value != before[trace]), "")
+
+
+# ------------------------------------------------------------------------------------------------ trials
+
+
+def try_all(todo: Sequence[Import], start: Start, effects: Effects, journal: int) -> bool:
+    """In a child: import all, each name written to the journal first; whether that left nothing behind."""
+    streams = {target: (os.dup(target), temporary_file()) for target in (1, 2)}
+    for target, (_, captured) in streams.items():
+        os.dup2(captured, target)
+    trace = ""
+    for found in todo:
+        if found.name not in sys.modules:
+            os.write(journal, found.name.encode() + b"\n")
+            trace = load(found, start, effects)
+        if trace:
             break
-        text += data
-    os.close(reader)
-    *names, last = text.decode().split("\n")
-    if last.startswith("{"):
-        verdict = json.loads(last)["trace"]
-        return (names[-1], verdict) if verdict else None
-    return names[-1] if names else "torch", "a crash or an endless import"
+    os.write(journal, json.dumps({"trace": trace}).encode())
+    ctypes.CDLL(None).fflush(None)
+    for target, (kept, captured) in streams.items():
+        os.dup2(kept, target)
+        effects.output.append((target, os.pread(captured, LONGEST, 0)))
+        os.close(kept)
+        os.close(captured)
+    set_environ(changed(start.environ, effects.environ))
+    sys.path[:] = start.path
+    set_filters([*effects.filters, *start.filters])
+    return not trace
 
 
-def become_warm(connection: socket.socket, supervisor: int, writer: int, names: list[str], dropped: list[str]) -> Job:
-    """In the child: import, and serve if that left nothing behind; returns in the workers only."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    before = dict(os.environ)
-    trace = import_silently(names, writer)
-    os.write(writer, json.dumps({"trace": trace}).encode())
-    if trace:
+def temporary_file() -> int:
+    """A file without a name, beside this one."""
+    path = f"{os.path.abspath(__file__)}.{os.getpid()}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)
+    return descriptor
+
+
+class Trial:
+    """A child that imports, seen from its parent."""
+
+    def __init__(self, pid: int, reader: int) -> None:
+        self.pid = pid
+        self.reader = reader
+        self._text = b""
+        self._deadline = time.monotonic() + IMPORT_SECONDS
+
+    def read(self) -> tuple[str, str] | None:
+        """Wait for the next news: ("", "") once all is imported, the module that failed and why, or None so far."""
+        data = b""
+        if select.select([self.reader], [], [], 0)[0]:
+            data = os.read(self.reader, 65536)
+            self._text += data
+        elif time.monotonic() < self._deadline:
+            return None
+        *names, last = self._text.decode().split("\n")
+        if last.endswith("}"):
+            trace = json.loads(last)["trace"]
+            return (names[-1], trace) if trace else ("", "")
+        if data:
+            return None
+        return (names[-1] if names else "torch"), "a crash or an endless import"
+
+
+class Server:
+    """Forks workers, and children of its own that import more and take over."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._connection = socket.socket(fileno=task.socket)
+        self._connection.set_inheritable(False)
+        self._start = Start(task)
+        self._effects = Effects()
+        self._batches: list[list[Import]] = []
+        self._trial: Trial | None = None
+        self._trials = 0
+        self._dropped: list[str] = []
+        self._left_out: set[str] = set()
+        self._loaded = 0
+
+    def prepare(self) -> None:
+        """Begin with torch, in a process of its own: what must be left out later costs no second import of it."""
+        records, differing = recorded(self._task.folder)
+        if "torch" in differing:
+            self._fail("torch (workers import it under different variables, paths or filters of warnings)")
+        known = {found.name: found for found in records}
+        self._batches = [[known.get(name, Import(name)) for name in BASE]]
+        self._batches.append([*records, *(Import(name) for name in self._task.declared if name not in known)])
+
+    def run(self) -> Job:
+        """Serve until the supervisor is gone; returns in the workers only, with what each is to run."""
+        self._begin()
+        while True:
+            trial = self._trial
+            connection = self._connection.fileno()
+            awaited = [connection, trial.reader] if trial else [connection]
+            ready = select.select(awaited, [], [], 1.0 if trial else None)[0]
+            if trial is not None:
+                self._follow(trial)
+            if connection in ready:
+                job = self._answer()
+                if job is not None:
+                    return job
+
+    def _begin(self) -> None:
+        """Have a child import the next batch, in which process this returns once it is clean; or say what is ready."""
+        while self._batches:
+            todo = [each for each in self._batches[0] if self._is_wanted(each)]
+            if not todo or self._trials >= MOST_TRIALS:
+                self._batches.pop(0)
+                self._trials = 0
+                continue
+            self._trials += 1
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child:
+                os.close(writer)
+                self._trial = Trial(child, reader)
+                return
+            os.close(reader)
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+            if not try_all(todo, self._start, self._effects, writer):
+                os._exit(0)
+            os.close(writer)
+            self._trial = None
+            self._loaded += len(todo)
+            self._batches.pop(0)
+            self._trials = 0
+        self._tell()
+
+    def _is_wanted(self, found: Import) -> bool:
+        parts = found.name.split(".")
+        outside = any(".".join(parts[:number]) in self._left_out for number in range(1, len(parts) + 1))
+        return not outside and may_load(found)
+
+    def _follow(self, trial: Trial) -> None:
+        news = trial.read()
+        if news is None:
+            return
+        os.close(trial.reader)
+        self._trial = None
+        name, trace = news
+        if not name:  # the child has taken over
+            self._connection.close()
+            os.waitpid(trial.pid, 0)
+            os._exit(0)
+        os.kill(trial.pid, signal.SIGKILL)
+        os.waitpid(trial.pid, 0)
+        self._left_out.add(name)
+        self._dropped.append(f"{name} ({trace})")
+        if name == "torch":
+            self._fail(", ".join(self._dropped))
+        self._begin()
+
+    def _fail(self, reason: str) -> NoReturn:
+        self._connection.sendall(json.dumps({"failed": reason}).encode())
         os._exit(0)
-    os.close(writer)
-    added = {name: value for name, value in os.environ.items() if name not in before}
-    gc.freeze()
-    atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
-    with open("/proc/self/statm", encoding="ascii") as file:
-        size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
-    connection.sendall(json.dumps({"ready": len(names), "dropped": dropped, "megabytes": size}).encode())
-    return serve(connection, supervisor, added)
+
+    def _tell(self) -> None:
+        gc.freeze()
+        atexit.unregister(gc.unfreeze)
+        atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
+        with open("/proc/self/statm", encoding="ascii") as file:
+            size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+        message = {"ready": self._loaded, "dropped": self._dropped, "megabytes": size}
+        self._connection.sendall(json.dumps(message).encode())
+
+    def _answer(self) -> Job | None:
+        data, descriptors = receive(self._connection)
+        if not data:
+            os._exit(0)
+        job: Job = json.loads(data)
+        if "load" in job:
+            self._batches.append(recorded(self._task.folder)[0])
+            if self._trial is None:
+                self._begin()
+            return None
+        return self._fork(job, descriptors[0])
+
+    def _fork(self, job: Job, go: int) -> Job | None:
+        middle = os.fork()
+        if middle:
+            os.waitpid(middle, 0)
+            os.close(go)
+            return None
+        worker = os.fork()
+        if worker:
+            self._connection.sendall(json.dumps({"request": job["request"], "pid": worker}).encode())
+            os._exit(0)
+        become_worker(job, go, self._task.supervisor)
+        self._connection.close()
+        if self._trial is not None:
+            os.close(self._trial.reader)
+        os.environ.__class__ = os._Environ  # noqa: SLF001  nobody watches any more
+        set_environ(with_effects(job["env"], self._start.environ, self._effects.environ))
+        sys.path[:] = self._start.cold_path
+        for target, text in self._effects.output:
+            os.write(target, text)
+        restore_threads()
+        gc.enable()
+        reseed()
+        return job
+
+
+def with_effects(
+    given: Mapping[str, str], start: Mapping[str, str], effects: Mapping[str, str | None]
+) -> dict[str, str]:
+    """A worker's own environment with what its imports would change: where it finds what they found."""
+    return changed(given, {name: value for name, value in effects.items() if given.get(name) == start.get(name)})
 
 
 def restore_threads() -> None:
@@ -184,31 +538,8 @@ def reseed() -> None:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    sys.modules["torch"].default_generator.seed()
-
-
-def serve(connection: socket.socket, supervisor: int, added: dict[str, str]) -> Job:
-    """Fork a worker for every request; returns in the worker, with what it is to run."""
-    while True:
-        data, descriptors = receive(connection)
-        if not data:
-            os._exit(0)
-        job: Job = json.loads(data)
-        middle = os.fork()
-        if middle == 0:
-            worker = os.fork()
-            if worker:
-                connection.sendall(json.dumps({"request": job["request"], "pid": worker}).encode())
-                os._exit(0)
-            become_worker(job, descriptors[0], supervisor)
-            complete_environment(job["env"], added)
-            restore_threads()
-            gc.enable()
-            reseed()
-            connection.close()
-            return job
-        os.waitpid(middle, 0)
-        os.close(descriptors[0])
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
@@ -218,12 +549,6 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     for _, _, payload in ancillary:
         descriptors.frombytes(payload)
     return data, list(descriptors)
-
-
-def complete_environment(given: dict[str, str], added: dict[str, str]) -> None:
-    """The worker's own environment, plus what torch adds to it when it is imported."""
-    os.environ.clear()
-    os.environ.update({**added, **given})
 
 
 def become_worker(job: Job, go: int, supervisor: int) -> None:
@@ -245,42 +570,20 @@ def become_worker(job: Job, go: int, supervisor: int) -> None:
 
 
 def main() -> Job:
-    """Fork children until one imports cleanly and serves; what it returns is run as the user's program."""
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    connection.set_inheritable(False)
-    names = candidates(sys.argv[3])
-    dropped: list[str] = []
-    for _ in range(MOST_TRIALS):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reader)
-            return become_warm(connection, int(sys.argv[2]), writer, names, dropped)
-        os.close(writer)
-        offender = follow(reader)
-        if offender is None:
-            connection.close()
-            os.waitpid(child, 0)
-            os._exit(0)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        name, trace = offender
-        dropped.append(f"{name} ({trace})")
-        names = [other for other in names if other != name and not other.startswith(name + ".")]
-        if "torch" not in names:
-            break
-    connection.sendall(json.dumps({"failed": ", ".join(dropped)}).encode())
-    os._exit(0)
+    """Serve; what it returns is run as the user's program."""
+    task = Task(**json.loads(sys.argv[1]))
+    server = Server(task)
+    WatchedEnviron.differing = frozenset(task.differing)
+    os.environ.__class__ = WatchedEnviron
+    server.prepare()
+    return server.run()
 
 
-LONGEST = 1 << 22
 IS_FORCED = BLAS_THREADS not in os.environ
-os.environ.setdefault(BLAS_THREADS, "1")
-gc.disable()
-ENVIRONMENT = frozenset(os.environ)
-JOB = main()
-if JOB is not None:
-    del sys.modules["elastic_infra_bootstrap"]
+
+if __name__ == "__main__":
+    gc.disable()
+    JOB = main()
     KIND, TARGET, *ARGUMENTS = JOB["argv"][3:]
     bootstrap.prepare(os.environ)
     bootstrap.set_title(TARGET, os.environ)

@@ -8,6 +8,7 @@ Nothing is started here; the supervisor does that.
 from __future__ import annotations
 
 import dataclasses
+import os
 import string
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -29,7 +30,14 @@ ATTEMPT: Final = PREFIX + "ATTEMPT"
 LAUNCH: Final = PREFIX + "LAUNCH"
 """Names the launch in the environment of its workers and all that they start, so that their orphans are known."""
 MODULES: Final = PREFIX + "MODULES"
-"""File to which the bootstrap of local rank 0 appends the modules it imports, for the fork server."""
+"""File to which the bootstrap appends the modules that its program imports, for the fork server."""
+
+DIFFERING: Final = ("RANK", "LOCAL_RANK", "ROLE_RANK", "GROUP_RANK", "ROLE_NAME", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                    "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
+                    "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
+                    "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_ERROR_FILE", GENERATION, ATTEMPT,
+                    progress.VARIABLE)  # fmt: skip
+"""Variables that ``environ_of_any`` lacks: of one worker, or of one generation."""
 
 _SECRETS: Final = frozenset({env_name("store_token")})
 """What workers do not need they do not get."""
@@ -50,7 +58,7 @@ class Files:
     launch: str = ""
     """The launch's name."""
     modules: str = ""
-    """File for the names of imported modules; empty records none."""
+    """Folder for the records of imported modules; empty records none."""
 
 
 def plan(
@@ -75,8 +83,8 @@ def plan(
             LAUNCH: files.launch,
             progress.VARIABLE: f"{target.local_rank}:{files.progress}",
         }
-        if files.modules and target.local_rank == 0:
-            mine[MODULES] = files.modules
+        if files.modules:
+            mine[MODULES] = os.path.join(files.modules, str(target.local_rank))
         argv = command_line(launch.entrypoint, files.interpreter, files.bootstrap, target.local_rank)
         specs.append(ipc.WorkerSpec(target.local_rank, argv, mine, target.stdout, target.stderr))
     return tuple(specs)
@@ -95,6 +103,12 @@ def command_line(entrypoint: Entrypoint, interpreter: str, bootstrap: str, local
 def may_fork(launch: Plan, settings: LauncherSettings) -> bool:
     """Whether this launch's workers may be forked by a fork server: it runs Python, and warm start is on."""
     return settings.warm_start and launch.entrypoint.is_python
+
+
+def differing(launch: Plan) -> tuple[str, ...]:
+    """Variables that workers do not share, or that a process without a place in a group does not have."""
+    virtual = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if launch.virtual_local_rank else ()
+    return (*DIFFERING, *virtual)
 
 
 def environ_of_any(launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from elastic_infra.launcher import ipc
+from elastic_infra.launcher.command_line.plan import Entrypoint
 from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.supervisor import fork_server_client
 from tests.launcher.launched import ROOT, Launched
@@ -182,7 +183,7 @@ def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
 
 def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
     """What comes first is waited for so long and no longer, and only while a worker waits."""
-    load = fork_server_client.Load({}, ("torch",), comes_first=True)
+    load = fork_server_client.Load({}, Entrypoint("script", "train.py"), ("torch",), (), comes_first=True)
     parent = fork_server_client.ForkServer(RunDir(str(tmp_path), "", "", 0), load, now=100.0)
     late = 100.0 + ipc.LOAD_SECONDS
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 import selectors
 import socket
@@ -20,12 +21,14 @@ from typing import Any
 import pytest
 
 from elastic_infra.launcher import ipc, processes
+from elastic_infra.launcher.command_line.plan import Entrypoint
 from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.supervisor import fork_requests, fork_server_client, supervisor
 from elastic_infra.launcher.supervisor.fork_requests import ForkRequests
 from elastic_infra.launcher.supervisor.ownership import Owner
 
 FORK_SERVER = 2
+LOAD = fork_server_client.Load({}, Entrypoint("script", "train.py"), (), (), comes_first=False)
 LAST_GENERATION = 2
 """The script fails in the generations before."""
 
@@ -73,13 +76,11 @@ class World:
         """Answers that wait in the socket."""
         self.failed: set[int] = set()
         self.over: set[int] = set()
-        self.client = fork_server_client.ForkServer(
-            RunDir("", "", "", 0), fork_server_client.Load({}, (), comes_first=False), now=0.0
-        )
+        self.client = fork_server_client.ForkServer(RunDir("", "", "", 0), LOAD, now=0.0)
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         os.set_blocking(self.theirs.fileno(), False)
         self.client._channel, self.client.pid, self.client.ready = ours, FORK_SERVER, True
-        self.client._was_started = True
+        self.client._was_started, self.client._more_at = True, math.inf
         self.selector = selectors.DefaultSelector()
         self.selector.register(ours, selectors.EVENT_READ)
         children: Any = self

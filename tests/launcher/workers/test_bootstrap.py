@@ -346,14 +346,33 @@ def test_collective_timeout_in_both_places(script: pathlib.Path) -> None:
     assert done.stdout.split().count("77.0") >= 2
 
 
-def test_imports_are_named_and_searches_are_not(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """What was imported is recorded for the fork server; what was only looked for is not."""
-    names = tmp_path / "names"
-    script.write_text("import importlib.util, colorsys\nimportlib.util.find_spec('turtle')\n")
-    run("script", script, ELASTIC_INFRA_MODULES=str(names))
+def test_imports_are_recorded_and_searches_are_not(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Each import with its origin, and with what the program had changed before; what was only looked for is not."""
+    path = tmp_path / "modules"
+    script.write_text(
+        "import importlib.util, os, sys, warnings\nos.environ['MODE'] = 'fast'\ndel os.environ['GONE']\n"
+        "import colorsys\nsys.path.append('extra')\nwarnings.simplefilter('ignore')\n"
+        "import cmd\nimportlib.util.find_spec('turtle')\n"
+    )
+    run("script", script, ELASTIC_INFRA_MODULES=str(path), GONE="here")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = {name: rest for name, *rest in lines}
 
-    assert "colorsys" in names.read_text().split()
-    assert "turtle" not in names.read_text().split()
+    assert found["colorsys"][0] == importlib.util.find_spec("colorsys").origin  # type: ignore[union-attr]
+    assert found["colorsys"][1]["environ"] == {"MODE": "fast", "GONE": None}
+    assert "extra" not in found["colorsys"][1]["path"]
+    assert found["cmd"][1]["path"][-1] == "extra"
+    assert found["cmd"][1]["filters"][0] == ["ignore", None, "builtins", "Warning", None, 0]
+    assert "turtle" not in found
+
+
+def test_a_forked_child_records_nothing(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What a loader's process imports says nothing of what the worker does."""
+    path = tmp_path / "modules"
+    script.write_text("import os\nif os.fork() == 0:\n    import colorsys\n    os._exit(0)\nos.wait()\n")
+    run("script", script, ELASTIC_INFRA_MODULES=str(path))
+
+    assert "colorsys" not in path.read_text()
 
 
 @pytest.mark.parametrize("name", ["train.pyc", "train"])

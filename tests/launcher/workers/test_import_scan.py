@@ -45,13 +45,72 @@ def test_what_may_not_run_does_not_count(tmp_path: pathlib.Path) -> None:
     assert declared(tmp_path, f"{source}from . import near\nfrom .near import thing\n") == ()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["os.environ['A'] = 'b'", "f()", "if os:\n    pass", "try:\n    import apex\nexcept ImportError:\n    pass"],
+    ids=["variable", "call", "condition", "attempt"],
+)
+def test_nothing_counts_after_another_statement(tmp_path: pathlib.Path, statement: str) -> None:
+    """What an import reads may have been changed by then, also by a file of the program's own."""
+    before = f'"""Doc."""\nfrom __future__ import annotations\nimport os, numpy\n{statement}\n'
+
+    assert declared(tmp_path, f"{before}import torch\n") == ("numpy",)
+    assert declared(tmp_path, "import changes\nimport torch\n", changes=before) == ("numpy",)
+
+
+HARMLESS = """
+import logging, torch
+from dataclasses import dataclass
+LOG = logging.getLogger(__name__)
+RATES = [0.1] * len("ab")
+if __name__ == "__main__":
+    run()
+@dataclass
+class Config:
+    rate: float = 0.1
+    @torch.no_grad()
+    def run(self, rate=float("1")):
+        anything()
+"""
+
+
+def test_definitions_of_an_own_file_change_nothing(tmp_path: pathlib.Path) -> None:
+    """The imports after such a file still come before anything else; after a call of unknown effect they do not."""
+    assert declared(tmp_path, "import model\nimport numpy\n", model=HARMLESS) == ("torch", "numpy")
+    assert declared(tmp_path, "import model\nimport numpy\n", model=f"{HARMLESS}\nsetup()\n") == ("torch",)
+
+
+def test_packages_of_the_program_are_followed_as_they_run(tmp_path: pathlib.Path) -> None:
+    """First the package, then its module; relative names are found."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("import numpy\nfrom . import near\n")
+    (package / "near.py").write_text("import sklearn\n")
+    (package / "model.py").write_text("from .near import thing\nimport torch\n")
+
+    assert declared(tmp_path, "from parts.model import Net\nimport scipy\n") == ("numpy", "sklearn", "torch", "scipy")
+
+
+def test_code_of_the_users_elsewhere_is_followed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies on PYTHONPATH, or is installed from its source tree, is the program's own."""
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "mine").mkdir(parents=True)
+    (elsewhere / "mine" / "__init__.py").write_text("from .near import thing\n")
+    (elsewhere / "mine" / "near.py").write_text("import numpy\n")
+    (elsewhere / "changes.py").write_text("import os\nos.environ['A'] = 'b'\n")
+    monkeypatch.syspath_prepend(str(elsewhere))
+
+    assert declared(tmp_path, "import mine\nimport torch\n") == ("numpy", "torch")
+    assert declared(tmp_path, "import numpy\nimport changes\nimport torch\n") == ("numpy",)
+
+
 def test_own_files_are_followed_and_not_named(tmp_path: pathlib.Path) -> None:
     """A module beside the script is read in its place, once, even where two import each other."""
     found = declared(
         tmp_path, "import model\nimport numpy\n", model="import data\nimport torch\n", data="import model\n"
     )
 
-    assert found == ("numpy", "torch")
+    assert found == ("torch", "numpy")
 
 
 @pytest.mark.parametrize(
@@ -96,8 +155,18 @@ def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Litera
         ("import torch\nimport lightning\n", True),
         ("def main():\n    import torch\n", True),
         ("import torch, model\n", True),
+        ("import torch, os\nos.environ['A'] = 'b'\ntorch.optim\n", False),
     ],
-    ids=["tensors only", "optimizer", "network", "compiled", "another package", "not seen", "own file"],
+    ids=[
+        "tensors only",
+        "optimizer",
+        "network",
+        "compiled",
+        "another package",
+        "not seen",
+        "own file",
+        "variable first",
+    ],
 )
 def test_dynamo_is_left_out_only_where_nothing_needs_it(tmp_path: pathlib.Path, source: str, needed: bool) -> None:
     """Torch loads it with the first optimizer, nearly as long as itself; in doubt it is loaded before the workers."""

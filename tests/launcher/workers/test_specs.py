@@ -56,12 +56,12 @@ def test_ranks_follow_the_nodes_place() -> None:
 
 
 def test_each_worker_has_its_own_files() -> None:
-    """A slot of the progress memory, a file for its error; one worker names the modules that it imports."""
+    """A slot of the progress memory, a file for its error, and one for the modules that it imports."""
     first, second = (worker.env for worker in workers("train.py"))
 
     assert first["ELASTIC_INFRA_PROGRESS"] == "0:/run/progress"
     assert (first["TORCHELASTIC_ERROR_FILE"], second["TORCHELASTIC_ERROR_FILE"]) == ("error-0", "error-1")
-    assert (specs.MODULES in first, specs.MODULES in second) == (True, False)
+    assert (first[specs.MODULES], second[specs.MODULES]) == ("/run/modules/0", "/run/modules/1")
 
 
 def test_the_stores_token_stays_with_the_launcher() -> None:
