@@ -2,13 +2,15 @@
 
     python -m benchmarks.launcher [--ours N] [--tuned N] [--plain N] [--only NAME ...] [--out FILE]
 
-Arms take turns within a round. Writes RESULTS.md beside this file after every round. Run it on a machine that does
-nothing else; in a container of its own it needs the right to make a PID namespace.
+Arms take turns within a round. Writes RESULTS.md beside this file after every round. ``heavy-imports`` needs
+transformers, which the Python of ``.venv-frameworks`` has. Run it on a machine that does nothing else; in a container
+of its own it needs the right to make a PID namespace.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -86,7 +88,8 @@ def _requirements(options: argparse.Namespace) -> Iterator[tuple[str, Part]]:
 
 def _chains(options: argparse.Namespace) -> Iterator[tuple[str, Part]]:
     """Arms in turn, round after round."""
-    pairs = [(chain, arm) for chain in scenario.CHAINS for arm in chain.arms]
+    chains = [chain for chain in scenario.CHAINS if importlib.util.find_spec(chain.needs)]
+    pairs = [(chain, arm) for chain in chains for arm in chain.arms]
     for number in range(max(_runs(options, arm) for arm in arms.ARMS)):
         for chain, arm in pairs:
             if number < chain.rounds(_runs(options, arm)):

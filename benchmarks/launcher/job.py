@@ -22,6 +22,7 @@ from tests.ports import free_port
 HERE: Final = Path(__file__).parent
 TRAIN: Final = HERE / "train.py"
 VARIABLE_FIRST: Final = HERE / "variable_first.py"
+TRAIN_HF: Final = HERE / "train_hf.py"
 BEHAVE: Final = HERE / "behave.py"
 POLL_SECONDS: Final = 0.05
 WARM_SECONDS: Final = 90.0

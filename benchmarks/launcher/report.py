@@ -45,6 +45,7 @@ ROWS: Final = (
     Row("scale up 8 to 16 workers", of_plain=1 / 20, of_tuned=1 / 3),
     Row("lost node, 16 to 8 workers", of_plain=1 / 10, of_tuned=1 / 3),
     Row("restart of 8 workers", of_plain=1 / 5),
+    Row("restart of 2 workers that import transformers", of_plain=1 / 5, of_tuned=1 / 5, is_outage=False),
     _figure("R1 handler of SIGTERM is live", 0.15),
     _figure("R1 SIGTERM to the end, as PID 1 without workers", 2.0, p95=True),
     _figure("R2 grace given where 6 s were asked for", 7.0, p95=True),

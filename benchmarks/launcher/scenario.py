@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.launcher import arms, measure
-from benchmarks.launcher.job import TRAIN, VARIABLE_FIRST, Job, await_, folder, kill
+from benchmarks.launcher.job import TRAIN, TRAIN_HF, VARIABLE_FIRST, Job, await_, folder, kill
 from benchmarks.launcher.measure import Sample
 
 LOST_SECONDS: Final = 100.0
@@ -31,6 +31,8 @@ class Event:
     strike: Callable[[Job], None]
     replaces_workers: bool = True
     """Whether other processes train afterwards."""
+    steady_seconds: float = STEADY_SECONDS
+    """The job trains for so long before it happens."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Chain:
     repeat: int = 1
     """How often the events happen in one job."""
     script: Path = TRAIN
+    needs: str = "torch"
+    """A package without which the chain is left out."""
 
     def rounds(self, runs: int) -> int:
         """Jobs that are needed for so many runs of each event."""
@@ -123,7 +127,15 @@ VARIABLE_8: Final = Chain(
     (Event("start of 8 workers, the script sets a variable first", 0, 8, start(1)),),
     script=VARIABLE_FIRST,
 )
-CHAINS: Final = (GROW, SHRINK, CRASH, STORE, GROW_8, CRASH_8, VARIABLE_8)
+HEAVY: Final = Chain(
+    "heavy-imports",
+    arms.Launch("1:1", workers=2, max_restarts=100),
+    (Event("restart of 2 workers that import transformers", 2, 2, crash, steady_seconds=60),),
+    repeat=2,
+    script=TRAIN_HF,
+    needs="transformers",
+)
+CHAINS: Final = (GROW, SHRINK, CRASH, STORE, GROW_8, CRASH_8, VARIABLE_8, HEAVY)
 
 
 def run(chain: Chain, arm: arms.Arm, say: Callable[[str], None]) -> Iterator[Sample]:
@@ -161,7 +173,7 @@ def _happen(job: Job, event: Event) -> float | None:
     """Let it happen to a job that trains steadily; what it cost, None where the job is lost."""
     if event.before:
         job.warm_up()
-        time.sleep(STEADY_SECONDS)
+        time.sleep(event.steady_seconds)
     old = {line["pid"] for line in job.steps()} if event.replaces_workers else set()
     begin = time.monotonic()
     event.strike(job)
