@@ -12,11 +12,13 @@ from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
 from elastic_infra import ElasticTrainingJob, __version__
+from elastic_infra.child_names import DEPLOYMENT
 
 
 class Host(ComponentProvider):
-    """Pulumi's own host, fixed in two places.
+    """Pulumi's own host, fixed in three places.
 
+    All jobs of a deployment come to one host, so names that clash are found although each has a connection of its own.
     Mappings are sorted: they cross the wire without an order, and variables in another order are another pod. A
     user's mistake is told as one: the base class adds frames of this package to it.
     """
@@ -29,6 +31,7 @@ class Host(ComponentProvider):
         Raises:
             pulumi.InputPropertiesError: the config is not valid; the text has every fault as `path: reason`.
         """
+        DEPLOYMENT.set(self)
         try:
             return super().construct(name, resource_type, in_order(inputs), options)
         except ComponentInitError as error:

@@ -430,7 +430,7 @@ class Checkpoint(TypedDict):
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: NotRequired[str]
-    """Make a claim of this size. It is deleted with the job, and when `checkpoint` goes or names a `claim`; `pulumi up` refuses any other change of it, which would delete it too. For more room, expand it in the cluster and leave this as it is."""
+    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: it stays in the cluster when the job goes, when `checkpoint` goes or names a `claim`. A job made anew names the claim that was left in `claim`. For more room, expand it in the cluster and leave this as it is."""
 
     storage_class: NotRequired[pulumi.Input[str]]
     """Storage class of the made claim. `pulumi up` refuses to change it."""
@@ -517,7 +517,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """One elastic training job. Only `image` and one of `script`, `module`, `command` are required."""
 
     name: NotRequired[str]
-    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when the resource is renamed, for a new name is a new job."""
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old one here the Pulumi resource can be renamed and nothing in the cluster changes; a new name is a new job."""
 
     image: pulumi.Input[str]
     """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
@@ -596,6 +596,9 @@ class ElasticTrainingJobArgs(TypedDict):
 
     target: NotRequired[str]
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob."""
+
+    children: NotRequired[str]
+    """What the children in Pulumi are called after. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""
 
     wait_for: NotRequired[str]
     """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""

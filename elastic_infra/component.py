@@ -7,12 +7,13 @@ a second and 20 MB, and say nothing that `render` has not said. Annotations here
 import base64
 import functools
 import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Final, cast
 
 import pulumi
 
-from elastic_infra import guards, inputs
+from elastic_infra import child_names, guards, inputs
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
@@ -68,12 +69,14 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pulumi.RunError: the config is not valid; the text has every fault as `path: reason`.
         """
         config, manifests = inputs.rendered(name, args)
+        job = config.name or name
+        names = child_names.child_names(name, config)
         guarded = guards.guards(config, manifests)
-        super().__init__(TYPE, name, inputs.summary(config, manifests, guarded), _guarded(name, guarded, opts))
+        super().__init__(TYPE, name, inputs.summary(job, config, manifests), _guarded(name, job, guarded, opts))
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
-        workload = self._register(name, config, manifests)
-        self._publish(config.name or name, config, manifests, workload)
+        workload = self._register(names, config, manifests, guarded)
+        self._publish(job, config, manifests, workload)
 
     @classmethod
     def from_config(
@@ -91,13 +94,24 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         """
         return cls(name, cast("ElasticTrainingJobArgs", config), opts)  # a union in __init__ would blunt type checkers
 
-    def _register(self, name: str, config: JobConfig, manifests: Manifests) -> pulumi.Resource:
+    def _register(
+        self,
+        names: child_names.ChildNames,
+        config: JobConfig,
+        manifests: Manifests,
+        guarded: tuple[guards.Guard, ...],
+    ) -> pulumi.Resource:
+        first = pulumi.ResourceOptions(parent=self, depends_on=child_names.claimed(names, self))
+        if guarded:
+            stash = _stash(names, guarded, first)
+            first = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[stash]))
         children: dict[str, pulumi.Resource] = {}
         for role, manifest in manifests.objects():
-            common = pulumi.ResourceOptions(parent=self, version=_provider_version())
-            options = pulumi.ResourceOptions.merge(common, _own_options(role, config, list(children.values())))
+            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=_provider_version()))
+            for more in (names.aliases(role), _own_options(role, config, children)):
+                options = pulumi.ResourceOptions.merge(options, more)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
-            children[role] = pulumi.CustomResource(_token(manifest), f"{name}-{role}", properties, options)
+            children[role] = pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
         return children["workload"]
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
@@ -145,20 +159,21 @@ def _provider_version() -> str:
     return metadata.version("pulumi-kubernetes")
 
 
-def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) -> pulumi.ResourceOptions | None:
+def _own_options(role: str, config: JobConfig, before: Mapping[str, pulumi.Resource]) -> pulumi.ResourceOptions | None:
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "launcher":
         return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # two archives in a row tell a reviewer nothing
     if role == "token":
         return pulumi.ResourceOptions(ignore_changes=["data"])  # each run of a program makes one, the first is kept
     if role == "store":
-        return pulumi.ResourceOptions(depends_on=before)  # a store that starts without its token is open
+        return pulumi.ResourceOptions(depends_on=list(before.values()))  # a store that starts without its token is open
     if role == "checkpoint":
-        return pulumi.ResourceOptions(ignore_changes=["spec"])  # expanded in the cluster and refreshed, it must stay
+        # expanded in the cluster and refreshed, it must stay as it is; and with the checkpoints when the job goes
+        return pulumi.ResourceOptions(ignore_changes=["spec"], retain_on_delete=True)
     if role != "workload":
         return None
     return pulumi.ResourceOptions(
-        depends_on=before,
+        depends_on=list(before.values()),
         delete_before_replace=True,
         ignore_changes=list(foreign_paths(config)) or None,
         replace_on_changes=list(restart_paths(config)),
@@ -166,12 +181,25 @@ def _own_options(role: str, config: JobConfig, before: list[pulumi.Resource]) ->
 
 
 def _guarded(
-    name: str, guarded: tuple[guards.Guard, ...], opts: pulumi.ResourceOptions | None
+    name: str, job: str, guarded: tuple[guards.Guard, ...], opts: pulumi.ResourceOptions | None
 ) -> pulumi.ResourceOptions | None:
     if not guarded:
         return opts
-    hook = pulumi.ResourceHook(
-        f"{name}-refuse", guards.refuse(name, guarded), pulumi.ResourceHookOptions(on_dry_run=True)
-    )
+    hook = _hook(f"{name}-refuse-rename", guards.component_hook(name, job, guarded))
     hooks = pulumi.ResourceHookBinding(before_update=[hook])
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))
+
+
+def _stash(
+    names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], options: pulumi.ResourceOptions
+) -> pulumi.Resource:
+    """The records of what must not change: updated, and so checked, before any object is touched."""
+    hook = _hook(f"{names.resource}-refuse", guards.stash_hook(names.resource, guarded))
+    hooks = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
+    for more in (names.aliases("guard"), hooks):
+        options = pulumi.ResourceOptions.merge(options, more)
+    return pulumi.Stash(names.of("guard"), input=guards.records(guarded), opts=options)
+
+
+def _hook(name: str, check: Callable[[pulumi.ResourceHookArgs], Awaitable[None]]) -> pulumi.ResourceHook:
+    return pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))

@@ -1,12 +1,16 @@
-"""Changes that `pulumi up` refuses: each guard is a record in the component's inputs, checked before an update.
+"""Changes that `pulumi up` refuses: each guard is a record in the state, compared before anything is touched.
 
-Decides nothing about a job's content, and guards nothing against deletion, so that `pulumi destroy` needs no flag.
+The records are the input of a `pulumi.Stash` beside the job's objects, so that they stay where the objects stay when
+the Pulumi resource is renamed. Decides nothing about a job's content, and guards nothing against deletion, so that
+`pulumi destroy` needs no flag.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from importlib import metadata
 from typing import Any, Final
 
 import pulumi
@@ -21,7 +25,7 @@ class Guard:
     """Something of a job that an update must not change.
 
     Attributes:
-        key: where the component's inputs hold the record.
+        key: under which the state holds the record.
         record: what must not change, by its path in the object.
         refused: what the change would do, and why it does not.
         remedy: what to do instead.
@@ -45,7 +49,7 @@ def guards(config: JobConfig, manifests: Manifests) -> tuple[Guard, ...]:
 
 
 def _claim(claim: Manifest) -> Guard:
-    """A made claim would be replaced by an empty one, checkpoints and all."""
+    """A made claim cannot be changed: the job would get another, empty one."""
     return Guard("checkpoint_claim", parts(claim, CLAIM_IDENTITY), _CLAIM, _CLAIM_REMEDY)
 
 
@@ -53,38 +57,86 @@ _RESTART: Final = "would be restarted, and its run_policy.on_restart is 'refuse'
 _RESTART_REMEDY: Final = "Undo the change, or set on_restart to 'replace' to restart the job from its checkpoint."
 
 _CLAIM: Final = (
-    "would lose its checkpoints: Pulumi cannot change the claim made for storage.checkpoint, only delete it and make "
-    "an empty one"
+    "would go on without its checkpoints: the claim made for storage.checkpoint cannot be changed, only left behind "
+    "for an empty one"
 )
 _CLAIM_REMEDY: Final = (
     "Undo the change (the access mode follows elastic.nnodes unless storage.checkpoint.access_mode is set). "
     "For more room, expand the claim in the cluster and keep the config. For another volume, make a claim outside of "
     "the job, copy the checkpoints to it, and name it in storage.checkpoint.claim. "
-    "To start anew, remove storage.checkpoint, run pulumi up, and put it back."
+    "To start anew, remove storage.checkpoint and run pulumi up, which leaves the claim in the cluster; delete it "
+    "there, and put storage.checkpoint back."
 )
 
+_Hook = Callable[[pulumi.ResourceHookArgs], Awaitable[None]]
 
-def refuse(name: str, guarded: tuple[Guard, ...]) -> Callable[[pulumi.ResourceHookArgs], Awaitable[None]]:
-    """A hook that fails the component's update when it would change what is guarded; nothing has been touched then.
 
-    It looks at the component and not at the objects, since the provider decides on some replacements itself, and a
+def records(guarded: tuple[Guard, ...]) -> dict[str, Value]:
+    """What the stash of a job holds."""
+    return {MADE_BY: _version(), **{guard.key: guard.record for guard in guarded}}
+
+
+MADE_BY: Final = "made_by"
+"""Key of this package's version, by which a refusal knows an upgrade."""
+
+
+@functools.cache
+def _version() -> str:
+    return metadata.version("elastic-infra")
+
+
+def stash_hook(resource: str, guarded: tuple[Guard, ...]) -> _Hook:
+    """Fails the stash's update when it would change what is guarded; no object has been touched then.
+
+    The hook looks at the records and not at the objects, since the provider decides on some replacements itself, and a
     hook on deletion would stand in the way of `pulumi destroy`.
     """
 
     async def check(change: pulumi.ResourceHookArgs) -> None:
-        refusals = [text for guard in guarded if (text := await _refusal(guard, change))]
-        if refusals:
-            raise pulumi.RunError("\n".join(f"ElasticTrainingJob {name!r} {text}" for text in refusals))
+        old = await _resolved((change.old_inputs or {}).get("input")) or {}
+        found = [(guard, await _changed(guard, old.get(guard.key))) for guard in guarded]
+        _refuse(resource, found, old.get(MADE_BY))
 
     return check
 
 
-async def _refusal(guard: Guard, change: pulumi.ResourceHookArgs) -> str | None:
-    old, new = [await _resolved((inputs or {}).get(guard.key)) for inputs in (change.old_inputs, change.new_inputs)]
-    paths = list(changed_paths(old, new)) if old is not None else []
-    if not paths:
-        return None
-    return f"{guard.refused}. Nothing was changed. What differs: {', '.join(paths)}. {guard.remedy}"
+def component_hook(resource: str, job: str, guarded: tuple[Guard, ...]) -> _Hook:
+    """Fails the component's update when its job would get another name, which makes another stash and other objects.
+
+    A component made before there was a stash holds the records itself: they are compared this last time.
+    """
+
+    async def check(change: pulumi.ResourceHookArgs) -> None:
+        old = change.old_inputs or {}
+        renamed = ["metadata.name"] if old.get("name") not in {None, job} else []
+        found = [(guard, [*renamed, *await _changed(guard, await _resolved(old.get(guard.key)))]) for guard in guarded]
+        _refuse(resource, found, None if "name" in old else "an earlier version")
+
+    return check
+
+
+def _refuse(resource: str, found: list[tuple[Guard, list[str]]], made_by: str | None) -> None:
+    refusals = [
+        f"ElasticTrainingJob {resource!r} {guard.refused}. Nothing was changed. "
+        f"What differs: {', '.join(dict.fromkeys(paths))}. {guard.remedy}{_upgrade(made_by)}"
+        for guard, paths in found
+        if paths
+    ]
+    if refusals:
+        raise pulumi.RunError("\n".join(refusals))
+
+
+def _upgrade(made_by: str | None) -> str:
+    if made_by in {None, _version()}:
+        return ""
+    return (
+        f" elastic-infra was changed from {made_by} to {_version()} in between. Where nothing else was, this is the "
+        "cause, and the way back is the cure until the job may restart."
+    )
+
+
+async def _changed(guard: Guard, old: Value) -> list[str]:
+    return [] if old is None else list(changed_paths(old, await _resolved(guard.record)))
 
 
 async def _resolved(value: Any) -> Any:  # noqa: ANN401 - JSON, secrets as Outputs

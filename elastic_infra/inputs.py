@@ -12,7 +12,6 @@ import pulumi
 
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import ConfigError, JobConfig, warnings
-from elastic_infra.guards import Guard
 from elastic_infra.manifests import Manifests, Value, render
 from elastic_infra.manifests.launcher import digest
 
@@ -40,10 +39,11 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
         raise pulumi.RunError(message) from None
 
 
-def summary(config: JobConfig, manifests: Manifests, guarded: tuple[Guard, ...]) -> dict[str, Value]:
-    """What a preview shows first and policies read: the facts by which people tell jobs apart, and what is guarded."""
+def summary(name: str, config: JobConfig, manifests: Manifests) -> dict[str, Value]:
+    """What a preview shows first and policies read: the facts by which people tell jobs apart."""
     gpu = config.resources.gpu
     facts: dict[str, Value] = {
+        "name": name,
         "image": config.image,
         "namespace": config.namespace,
         "nnodes": config.elastic.nnodes,
@@ -53,7 +53,7 @@ def summary(config: JobConfig, manifests: Manifests, guarded: tuple[Guard, ...])
     }
     if manifests.launcher is not None:
         facts["launcher"] = digest()
-    return {**facts, **{guard.key: guard.record for guard in guarded}}
+    return facts
 
 
 def notices(config: JobConfig, opts: pulumi.ResourceOptions | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pulumi
 import pytest
 from pulumi.runtime import mocks
+from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.stack import run_pulumi_func
 
 from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, guards, inputs
@@ -60,9 +61,12 @@ def run(program: Callable[[], Any]) -> Recorder:
         mocks.set_mocks(recorder, project="team-a", stack="test", preview=False)
         await run_pulumi_func(program)
 
-    contextvars.copy_context().run(asyncio.run, main())
-    for loop in loops:
-        loop.close()
+    try:
+        contextvars.copy_context().run(asyncio.run, main())
+    finally:
+        _CallbackServicer._servicers.clear()  # Pulumi forgets them only after a program that ended well
+        for loop in loops:
+            loop.close()
     return recorder
 
 
@@ -78,11 +82,12 @@ def _without_token(made: Any) -> dict[str, Any]:
 
 
 def test_every_object_is_one_child() -> None:
-    """Each by the type under which the official provider knows it, named after the component for ever."""
+    """Each by the type under which the official provider knows it, and the records of what must not change."""
     types = {name: kind for name, (kind, _) in registered(EVERYTHING).items()}
 
     assert types == {
         "train": "elastic-infra:index:ElasticTrainingJob",
+        "train-guard": "pulumi:index:Stash",
         "train-launcher": "kubernetes:core/v1:ConfigMap",
         "train-checkpoint": "kubernetes:core/v1:PersistentVolumeClaim",
         "train-service": "kubernetes:core/v1:Service",
@@ -132,7 +137,7 @@ def test_changes_of_others_are_ignored_only_where_there_are_others(
     change: dict[str, Any], ignored: list[str] | None
 ) -> None:
     """An autoscaler owns the number of nodes, whichever program made it; without one the program does."""
-    options = component._own_options("workload", JobConfig.from_mapping({**EVERYTHING, **change}), [])
+    options = component._own_options("workload", JobConfig.from_mapping({**EVERYTHING, **change}), {})
 
     assert options is not None
     assert options.ignore_changes == ignored
@@ -145,6 +150,7 @@ def test_the_summary_is_plain_and_small() -> None:
     digest = summary.pop("launcher")
 
     assert summary == {
+        "name": "train",
         "image": "registry.example.com/train:1",
         "namespace": "default",
         "nnodes": "2:4",
@@ -196,12 +202,67 @@ def test_outputs_lead_to_the_job(elastic: dict[str, str], expected: dict[str, An
     assert found == expected
 
 
-def test_a_name_of_its_own_reaches_every_object() -> None:
-    """Resources are named after the component, objects after the config's name."""
-    made = registered({**JOB, "name": "ranking"})
+@pytest.mark.parametrize(("children", "prefix"), [("name", "ranking"), ("resource", "train")])
+def test_a_name_of_its_own_reaches_every_object(children: str, prefix: str) -> None:
+    """Objects are named after the config's name; resources as well, unless asked otherwise."""
+    made = registered({**JOB, "name": "ranking", "children": children})
 
-    assert made["train-workload"][1]["metadata"]["name"] == "ranking"
-    assert made["train-service"][1]["metadata"]["name"] == "ranking-rdzv"
+    assert made[f"{prefix}-workload"][1]["metadata"]["name"] == "ranking"
+    assert made[f"{prefix}-service"][1]["metadata"]["name"] == "ranking-rdzv"
+
+
+class Team(pulumi.ComponentResource):
+    """A platform team's own component around jobs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("acme:index:Team", name)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (("one", "llm", "name"), ("two", "llm", "name"), "llm"),
+        (("llm", "other", "name"), ("two", "llm", "name"), "llm"),
+        (("llm", None, "name"), ("two", "llm", "name"), "llm"),
+        (("one", "llm", "name"), ("two", "llm", "resource"), None),
+        (("llm", "other", "name"), ("two", "llm", "resource"), None),
+        (("one", "a", "name"), ("two", "b", "name"), None),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("inside", [False, True])
+def test_jobs_whose_children_share_a_name_are_told(
+    first: tuple[str, str | None, str],
+    second: tuple[str, str | None, str],
+    shared: str | None,
+    order: int,
+    inside: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    """Both resources and the name are in the error, and `children: resource` in the second job mends it."""
+
+    def program() -> None:
+        for resource, name, children in (first, second)[::order]:
+            given: Any = {**JOB, "name": name, "children": children}
+            parent = Team(f"team-of-{resource}") if inside else None
+            ElasticTrainingJob(resource, given, pulumi.ResourceOptions(parent=parent))
+
+    if shared is None:
+        run(program)
+        return
+    with pytest.raises(pulumi.RunError) as error:
+        run(program)
+    assert all(repr(part) in str(error.value) for part in (first[0], second[0], shared))
+    assert "`children: resource`" in str(error.value)
+
+
+def test_a_job_inside_a_component_may_have_the_name_of_one_outside() -> None:
+    """Their resources differ in Pulumi by what they are in."""
+
+    def program() -> None:
+        ElasticTrainingJob("one", {**JOB, "name": "llm"})
+        ElasticTrainingJob("two", {**JOB, "name": "llm", "namespace": "b"}, pulumi.ResourceOptions(parent=Team("team")))
+
+    assert {"one", "two", "llm-workload"} <= set(run(program).made)
 
 
 def test_a_wrong_config_is_a_run_error() -> None:

@@ -48,8 +48,8 @@ class JobConfig(Part):
     """
 
     name: DnsLabel | None = None
-    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. Keep the old one here when
-    the resource is renamed, for a new name is a new job."""
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old one here the
+    Pulumi resource can be renamed and nothing in the cluster changes; a new name is a new job."""
 
     image: InputImage
     """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
@@ -129,6 +129,11 @@ class JobConfig(Part):
     target: Literal["auto", "pytorchjob", "job"] = "auto"
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
     a PyTorchJob."""
+
+    children: Literal["name", "resource"] = "name"
+    """What the children in Pulumi are called after. `name`: the job's name, so that renaming the Pulumi resource with
+    `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name
+    in two namespaces."""
 
     wait_for: Literal["none", "running", "succeeded"] = "none"
     """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""

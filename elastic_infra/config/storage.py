@@ -24,9 +24,9 @@ class Checkpoint(Part):
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: Quantity | None = None
-    """Make a claim of this size. It is deleted with the job, and when `checkpoint` goes or names a `claim`; `pulumi up`
-    refuses any other change of it, which would delete it too. For more room, expand it in the cluster and leave this
-    as it is."""
+    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: it stays in the cluster when
+    the job goes, when `checkpoint` goes or names a `claim`. A job made anew names the claim that was left in `claim`.
+    For more room, expand it in the cluster and leave this as it is."""
 
     storage_class: InputName | None = None
     """Storage class of the made claim. `pulumi up` refuses to change it."""

@@ -90,9 +90,9 @@ class Stack:
         """What an update would do."""
         return _outcome(lambda **sinks: self._stack.preview(program=program, color="never", **options, **sinks))
 
-    def up(self, program: Program) -> Outcome:
+    def up(self, program: Program, **options: Any) -> Outcome:
         """Do it."""
-        return _outcome(lambda **sinks: self._stack.up(program=program, color="never", **sinks))
+        return _outcome(lambda **sinks: self._stack.up(program=program, color="never", **options, **sinks))
 
     def refresh(self) -> Outcome:
         """Read what is live, without running the program."""
@@ -142,7 +142,7 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     except automation.CommandError:
         failed = True
     found = [event.resource_pre_event.metadata for event in events if event.resource_pre_event]
-    ours = tuple(Step.of(step) for step in found if not step.type.startswith("pulumi:"))
+    ours = tuple(Step.of(step) for step in found if not step.type.startswith(("pulumi:pulumi:", "pulumi:providers:")))
     return Outcome(failed=failed, text="\n".join(lines), steps=ours)
 
 

@@ -1,7 +1,8 @@
 """A test-only provider that a real Pulumi engine takes for the kubernetes one: in this process, nothing installed.
 
 It answers as the official provider does while there is no cluster: nested differences, replacement when a name or a
-namespace changes, secrets kept as they come. It keeps nothing itself; the engine's state is all there is.
+namespace changes, secrets kept as they come. Each stack has a cluster of its own, of which the provider knows only
+what is there: creating an object again is an error, as it is from 4.29 on.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def unmarked(value: Any) -> Any:
 
 class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
     """Answers the engine."""
+
+    def __init__(self) -> None:
+        self._there: set[tuple[str, ...]] = set()
 
     @override
     def GetPluginInfo(self, request: Any, context: Any) -> plugin_pb2.PluginInfo:
@@ -75,7 +79,13 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @override
     def Create(self, request: Any, context: Any) -> proto.CreateResponse:
-        name = "" if request.preview else _address(_read(request.properties))
+        manifest = _read(request.properties)
+        name = "" if request.preview else _address(manifest)
+        if not request.preview:
+            place = (_stack(request.urn), manifest["kind"], name)
+            if place in self._there:
+                context.abort(grpc.StatusCode.ALREADY_EXISTS, already_exists(manifest))
+            self._there.add(place)
         return proto.CreateResponse(id=name, properties=request.properties)
 
     @override
@@ -88,6 +98,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @override
     def Delete(self, request: Any, context: Any) -> empty_pb2.Empty:
+        self._there.discard((_stack(request.urn), _read(request.properties)["kind"], request.id))
         return empty_pb2.Empty()
 
     @override
@@ -98,6 +109,16 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 def _read(properties: struct_pb2.Struct) -> dict[str, Any]:
     document: dict[str, Any] = unmarked(json_format.MessageToDict(properties))
     return document
+
+
+def already_exists(manifest: dict[str, Any]) -> str:
+    """The API server's answer, as the official provider hands it on."""
+    name = manifest["metadata"]["name"]
+    return f'resource {name} was not successfully created: {manifest["kind"].lower()}s "{name}" already exists'
+
+
+def _stack(urn: str) -> str:
+    return urn.split(":")[2]
 
 
 def _address(manifest: dict[str, Any]) -> str:

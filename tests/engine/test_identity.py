@@ -63,12 +63,15 @@ def test_a_recorded_state_keeps_its_resources(stack: Stack) -> None:
 
     The launcher's content differs between versions, so the recorded state has placeholders for it. A workload may be
     replaced for a reason of its own; that is what a changelog tells. The file is never to be recorded anew. The Secret
-    of the store came later.
+    of the store and the record of what must not change came later.
     """
     stack.load(_recorded(stack.name))
     found = stack.preview(job(**FULL)).ops()
 
-    assert {name: op for name, op in found.items() if op in {"create", "delete"}} == {"train-token": "create"}
+    assert {name: op for name, op in found.items() if op in {"create", "delete"}} == {
+        "train-token": "create",
+        "train-guard": "create",
+    }
 
 
 def _recorded(stack: str) -> list[dict[str, Any]]:

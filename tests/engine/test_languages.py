@@ -155,3 +155,20 @@ def test_another_language_is_guarded(stack: Stack) -> None:
 
     assert changed.failed
     assert "on_restart is 'refuse'" in changed.text
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_language_is_told_of_names_that_clash(scratch: Stack) -> None:
+    """Each job has a connection of its own to the engine, and they are compared all the same."""
+
+    def program() -> None:
+        for name in ("one", "two"):
+            pulumi.ComponentResource(
+                TOKEN, name, {**JOB, "name": "llm"}, pulumi.ResourceOptions(version=VERSION), remote=True
+            )
+
+    refused = scratch.preview(program)
+
+    assert refused.failed
+    assert "both have children called after 'llm'" in refused.text
+    assert all(f"ElasticTrainingJob '{name}'" in refused.text for name in ("one", "two"))

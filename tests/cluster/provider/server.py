@@ -18,7 +18,7 @@ from typing_extensions import override
 from tests.cluster import kube
 from tests.cluster.provider import objects
 from tests.cluster.waiting import until
-from tests.engine.provider import KubernetesProvider
+from tests.engine.provider import KubernetesProvider, already_exists
 
 MANAGER = "pulumi-stand-in"
 
@@ -45,6 +45,8 @@ class ClusterProvider(KubernetesProvider):
     @override
     def Create(self, request: Any, context: Any) -> proto.CreateResponse:
         manifest = objects.from_struct(request.properties)
+        if not request.preview and self._api.find(manifest) is not None:
+            context.abort(grpc.StatusCode.ALREADY_EXISTS, already_exists(manifest))
         live = self._apply(manifest, context, preview=request.preview)
         name = "" if request.preview else objects.address(manifest)
         return proto.CreateResponse(id=name, properties=objects.to_struct(live))

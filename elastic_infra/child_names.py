@@ -1,0 +1,88 @@
+"""What the children of a job are called in Pulumi, and which job of a deployment has which names.
+
+A child's URN holds its name and the types above it, not the component's name: named after the job, the children stay
+the same resources when the component is renamed.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import weakref
+from typing import Final
+
+import pulumi
+from pulumi.runtime.settings import get_monitor
+
+from elastic_infra.config import JobConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class ChildNames:
+    """Names of one job's children.
+
+    Attributes:
+        resource: name of the component.
+        prefix: what all names begin with.
+    """
+
+    resource: str
+    prefix: str
+
+    def of(self, role: str) -> str:
+        """Name of one child."""
+        return f"{self.prefix}-{role}"
+
+    def aliases(self, role: str) -> pulumi.ResourceOptions | None:
+        """The name that versions up to 0.1 gave the child, where it differs."""
+        if self.prefix == self.resource:
+            return None
+        return pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"{self.resource}-{role}")])
+
+
+def child_names(resource: str, config: JobConfig) -> ChildNames:
+    """The names of a job's children."""
+    by_job = config.children == "name" and config.name is not None
+    return ChildNames(resource, str(config.name) if by_job else resource)
+
+
+def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list[pulumi.Resource]]:
+    """For the children's `depends_on`: nothing to wait for, or the error that another job has these names.
+
+    Raises:
+        pulumi.RunError: in the Output; the engine would only speak of a duplicate URN.
+    """
+    others = _CLAIMED.setdefault(DEPLOYMENT.get() or get_monitor(), {})
+
+    def claim(urn: str) -> list[pulumi.Resource]:
+        place = others.setdefault(urn.split("::")[2], [])
+        for other in place:
+            shared = {names.prefix, names.resource} & {other.prefix, other.resource}
+            if shared and other.resource != names.resource:  # two resources of one name are the engine's to refuse
+                raise pulumi.RunError(_clash(names.resource, other.resource, shared.pop()))
+        place.append(names)
+        return []
+
+    # The bare URN: an Output of the component's would have the children wait for the component, and so for themselves.
+    urn: pulumi.Input[str] = _urn(component)
+    return pulumi.Output.from_input(urn).apply(claim)
+
+
+async def _urn(component: pulumi.Resource) -> str:
+    return str(await component.urn.future())
+
+
+DEPLOYMENT: Final[contextvars.ContextVar[object | None]] = contextvars.ContextVar("deployment", default=None)
+"""What stands for the deployment where each job has a connection to the engine of its own, as in a plugin."""
+
+_CLAIMED: Final[weakref.WeakKeyDictionary[object, dict[str, list[ChildNames]]]] = weakref.WeakKeyDictionary()
+"""Names by the deployment, which is one connection to the engine, and by the types in the component's URN."""
+
+
+def _clash(resource: str, other: str, name: str) -> str:
+    return (
+        f"ElasticTrainingJob {resource!r} and ElasticTrainingJob {other!r} both have children called after {name!r}, "
+        "by `name` or by their own name, so Pulumi cannot tell these apart. Choose another `name`; where both must "
+        f"keep theirs, as in two namespaces, set `children: resource` in the job whose `name` is {name!r}: its "
+        "children are then called after the resource."
+    )
