@@ -53,7 +53,7 @@ def test_yaml_in_the_readme_is_a_valid_job(code: str) -> None:
 def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
     """Each snippet runs as it stands, under Pulumi's mocks; the jobs that it declares are valid."""
     (tmp_path / "__main__.py").write_text(code)
-    jobs = programs.run_program(tmp_path, {"name": "readme"}, {})
+    jobs = programs.run_program(tmp_path, {"name": "readme"}, "dev", {})
 
     assert len(jobs) == code.count("ElasticTrainingJob(")
 

@@ -33,7 +33,7 @@ each_file = pytest.mark.parametrize("folder", FILES, ids=lambda folder: folder.n
 def declared(folder: Path) -> list[tuple[str, JobConfig]]:
     """Name and config of each job that the example's program declares, when it runs with its stack's config."""
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
-    found = programs.run_program(folder, project, programs.stack_config(folder, project, None))
+    found = programs.run_program(folder, project, "dev", programs.stack_config(folder, project, "dev"))
     return [(name, JobConfig.from_mapping(data)) for name, data in found]
 
 

@@ -1,4 +1,4 @@
-"""The command `diff`: read, compare, print. Exit codes: 0, 1 (`--exit-code`: something changes), 2."""
+"""The command `diff`: read, compare, print. Exit codes: 0, 1 (`--fail-on`, `--exit-code`), 2."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from elastic_infra.preview.as_json import as_json
 from elastic_infra.preview.compare import compare
+from elastic_infra.preview.git import as_sides
 from elastic_infra.preview.inputs import Reading, read_sides
 from elastic_infra.preview.markdown import as_markdown
 from elastic_infra.preview.model import Comparison, Consequence
@@ -29,6 +30,15 @@ class Format(str, Enum):
     JSON = "json"
 
 
+class FailOn(str, Enum):
+    """What makes the exit code 1."""
+
+    NONE = "none"
+    CHANGE = "change"
+    RESTART = "restart"
+    CHECKPOINT_LOSS = "checkpoint-loss"
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     app.command()(diff)
@@ -41,13 +51,17 @@ def diff(  # noqa: PLR0913, PLR0917 - the options of a command
         Path | None, typer.Option("--from-pulumi", help="Instead of both: the output of `pulumi preview --json`.")
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 when something changes.")] = False,  # noqa: FBT002
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="The same as --fail-on change.")] = False,  # noqa: FBT002
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(help="Exit 1 at any change, when a job restarts or ends, or when one loses its checkpoints."),
+    ] = FailOn.NONE,
     name: Annotated[str | None, typer.Option(help="Name of the job, for two files.")] = None,
     run_programs: Annotated[  # noqa: FBT002 - a switch
         bool,
         typer.Option("--run-programs", help="Also run Pulumi programs, under mocks. Executes the code of both sides."),
     ] = False,
-    stack: Annotated[str | None, typer.Option(help="Stack whose plain config the programs get.")] = None,
+    stack: Annotated[str | None, typer.Option(help="Stack of the programs: its name and its plain config.")] = None,
     title: Annotated[str, typer.Option(help="Heading of the Markdown.")] = "Training jobs",
     link: Annotated[str | None, typer.Option(help="Where more can be read, such as the CI run.")] = None,
 ) -> None:
@@ -57,15 +71,27 @@ def diff(  # noqa: PLR0913, PLR0917 - the options of a command
             message = "--from-pulumi takes the place of BASE, HEAD, --name, --run-programs and --stack. Drop these."
             raise typer.BadParameter(message)
         comparison = _of_preview(from_pulumi)
-    elif base and head:
-        comparison = _of_sides(base, head, Reading(name, run_programs, stack))
+    elif sides := (base, head) if base and head else as_sides(base or ""):
+        comparison = _of_sides(*sides, Reading(name, run_programs, stack))
     else:
-        message = "two sides are compared. Give BASE and HEAD, or --from-pulumi FILE."
+        message = "two sides are compared. Give BASE and HEAD, BASE...HEAD, or --from-pulumi FILE."
         raise typer.BadParameter(message)
     _print(comparison, output, title, link)
     if comparison.errors:
         raise typer.Exit(BAD_INPUT)
-    raise typer.Exit(int(exit_code and comparison.consequence is not Consequence.NONE))
+    raise typer.Exit(int(_fails(comparison, FailOn.CHANGE if exit_code else fail_on)))
+
+
+def _fails(comparison: Comparison, fail_on: FailOn) -> bool:
+    match fail_on:
+        case FailOn.NONE:
+            return False
+        case FailOn.CHANGE:
+            return comparison.consequence is not Consequence.NONE
+        case FailOn.RESTART:
+            return bool({job.consequence for job in comparison.jobs} & {Consequence.RESTART, Consequence.REMOVED})
+        case FailOn.CHECKPOINT_LOSS:
+            return any(job.loses_checkpoints for job in comparison.jobs)
 
 
 def _of_sides(base: str, head: str, reading: Reading) -> Comparison:

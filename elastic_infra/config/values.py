@@ -5,6 +5,7 @@ Each limit stands beside the page that sets it. Nothing here knows the config's 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import sys
@@ -25,8 +26,22 @@ class Late(Protocol):
         """Pass the value on when it is known."""
 
 
+@dataclasses.dataclass(frozen=True)
+class KnownLater:
+    """Stands for a late value of a program that another process ran: equal to every other one, without a text."""
+
+    def apply(self, func: Callable[[Any], Any], /) -> KnownLater:  # noqa: ARG002 - of Late
+        """The same, for what follows from it is known later as well."""
+        return self
+
+    def __str__(self) -> str:
+        return "(known later)"
+
+
 def is_late(value: object) -> bool:
     """Whether a value is a ``pulumi.Output``. No value can be one in a process that has not imported pulumi."""
+    if isinstance(value, KnownLater):
+        return True
     pulumi = sys.modules.get("pulumi")
     return pulumi is not None and isinstance(value, pulumi.Output)
 

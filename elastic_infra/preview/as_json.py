@@ -21,6 +21,7 @@ def _job(job: JobDiff) -> Shown:
         "changes": [_change(change) for change in job.changes],
         "deltas": {name: {"old": delta.old, "new": delta.new} for name, delta in job.deltas.items()},
         "warnings": list(job.warnings),
+        "loses_checkpoints": job.loses_checkpoints,
     }
 
 

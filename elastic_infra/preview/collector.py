@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LATE = "(known later)"
-"""In place of a value that another resource delivers: it may be a secret, and under mocks it is made up."""
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""How Pulumi writes an unknown string: https://github.com/pulumi/pulumi/blob/v3.230.0/sdk/go/common/resource/plugin/rpc.go"""
 
 
 def main() -> None:
@@ -22,21 +22,26 @@ def main() -> None:
     order = json.load(sys.stdin)
     sys.path.insert(0, order["package"])
     found: list[tuple[str, dict[str, Any]]] = []
-    _record_jobs(found)
+    _record_jobs(found, order["late"])
     asyncio.set_event_loop(loop := asyncio.new_event_loop())
     loop.run_until_complete(_run(order))
     Path(order["result"]).write_text(json.dumps(found), "utf-8")
 
 
-def _record_jobs(found: list[tuple[str, dict[str, Any]]]) -> None:
-    """Have every config noted when it is rendered for the component."""
+def _record_jobs(found: list[tuple[str, dict[str, Any]]], late: Any) -> None:  # noqa: ANN401 - JSON
+    """Have every config noted when it is rendered for the component.
+
+    Args:
+        late: stands in place of a value that another resource delivers: it may be a secret, and under mocks it is
+            made up.
+    """
     from elastic_infra import inputs
 
     rendered: Callable[..., Any] = inputs.rendered
 
     def noted(name: str, args: Any) -> Any:  # noqa: ANN401 - passed through
         config, manifests = rendered(name, args)
-        found.append((name, _plain(config.model_dump(exclude_unset=True))))
+        found.append((name, _plain(config.model_dump(exclude_unset=True), late)))
         return config, manifests
 
     inputs.rendered = noted
@@ -46,7 +51,7 @@ async def _run(order: dict[str, Any]) -> None:
     import pulumi
     from pulumi.runtime.stack import wait_for_rpcs
 
-    pulumi.runtime.set_mocks(_mocks(), project=order["project"], stack="preview", preview=True)
+    pulumi.runtime.set_mocks(_mocks(), project=order["project"], stack=order["stack"], preview=True)
     pulumi.runtime.set_all_config(order["config"])
     _program(Path(order["main"]))
     await wait_for_rpcs()
@@ -56,9 +61,11 @@ def _mocks() -> Any:  # noqa: ANN401 - a class of pulumi, imported late
     import pulumi
 
     class Mocks(pulumi.runtime.Mocks):
-        """Every resource is made as asked; every lookup finds nothing."""
+        """Every resource is made as asked; every lookup finds nothing; of another stack nothing is known."""
 
         def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+            if args.typ == "pulumi:pulumi:StackReference":
+                return args.name, {"name": args.name, "outputs": UNKNOWN, "secretOutputNames": []}
             return f"{args.name}-id", dict(args.inputs)
 
         def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], None]:
@@ -75,14 +82,14 @@ def _program(path: Path) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON with late leaves
+def _plain(value: Any, late: Any) -> Any:  # noqa: ANN401 - JSON with late leaves
     import pulumi
 
     if isinstance(value, pulumi.Output):
-        return LATE
+        return late
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(each, late) for key, each in value.items()}
+    return [_plain(each, late) for each in value] if isinstance(value, list | tuple) else value
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.load import job_name, named_by
@@ -28,12 +28,19 @@ from elastic_infra.preview.model import (
 from elastic_infra.preview.pairing import Pair, pairs
 from elastic_infra.preview.redaction import shown
 from elastic_infra.preview.tree import differences, written
-from elastic_infra.preview.warnings import warnings
-
-Versions: TypeAlias = "tuple[str | None, str | None]"
+from elastic_infra.preview.warnings import (
+    Versions,
+    loses_checkpoints,
+    makes_objects_anew,
+    resource_warnings,
+    warnings,
+)
 
 LAUNCHER_CHANGED: Final = "launcher changed"
 """Path of the change that a new version of this package makes: the mounted launcher is another one."""
+
+RESOURCE: Final = "Pulumi resource"
+"""Path of the change of a job's name in Pulumi."""
 
 _LAUNCHER_VOLUME: Final = {
     True: "spec.template.spec.volumes[launcher].configMap.name",
@@ -44,16 +51,21 @@ _LAUNCHER_VOLUME: Final = {
 def compare(base: Side, head: Side) -> Comparison:
     """What going from `base` to `head` does to each job.
 
-    A job that one side cannot declare properly is left out and told among the errors.
+    A job that one side cannot declare properly is left out and told among the errors. Where a whole side could not be
+    read, what becomes of the jobs of the other is unknown.
     """
     broken = (*base.faults, *head.faults, *_misnamed("base", base.jobs), *_misnamed("head", head.jobs))
     broken += (*_ambiguous("base", base.jobs), *_ambiguous("head", head.jobs))
+    if not (base.is_read and head.is_read):
+        unknown = {job.name: JobDiff(job.name, Consequence.UNKNOWN) for job in (*base.jobs, *head.jobs)}
+        return Comparison(in_order(unknown.values()), broken)
     left_out = {fault.job for fault in broken}
     left, right = ([job for job in side.jobs if job.name not in left_out] for side in (base, head))
     one_job = base.is_file and head.is_file and left and right
     found = (Pair(left[0], right[0]),) if one_job else pairs(left, right)
     versions = (base.package, head.package) if base.package != head.package else None
-    return Comparison(in_order(_job(pair, versions) for pair in found), tuple(broken))
+    unread = {(fault.side, fault.path) for fault in broken if fault.job is None}
+    return Comparison(in_order(_job(pair, versions, unread) for pair in found), tuple(broken))
 
 
 def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
@@ -78,33 +90,49 @@ def _ambiguous(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
             yield SideFault(side, job.path, reason, job.name)
 
 
-def _job(pair: Pair, versions: Versions | None) -> JobDiff:
+def _job(pair: Pair, versions: Versions | None, unread: Collection[tuple[SideName, str]]) -> JobDiff:
+    """One job.
+
+    Args:
+        unread: files and programs that declare jobs, how many and which is not known.
+    """
     base, head = pair.base, pair.head
-    if head is None or base is None:
-        return _one_sided(base, head)
-    changes = (*_renaming(base, head), *_launcher(head.config, versions), *_changes(base.config, head))
+    if base is None:
+        return _added(head, unread) if head else JobDiff("", Consequence.NONE)
+    if head is None:
+        return _removed(base, unread)
+    changes = (*_renaming(base, head, versions), *_launcher(head.config, versions), *_changes(base.config, head))
     consequence = worst(*(change.consequence for change in changes))
     return JobDiff(
         name=head.name,
         consequence=consequence,
         changes=changes,
         deltas=deltas(base.config, head.config),
-        warnings=warnings(base, head, consequence),
+        warnings=(*warnings(base, head, consequence), *resource_warnings(base, head, versions)),
         renamed_from=base.name if base.name != head.name else None,
+        loses_checkpoints=loses_checkpoints(base, head, consequence, versions),
     )
 
 
-def _one_sided(base: Job | None, head: Job | None) -> JobDiff:
-    figures = deltas(base.config if base else None, head.config if head else None)
-    if base is None:
-        return JobDiff(head.name if head else "", Consequence.ADDED, deltas=figures)
+def _added(head: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:
+    consequence = Consequence.UNKNOWN if ("base", head.path) in unread else Consequence.ADDED
+    return JobDiff(head.name, consequence, deltas=deltas(None, head.config))
+
+
+def _removed(base: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:
+    figures = deltas(base.config, None)
+    if ("head", base.path) in unread:
+        return JobDiff(base.name, Consequence.UNKNOWN, deltas=figures)
     return JobDiff(base.name, Consequence.REMOVED, (), figures, warnings(base, None, Consequence.REMOVED))
 
 
-def _renaming(base: Job, head: Job) -> Iterator[Change]:
+def _renaming(base: Job, head: Job, versions: Versions | None) -> Iterator[Change]:
     if base.name != head.name:
         total = effects(render(base.name, base.config), render(head.name, base.config), base.config)
         yield _change("name", base.name, head.name, total)
+    if base.resource != head.resource and base.resource and head.resource:
+        made_anew = makes_objects_anew(base, head, versions)
+        yield Change(RESOURCE, base.resource, head.resource, Consequence.RESTART if made_anew else Consequence.NONE)
 
 
 def _launcher(config: JobConfig, versions: Versions | None) -> Iterator[Change]:

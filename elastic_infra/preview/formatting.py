@@ -16,6 +16,7 @@ from elastic_infra.preview.redaction import HIDDEN
 ABSENT: Final = "unset"
 
 _COUNTED: Final = {
+    Consequence.UNKNOWN: ("unknown", "unknown"),
     Consequence.REMOVED: ("removed", "removed"),
     Consequence.RESTART: ("restart", "restarts"),
     Consequence.ADDED: ("added", "added"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -22,12 +23,14 @@ class Revision:
         top: root of the repository's working tree.
         commit: full id of the commit.
         path: inside the repository; empty for all of it.
+        is_there: whether the commit has the path; a side that lacks it is empty.
     """
 
     top: Path
     commit: str
     path: str
     is_file: bool
+    is_there: bool = True
 
     @property
     def name(self) -> str:
@@ -60,13 +63,14 @@ class Revision:
             yield Path(place, self.path)
 
 
-def revision(spec: str, folder: Path, default_path: str = "") -> Revision:
-    """The revision behind ``origin/main`` or ``origin/main:jobs``.
+def revision(spec: str, folder: Path, other_path: str = "") -> Revision:
+    """The revision behind ``origin/main``, ``origin/main:jobs`` or ``main...HEAD``, which is where HEAD left main.
+
+    A revision that lacks the other side's path is empty, since a pull request may add the whole folder.
 
     Args:
         folder: any folder of the repository.
-        default_path: path inside the repository when the spec names none; where the revision lacks it, the side is
-            empty, since a pull request may add the whole folder.
+        other_path: where the other side lies in the repository; this side's path when the spec names none.
 
     Raises:
         SourceError: no repository, no such revision, or no such path in it.
@@ -77,12 +81,28 @@ def revision(spec: str, folder: Path, default_path: str = "") -> Revision:
         raise SourceError(message)
     name, colon, given = spec.partition(":")
     commit = _commit(top, name)
-    path = _normal(given) if colon else default_path
+    path = normal(given) if colon else other_path
     kind = _kind(top, commit, path)
-    if kind is None and colon:
+    if kind is None and path != other_path:
         message = f"{name!r} has no {path!r}. Look with: git ls-tree {name}"
         raise SourceError(message)
-    return Revision(top, commit, path, is_file=kind == "blob")
+    return Revision(top, commit, path, is_file=kind == "blob", is_there=kind is not None)
+
+
+def as_sides(spec: str) -> tuple[str, str] | None:
+    """BASE and HEAD in ``main...HEAD`` and ``main..HEAD``, each with the path behind the colon; None for one side.
+
+    As git takes them: https://git-scm.com/docs/git-diff (A...B starts where B left A; an empty name is HEAD)
+    """
+    name, colon, path = spec.partition(":")
+    found = _RANGE.fullmatch(name)
+    if found is None:
+        return None
+    base = name if found["dots"] == "..." else found["old"] or "HEAD"
+    return f"{base}{colon}{path}", f"{found['new'] or 'HEAD'}{colon}{path}"
+
+
+_RANGE: Final = re.compile(r"(?P<old>[^.](?:(?!\.\.).)*|)(?P<dots>\.\.\.?)(?P<new>(?!/)(?:(?!\.\.).)*)")
 
 
 def repository(folder: Path) -> Path | None:
@@ -93,12 +113,16 @@ def repository(folder: Path) -> Path | None:
         return None
 
 
-def _normal(path: str) -> str:
+def normal(path: str) -> str:
+    """The path as git writes it, empty for the whole repository."""
     text = str(PurePosixPath(path))
     return "" if text == "." else text
 
 
 def _commit(top: Path, name: str) -> str:
+    found = _RANGE.fullmatch(name)
+    if found and found["dots"] == "...":
+        return _merge_base(top, *(_commit(top, found[end] or "HEAD") for end in ("old", "new")))
     try:
         return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").strip()
     except SourceError:
@@ -111,6 +135,17 @@ def _commit(top: Path, name: str) -> str:
         raise SourceError(message)
     message = f"{name!r} is neither a file, a folder nor a revision of this repository. Look with: git branch --all"
     raise SourceError(message)
+
+
+def _merge_base(top: Path, old: str, new: str) -> str:
+    try:
+        return _git(top, "merge-base", old, new).strip()
+    except SourceError:
+        message = (
+            f"{old[:10]} and {new[:10]} have no commit in common in this clone. Fetch more of their history "
+            "(git fetch --unshallow, or actions/checkout: fetch-depth: 0)."
+        )
+        raise SourceError(message) from None
 
 
 def _kind(top: Path, commit: str, path: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from elastic_infra.config import ConfigError
 from elastic_infra.config.load import job_name
@@ -49,6 +50,8 @@ def read_sides(base: str, head: str, folder: Path, reading: Reading) -> tuple[Si
         folder: where relative paths and git start.
     """
     sources = {"base": _opened("base", base, head, folder), "head": _opened("head", head, base, folder)}
+    if all(isinstance(each, Given) and not getattr(each.source, "is_there", True) for each in sources.values()):
+        sources = {"base": SideFault("base", base, _NOWHERE), "head": SideFault("head", head, _NOWHERE)}
     given = [each for each in sources.values() if isinstance(each, Given)]
     single = len(given) == 2 and all(each.source.is_file for each in given)  # noqa: PLR2004 - both
     root = given[-1].source.name if given else ""
@@ -60,7 +63,8 @@ def read_sides(base: str, head: str, folder: Path, reading: Reading) -> tuple[Si
 def opened(spec: str, other: str, folder: Path) -> Source:
     """The source behind what was given: an existing path, else a revision.
 
-    A revision without a path is read where the other side lies, when that is in the same repository.
+    A revision without a path is read where the other side lies, when that is in the same repository, and is empty
+    where it lacks the other's path.
 
     Raises:
         SourceError: it is neither.
@@ -68,12 +72,16 @@ def opened(spec: str, other: str, folder: Path) -> Source:
     path = folder / spec
     if path.exists():
         return OnDisk(path)
-    return git.revision(spec, folder, _place_in_repository(folder / other))
+    return git.revision(spec, folder, _place_in_repository(other, folder))
 
 
-def _place_in_repository(path: Path) -> str:
+_NOWHERE: Final = "neither side has this path. Look with: git ls-tree REVISION"
+
+
+def _place_in_repository(spec: str, folder: Path) -> str:
+    path = folder / spec
     if not path.exists():
-        return ""
+        return git.normal(spec.partition(":")[2])
     top = git.repository(path if path.is_dir() else path.parent)
     place = path.resolve().relative_to(top.resolve()) if top else Path()
     return "" if place == Path() else place.as_posix()
@@ -95,10 +103,11 @@ def _placed(given: Given, folder: Path) -> str:
 
 def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
     if isinstance(given, SideFault):
-        return Side((), (given,))
+        return Side((), (given,), is_read=False)
     found: list[Job | SideFault] = []
     package: str | None = None
     notices: tuple[str, ...] = ()
+    is_read = True
     try:
         package = pinned_package(given.source)
         found.extend(_declared(given, root, reading.name))
@@ -108,11 +117,10 @@ def _side(given: Given | SideFault, root: str, reading: Reading) -> Side:
         else:
             notices = _not_run(given)
     except SourceError as error:
-        found.append(SideFault(given.side, given.spec, str(error)))
+        found, is_read = [SideFault(given.side, given.spec, str(error))], False
     jobs = tuple(each for each in found if isinstance(each, Job))
-    return Side(
-        jobs, tuple(each for each in found if isinstance(each, SideFault)), package, notices, given.source.is_file
-    )
+    faults = tuple(each for each in found if isinstance(each, SideFault))
+    return Side(jobs, faults, package, notices, given.source.is_file, is_read)
 
 
 def _is_read_by(programs: Sequence[Job | SideFault], file: Job | SideFault) -> bool:

@@ -24,6 +24,7 @@ MAX_VALUE: Final = 120
 MAX_PLACES: Final = 3
 
 _SIGNS: Final = {
+    Consequence.UNKNOWN: "❓",
     Consequence.REMOVED: "⛔",
     Consequence.RESTART: "🔁",
     Consequence.ADDED: "🆕",

@@ -33,6 +33,9 @@ class Consequence(Enum):
     REMOVED = "removed"
     """The job ends for good."""
 
+    UNKNOWN = "unknown"
+    """The other side could not be read, so that nothing can be said."""
+
     @property
     def weight(self) -> int:
         """Place in the order; the largest is the worst."""
@@ -51,16 +54,18 @@ class Job:
     Attributes:
         name: name of the job, from which the names of its objects derive.
         path: file or program that declares it, as a person would look for it.
+        resource: its name in Pulumi; None where no program was run.
     """
 
     name: str
     path: str
     config: JobConfig
+    resource: str | None = None
 
     @classmethod
-    def declared(cls, name: str, path: str, config: JobConfig) -> Job:
+    def declared(cls, name: str, path: str, config: JobConfig, resource: str | None = None) -> Job:
         """A job as it is declared: a name in its config wins, and then counts as the job's, not as a setting."""
-        return cls(config.name or name, path, config.model_copy(update={"name": None}))
+        return cls(config.name or name, path, config.model_copy(update={"name": None}), resource)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Side:
         package: pinned version of this package; None when the side pins none. It decides which launcher runs.
         notices: what a person should know about how the side was read.
         is_file: whether the side is one file given directly; two such files are one job, whatever they call it.
+        is_read: whether the side could be read; of one that could not there are faults alone.
     """
 
     jobs: tuple[Job, ...]
@@ -93,6 +99,7 @@ class Side:
     package: str | None = None
     notices: tuple[str, ...] = ()
     is_file: bool = False
+    is_read: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +138,7 @@ class JobDiff:
     Attributes:
         warnings: what the consequence alone does not say, such as checkpoints that are lost.
         renamed_from: its name in BASE when that was another.
+        loses_checkpoints: whether the job goes on without the checkpoints that it had.
     """
 
     name: str
@@ -139,6 +147,7 @@ class JobDiff:
     deltas: Mapping[str, Delta] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     renamed_from: str | None = None
+    loses_checkpoints: bool = False
 
 
 def in_order(jobs: Iterable[JobDiff]) -> tuple[JobDiff, ...]:

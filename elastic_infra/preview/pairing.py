@@ -51,7 +51,7 @@ def _renamed(removed: Sequence[Job], added: Sequence[Job]) -> Iterator[Pair]:
 
 def _settings(job: Job) -> Mapping[str, Tree]:
     """Every setting that is not the default, by its path."""
-    return dict(_leaves(job.config.model_dump(exclude_defaults=True), ""))
+    return dict(_leaves(job.config.model_dump(exclude_defaults=True, warnings=False), ""))
 
 
 def _leaves(tree: Tree, path: str) -> Iterator[tuple[str, Tree]]:

@@ -19,13 +19,18 @@ from typing import Any, Final
 import yaml
 
 from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.config.values import KnownLater
 from elastic_infra.preview.job_files import may_declare
 from elastic_infra.preview.model import Job, SideFault, SideName
+from elastic_infra.preview.redaction import without_secrets
 from elastic_infra.preview.sources import Source
 
 PROJECT_FILE: Final = "Pulumi.yaml"
 TIMEOUT_SECONDS: Final = 120
 """A program that only declares resources needs a few seconds; most of it is importing."""
+
+NO_STACK: Final = "preview"
+"""Name of the stack where no file tells of one."""
 
 ENCRYPTED: Final = "(secret)"
 """What a program gets in place of an encrypted config value."""
@@ -45,7 +50,7 @@ def program_jobs(side: SideName, source: Source, stack: str | None) -> Iterator[
     """The jobs of every program of a side.
 
     Args:
-        stack: whose config file the programs get; None takes the only one there is, if there is one.
+        stack: the programs' stack, by name and config file; None takes the only one that has a file, if there is one.
     """
     paths = program_files(source)
     if not paths:
@@ -59,13 +64,14 @@ def _jobs(side: SideName, folder: Path, path: str, stack: str | None) -> Iterato
     home = (folder / path).parent
     project = _mapping((folder / path).read_bytes())
     try:
-        declared = run_program(home, project, stack_config(home, project, stack))
+        found = stack or only_stack(home)
+        declared = run_program(home, project, found or NO_STACK, stack_config(home, project, found))
     except ProgramError as error:
         yield SideFault(side, path, str(error))
         return
     for name, config in declared:
         try:
-            yield Job.declared(name, path, JobConfig.from_mapping(config))
+            yield Job.declared(name, path, JobConfig.from_mapping(config), name)
         except ConfigError as error:
             yield from (SideFault(side, path, f"job {name}: {fault}", name) for fault in error.faults)
 
@@ -74,7 +80,9 @@ class ProgramError(ValueError):
     """A program that did not get to its end."""
 
 
-def run_program(home: Path, project: Mapping[str, Any], config: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+def run_program(
+    home: Path, project: Mapping[str, Any], stack: str, config: Mapping[str, str]
+) -> list[tuple[str, dict[str, Any]]]:
     """Name and config of every job that a program declares; what it prints is dropped.
 
     Raises:
@@ -87,16 +95,31 @@ def run_program(home: Path, project: Mapping[str, Any], config: Mapping[str, str
             "package": str(package),
             "main": str(home / str(project.get("main", "."))),
             "project": str(project.get("name", "project")),
+            "stack": stack,
+            "late": _LATE,
             "config": dict(config),
             "result": str(result),
         }
         command = [sys.executable, "-I", "-B", str(Path(__file__).with_name("collector.py"))]
         _run(command, home, json.dumps(order), environment(Path(place)))
         try:
-            return [(name, data) for name, data in json.loads(result.read_text("utf-8"))]
+            return [(name, with_late(data)) for name, data in json.loads(result.read_text("utf-8"))]
         except (OSError, ValueError):
             message = "the program ended before its jobs were known (does it call sys.exit or os._exit?)."
             raise ProgramError(message) from None
+
+
+_LATE: Final = {"elastic-infra": "known later"}
+"""In place of a late value, between the two processes."""
+
+
+def with_late(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """What the collector wrote, its marks of late values as such: rules on text have nothing to say of them."""
+    if value == _LATE:
+        return KnownLater()
+    if isinstance(value, dict):
+        return {key: with_late(each) for key, each in value.items()}
+    return [with_late(each) for each in value] if isinstance(value, list) else value
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -137,7 +160,13 @@ def _reason(errors: str) -> str:
     lines = errors.strip().splitlines()
     last = max((i for i, line in enumerate(lines) if line.startswith("  ") and i + 1 < len(lines)), default=-1)
     text = " ".join(line.strip() for line in lines[last + 1 :])
-    return text[:MAX_REASON]
+    return without_secrets(text)[:MAX_REASON]
+
+
+def only_stack(home: Path) -> str | None:
+    """The stack that has a config file, where there is just one."""
+    files = list(home.glob("Pulumi.*.yaml"))
+    return files[0].name.removeprefix("Pulumi.").removesuffix(".yaml") if len(files) == 1 else None
 
 
 def stack_config(home: Path, project: Mapping[str, Any], stack: str | None) -> dict[str, str]:
@@ -145,8 +174,8 @@ def stack_config(home: Path, project: Mapping[str, Any], stack: str | None) -> d
     name = str(project.get("name", "project"))
     declared = project.get("config") if isinstance(project.get("config"), Mapping) else {}
     defaults = {key: _default(value) for key, value in (declared or {}).items()}
-    files = [home / f"Pulumi.{stack}.yaml"] if stack else sorted(home.glob("Pulumi.*.yaml"))
-    given = _mapping(files[0].read_bytes()).get("config") if len(files) == 1 and files[0].is_file() else {}
+    file = home / f"Pulumi.{stack}.yaml"
+    given = _mapping(file.read_bytes()).get("config") if stack and file.is_file() else {}
     values = {**defaults, **(given if isinstance(given, Mapping) else {})}
     return {_qualified(name, key): _plain(value) for key, value in values.items() if value is not None}
 

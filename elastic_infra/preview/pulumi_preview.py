@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from elastic_infra.manifests.figures import WORKLOAD_KINDS, figures
+from elastic_infra.manifests.figures import WORKLOAD_KINDS, at, figures, items, pod_template
 from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
 from elastic_infra.preview.deltas import gibibytes
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
-from elastic_infra.preview.redaction import shown
+from elastic_infra.preview.redaction import shown, without_secrets
 from elastic_infra.preview.tree import differences, written
 
 JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
@@ -25,6 +25,8 @@ LAUNCHER_CHANGED: Final = "launcher changed"
 RESTARTS: Final = {"PyTorchJob": PYTORCH_JOB_RESTARTS, "Job": JOB_RESTARTS}
 
 _REPLACING: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
+_KUBERNETES: Final = "$kubernetes:"
+"""In the type of every child that is an object; the records of what must not change are none."""
 Step = Mapping[str, Any]
 
 
@@ -58,9 +60,10 @@ def from_preview(document: Mapping[str, Any]) -> Comparison:
     for step in document.get("steps", []):
         if owner := _owner(step):
             groups.setdefault(owner, []).append(step)
-    jobs = in_order(_job(urn, steps) for urn, steps in groups.items())
+    renamed = _renamed(groups)
+    jobs = in_order(_job(urn, steps, renamed.get(urn)) for urn, steps in groups.items() if urn not in renamed.values())
     faults = (
-        SideFault("head", str(each.get("urn", "pulumi")).rpartition("::")[2], str(each.get("message", "")).strip())
+        SideFault("head", _name(str(each.get("urn", "pulumi"))), without_secrets(str(each.get("message", "")).strip()))
         for each in document.get("diagnostics", [])
         if isinstance(each, Mapping) and each.get("severity") == "error"
     )
@@ -76,25 +79,48 @@ def _owner(step: Step) -> str | None:
     return None
 
 
+def _renamed(groups: Mapping[str, Sequence[Step]]) -> dict[str, str]:
+    """New URN to old URN of components that declare one job under another name: one is made, one is deleted."""
+    found: dict[str, dict[tuple[str, str], str]] = {"create": {}, "delete": {}}
+    for urn, steps in groups.items():
+        for step in steps:
+            state = "newState" if step["op"] == "create" else "oldState"
+            if step["urn"] == urn and step["op"] in found and (name := _inputs(step, state).get("name")):
+                found[str(step["op"])][_type(urn), str(name)] = urn
+    return {urn: found["delete"][job] for job, urn in found["create"].items() if job in found["delete"]}
+
+
+def _name(urn: str) -> str:
+    return urn.rpartition("::")[2]
+
+
 def _type(urn: str) -> str:
     parts = urn.split("::")
     return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
 
 
-def _job(urn: str, steps: Sequence[Step]) -> JobDiff:
+def _job(urn: str, steps: Sequence[Step], former: str | None) -> JobDiff:
+    """One job.
+
+    Args:
+        former: the URN of its component before a rename.
+    """
     ops = {str(step["op"]) for step in steps if step["urn"] == urn}
-    children = [step for step in steps if step["urn"] != urn]
-    name = urn.rpartition("::")[2]
+    children = [step for step in steps if step["urn"] != urn and _KUBERNETES in _type(str(step["urn"]))]
+    name = _name(urn)
     old, new = _workload(children, "oldState"), _workload(children, "newState")
     figure = _deltas(old, new)
-    if ops & {"create", "delete"}:
+    if ops & {"create", "delete"} and former is None:
         return JobDiff(name, Consequence.ADDED if "create" in ops else Consequence.REMOVED, deltas=figure)
-    changes = tuple(change for step in _last_steps(children) for change in _changes(step))
+    renaming = (Change("Pulumi resource", _name(former), name, Consequence.NONE),) if former else ()
+    changes = (*renaming, *(change for step in _last_steps(children) for change in _changes(step)))
     verdicts = [change.consequence for change in changes]
     if old and new and old["kind"] != new["kind"]:
         verdicts.append(Consequence.RESTART)
     verdicts += [_verdict(step) for step in children]
-    return JobDiff(name, worst(*verdicts), changes, figure)
+    consequence = worst(*verdicts)
+    lost = consequence is Consequence.RESTART and _volume(old) != _volume(new)
+    return JobDiff(name, consequence, changes, figure, loses_checkpoints=lost)
 
 
 def _last_steps(children: Sequence[Step]) -> list[Step]:
@@ -132,10 +158,19 @@ def _changes(step: Step) -> Iterator[Change]:
         return
     if not old or not new:
         yield Change(f"{kind} {'added' if new else 'removed'}", None, None, verdict)
-    elif step["urn"].endswith("-launcher") and old.get("metadata") != new.get("metadata"):
+    elif step["urn"].endswith("-launcher") and old["metadata"].get("name") != new["metadata"].get("name"):
         yield Change(LAUNCHER_CHANGED, old["metadata"].get("name"), new["metadata"].get("name"), verdict)
     else:
         yield from _differing(kind, old, new, verdict)
+
+
+def _volume(workload: dict[str, Any] | None) -> tuple[object, object] | None:
+    """Namespace and claim of the checkpoints."""
+    if workload is None:
+        return None
+    volumes = items(at(pod_template(workload), "spec.volumes"))
+    claims = (at(each, "persistentVolumeClaim.claimName") for each in volumes if each.get("name") == "checkpoint")
+    return at(workload, "metadata.namespace"), next(claims, None)
 
 
 def _differing(kind: str, old: dict[str, Any], new: dict[str, Any], verdict: Consequence) -> Iterator[Change]:

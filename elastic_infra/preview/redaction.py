@@ -1,7 +1,8 @@
 """What a preview shows of a value: enough to review, never what may be a secret.
 
 The one rule that needs no judgement: the value of a variable is never shown, only that it changed. Elsewhere a value
-is hidden when its name, or the option before it, speaks of a secret, and so are credentials inside an address.
+is hidden when its name, or the option before it, speaks of a secret; inside any text so are credentials of an address,
+well-known forms of tokens, values of such names, and what follows the host of a webhook.
 """
 
 from __future__ import annotations
@@ -31,6 +32,26 @@ PULUMI_SECRET: Final = "4dabf18193072939515e22adb298388d"  # noqa: S105 - marks 
 """Key by which Pulumi marks a secret in JSON: https://github.com/pulumi/pulumi/blob/v3.230.0/sdk/go/common/resource/sig/sig.go"""
 
 _IN_ADDRESS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_TOKENS: Final = re.compile(
+    r"\b(?i:bearer)\s+[\w.~+/=-]{6,}|\b(?i:basic)\s+(?=\S*[A-Z0-9=])[\w.~+/=-]{6,}"
+    r"|\b(?:hf_|sk_live_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|npm_|pypi-|pul-|dop_v1_)[\w.-]{6,}"
+    r"|(?<![\w./-])[sp]k-[\w.-]{6,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
+    r"|\bAIza[\w-]{30,}"
+    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]+"
+)
+"""Tokens that are known by how they begin: https://docs.github.com/en/code-security/secret-scanning"""
+
+_WEBHOOK: Final = re.compile(
+    r"(?i)(https?://(?:[^\s/\"']*(?:hooks?\.|webhook)[^\s/\"']*|[^\s/\"']+(?=/\S*hooks?/)))/[^\s\"']+"
+)
+_NAMED: Final = re.compile(
+    r"""(?P<name>["']?[\w.-]*(?:token|secret|passw|passphrase|credential|(?:api|access|auth|encryption|signing|private)"""
+    r"""[-_.]?key|authorization|signature)[\w.-]*["']?\s*[:=]\s*)(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'})]+)""",
+    re.IGNORECASE,
+)
+"""A name that speaks of a secret, and its value: in JSON, YAML, a query, a header or a shell's assignment."""
+
 _OPTION: Final = re.compile(r"(--?[\w.-]+|[\w.-]+)=(.*)", re.DOTALL)
 
 
@@ -42,7 +63,7 @@ def shown(path: str, value: object) -> Shown:
         value: a part of a config or a manifest.
     """
     if isinstance(value, EnvVar):
-        return _variable(value.model_dump(exclude_none=True))
+        return _variable(value.model_dump(exclude_none=True, warnings=False))
     if _is_secret(path) or _VARIABLE_VALUE.search(path) or (isinstance(value, Mapping) and PULUMI_SECRET in value):
         return None if value is None else HIDDEN
     if isinstance(value, BaseModel):
@@ -89,5 +110,11 @@ def _text(text: str) -> str:
     option = _OPTION.fullmatch(text)
     if option and _is_secret(option[1]):
         return f"{option[1]}={HIDDEN}"
-    clean = _IN_ADDRESS.sub(HIDDEN, text)
+    clean = without_secrets(text)
     return clean if len(clean) <= MAX_SHOWN else f"{clean[:MAX_SHOWN]}... ({len(clean)} characters)"
+
+
+def without_secrets(text: str) -> str:
+    """A text from a job or a program, what may be a secret in it hidden."""
+    hidden = _WEBHOOK.sub(rf"\1/{HIDDEN}", _IN_ADDRESS.sub(HIDDEN, text))
+    return _NAMED.sub(rf"\g<name>{HIDDEN}", _TOKENS.sub(HIDDEN, hidden))

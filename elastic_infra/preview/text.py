@@ -14,6 +14,7 @@ from elastic_infra.preview.model import Comparison, Consequence, JobDiff
 MAX_PLACES: Final = 2
 
 _STYLES: Final = {
+    Consequence.UNKNOWN: "bold red",
     Consequence.REMOVED: "bold red",
     Consequence.RESTART: "bold red",
     Consequence.ADDED: "bold green",

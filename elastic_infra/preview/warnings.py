@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests import Manifest, render
 from elastic_infra.manifests.updates import CLAIM_IDENTITY, parts
 from elastic_infra.preview.model import Consequence, Job
+
+Versions: TypeAlias = "tuple[str | None, str | None]"
+"""What both sides pin of this package."""
+
+_NAMES_AFTER_RESOURCES: Final = re.compile(r"0\.1(\.|$)")
+"""Versions that named the children of a job after its Pulumi resource."""
 
 
 def warnings(base: Job, head: Job | None, consequence: Consequence) -> tuple[str, ...]:
@@ -16,17 +24,18 @@ def warnings(base: Job, head: Job | None, consequence: Consequence) -> tuple[str
 
 
 def _claim(base: Job, head: Job | None) -> Iterator[str]:
-    """A claim made for the job goes with it and with its name; any other change of it is refused."""
+    """A claim made for the job bears its name and stays in the cluster; any other change of it is refused."""
     before, after = _made_claim(base), _made_claim(head) if head else None
     if before is None:
         return
     name = ObjectNames(base.name).checkpoint
     if after is None:
-        yield f"the claim `{name}` is deleted with the checkpoints on it."
+        yield f"the claim `{name}` stays in the cluster with the checkpoints on it. Delete it there when they may go."
     elif head and head.name != base.name:
         yield (
-            f"the claim `{name}` is replaced by an empty one: its checkpoints are lost, and `pulumi up` waits until no "
-            "pod uses it. Use `storage.checkpoint.claim` to keep a volume beyond the job."
+            f"the claim `{name}` stays behind with the checkpoints, and the job starts at step 0 with an empty one; "
+            "where only `name` changes, `pulumi up` refuses this. "
+            f"To take the checkpoints along: `storage.checkpoint.claim: {name}`."
         )
     elif parts(before, CLAIM_IDENTITY) != parts(after, CLAIM_IDENTITY):
         yield (
@@ -50,3 +59,50 @@ def _restart(head: Job | None, consequence: Consequence) -> Iterator[str]:
         yield "`pulumi up` refuses this change, because `run_policy.on_restart` is `refuse`."
     if head.config.storage.checkpoint is None and not head.config.storage.mounts:
         yield "there is no checkpoint volume, so training starts again at step 0."
+
+
+def resource_warnings(base: Job, head: Job, versions: Versions | None) -> Iterator[str]:
+    """What a rename of the Pulumi resource needs, where it is not the job's name that stays in charge."""
+    if not makes_objects_anew(base, head, versions):
+        return
+    if head.config.children == "resource" or base.config.children == "resource":
+        yield (
+            "`children: resource` names the objects' resources after the Pulumi resource, so `pulumi up` would make "
+            "each object a second time and fail. Give the component "
+            f'`aliases=[pulumi.Alias(name="{base.resource}")]`.'
+        )
+    else:
+        yield (
+            "upgrade first, and rename the Pulumi resource after `pulumi up`: together they delete every object of the "
+            "job and make it anew, and a claim made for checkpoints goes with what is on it."
+        )
+
+
+def makes_objects_anew(base: Job, head: Job, versions: Versions | None) -> bool:
+    """Whether the rename of a Pulumi resource reaches the objects of a job that keeps its name."""
+    if base.name != head.name or base.resource == head.resource or base.resource is None or head.resource is None:
+        return False
+    if "resource" in {base.config.children, head.config.children}:
+        return True
+    is_upgrade = versions is not None and bool(_NAMES_AFTER_RESOURCES.match(versions[0] or ""))
+    return is_upgrade and base.resource != base.name
+
+
+def loses_checkpoints(base: Job, head: Job, consequence: Consequence, versions: Versions | None) -> bool:
+    """Whether a job starts again at step 0: on another volume, on none, or because its own is deleted."""
+    if consequence is not Consequence.RESTART:
+        return False
+    before, after = _volume(base), _volume(head)
+    if before is None:
+        return after is None and not head.config.storage.mounts
+    made = _made_claim(base) is not None
+    is_upgrade = makes_objects_anew(base, head, versions) and head.config.children == "name"
+    return before != after or (made and is_upgrade)
+
+
+def _volume(job: Job) -> tuple[object, object] | None:
+    """Namespace and claim of the checkpoints."""
+    checkpoint = job.config.storage.checkpoint
+    if checkpoint is None:
+        return None
+    return job.config.namespace, checkpoint.claim or ObjectNames(job.name).checkpoint

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
+from rich.console import Console
 
 from elastic_infra import JobConfig, render
 from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
@@ -14,6 +17,7 @@ from elastic_infra.preview.effects import effects
 from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
 from elastic_infra.preview.model import worst
 from elastic_infra.preview.redaction import HIDDEN, shown
+from elastic_infra.preview.text import print_text
 from tests.preview.cases import LLM, SMALL, changed, side
 from tests.preview.pairs import config, diff_of, pairs
 
@@ -140,3 +144,39 @@ def test_the_json_has_the_agreed_shape() -> None:
     assert {"name", "consequence", "changes", "deltas"} <= set(job)
     assert {"path", "old", "new", "consequence", "manifest_paths"} <= set(job["changes"][0])
     assert job["deltas"]["nodes"] == {"old": "2:6", "new": "2:8"}
+
+
+IN_TEXT = [
+    ("curl -H 'Authorization: Bearer abcdef1234567890' x", "abcdef1234567890"),
+    ("Proxy: basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA"),
+    ("login --with hf_AbCdEfGhIjKlMnOp", "AbCdEfGh"),
+    ("openai sk-proj-abcDEF123456", "abcDEF123456"),
+    ("git clone with ghp_0123456789abcdefghij0123456789abcdef", "0123456789"),
+    ('{"user": "a", "password": "hunter2 and more", "n": 3}', "hunter2"),
+    ("{'db_password': 'hunter2'}", "hunter2"),
+    ("export API_KEY=hunter2 && train", "hunter2"),
+    ("https://hooks.slack.com/services/T000/B000/XXXX", "T000"),
+    ("see https://discord.com/api/webhooks/123/abc for it", "123/abc"),
+    ("https://acme.webhook.office.com/webhookb2/11-22", "11-22"),
+    ("s3://bucket/x?X-Amz-Signature=0123abcd&v=1", "0123abcd"),
+    ("eyJhbGciOi.eyJzdWIiOi.SflKxwRJ", "SflKxwRJ"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), IN_TEXT, ids=range(len(IN_TEXT)))
+def test_well_known_secrets_inside_a_text_are_hidden(text: str, secret: str) -> None:
+    """In text, Markdown and JSON alike: a shell script as the command, a header, a body, a webhook."""
+    base, head = config(changed(LLM, args=["-c", "echo"])), config(changed(LLM, args=["-c", text]))
+    diff = diff_of(base, head)
+    console = Console(record=True, width=10_000, file=io.StringIO())
+    print_text(Comparison((diff,)), console)
+
+    for form in (console.export_text(), as_markdown(Comparison((diff,))), json.dumps(as_json(Comparison((diff,))))):
+        assert secret not in form
+        assert HIDDEN in form
+
+
+def test_what_is_no_secret_stays_to_be_read() -> None:
+    """Addresses, paths and words that only look alike."""
+    for text in ("https://example.com/hooksville", "s3://bucket/sk-learn.tar", "--lr=3e-4", "basic training"):
+        assert shown("args", text) == text

@@ -56,6 +56,43 @@ def test_a_folder_that_is_new_in_the_pull_request(repository: Path) -> None:
     assert (code, consequences(document)) == (0, {"probe": "added"})
 
 
+def test_a_folder_that_is_new_is_read_by_its_path_as_well(repository: Path) -> None:
+    """`BASE:jobs HEAD:jobs` of the first pull request, as the workflow gives it; a path that neither has is a typo."""
+    commit(repository, {"more/probe.yaml": EVAL})
+    code, document, _ = diff(repository, "HEAD~1:more", "HEAD:more")
+    back, gone, _ = diff(repository, "HEAD:more", "HEAD~1:more/")
+    on_disk, working, _ = diff(repository, "HEAD~1:more", "more")
+    typo, _, stderr = diff(repository, "HEAD~1:moer", "HEAD:moer")
+
+    assert (code, consequences(document)) == (0, {"probe": "added"})
+    assert (back, consequences(gone)) == (0, {"probe": "removed"})
+    assert (on_disk, working) == (0, document)
+    assert typo == 2
+    assert "neither side has this path" in stderr
+
+
+def test_three_dots_start_where_the_branch_began(repository: Path) -> None:
+    """As git takes them: what main got since then is no change of the branch."""
+    git(repository, "branch", "work", "HEAD~1")
+    git(repository, "checkout", "--quiet", "work")
+    commit(repository, {"jobs/llm.yaml": LLM.replace("llm:1", "llm:3")})
+    write(repository, {"jobs/llm.yaml": LLM})
+    _, dots, _ = diff(repository, "main...HEAD")
+    _, named, _ = diff(repository, "main...work:jobs")
+    _, short, _ = diff(repository, "main...")
+    _, two, _ = diff(repository, "main..HEAD")
+    _, tree, _ = diff(repository, "main...HEAD", "jobs")
+    git(repository, "checkout", "--quiet", "--orphan", "other")
+    commit(repository, {})
+    code, _, stderr = diff(repository, "main...other")
+
+    assert consequences(dots) == consequences(named) == consequences(short) == {"llm": "restart", "eval": "none"}
+    assert consequences(two) == {"llm": "restart", "eval": "none", "tune": "removed"}
+    assert consequences(tree) == {"llm": "none", "eval": "none"}
+    assert code == 2
+    assert "no commit in common" in stderr
+
+
 def test_two_files_are_one_job(tmp_path: Path) -> None:
     """Whatever the files are called."""
     write(tmp_path, {"old.yaml": LLM, "new.yaml": LLM.replace("llm:1", "llm:2")})
@@ -71,6 +108,28 @@ def test_the_exit_code_tells_on_request(repository: Path) -> None:
     assert run(repository, "diff", "HEAD~1", "HEAD").returncode == 0
     assert run(repository, "diff", "HEAD~1", "HEAD", "--exit-code").returncode == 1
     assert run(repository, "diff", "HEAD", "HEAD", "--exit-code").returncode == 0
+
+
+STORED = LLM + "storage: {checkpoint: {size: 10Gi}}\n"
+FAILING = {
+    "in place": (STORED + "run_policy: {backoff_limit: 9}\n", {"change"}),
+    "restart": (STORED.replace("llm:1", "llm:2"), {"change", "restart"}),
+    "another claim": (STORED.replace("size: 10Gi", "claim: mine"), {"change", "restart", "checkpoint-loss"}),
+    "no checkpoints any more": (LLM, {"change", "restart", "checkpoint-loss"}),
+    "another name": (f"name: other\n{STORED}", {"change", "restart", "checkpoint-loss"}),
+    "the claim by its name": (STORED.replace("size: 10Gi", "claim: llm-checkpoint"), {"change"}),
+    "nothing": (STORED, set()),
+}
+
+
+@pytest.mark.parametrize(("head", "fails"), FAILING.values(), ids=FAILING.keys())
+def test_what_fails_is_chosen(tmp_path: Path, head: str, fails: set[str]) -> None:
+    """`--fail-on`: any change, a restart, or a job that goes on without its checkpoints."""
+    write(tmp_path, {"base/llm.yaml": STORED, "head/llm.yaml": head})
+    levels = ("none", "change", "restart", "checkpoint-loss")
+    codes = {level: run(tmp_path, "diff", "base", "head", "--fail-on", level).returncode for level in levels}
+
+    assert codes == {level: int(level in fails) for level in levels}
 
 
 def test_another_pinned_version_restarts_every_job(repository: Path) -> None:
@@ -135,10 +194,11 @@ def test_an_option_is_no_revision(repository: Path) -> None:
 def test_a_shallow_clone_says_what_to_fetch(repository: Path, tmp_path: Path) -> None:
     """The usual state of a CI checkout."""
     git(tmp_path, "clone", "--quiet", "--depth=1", repository.as_uri(), "shallow")
-    code, _, stderr = diff(tmp_path / "shallow", "HEAD~1", "HEAD")
+    code, document, stderr = diff(tmp_path / "shallow", "HEAD~1", "HEAD")
 
     assert code == 2
     assert "is not in this shallow clone. Fetch it first" in stderr
+    assert consequences(document) == {"llm": "unknown", "eval": "unknown", "tune": "unknown"}
 
 
 def test_a_name_that_kubernetes_refuses(tmp_path: Path) -> None:

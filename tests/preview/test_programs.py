@@ -159,3 +159,102 @@ def test_other_runtimes_are_left_alone(repository: Path) -> None:
     code, document, stderr = diff(repository, "HEAD", "HEAD", "--run-programs")
 
     assert (code, document, stderr) == (0, {"jobs": [], "errors": []}, "")
+
+
+BY_STACK = """
+import pulumi
+from elastic_infra import ElasticTrainingJob
+
+stack = pulumi.get_stack()
+ElasticTrainingJob("llm", {
+    "image": "team/train:2" if stack == "prod" else "team/train:1", "script": "train.py",
+    "labels": {"stack": stack}, "resources": {"memory": "1Gi"},
+})
+"""
+
+
+def test_a_program_knows_its_stack(tmp_path: Path) -> None:
+    """A change for one stack alone is seen in that stack; the only config file names it where `--stack` does not."""
+    commit(tmp_path, {"Pulumi.yaml": PROJECT, "__main__.py": BY_STACK})
+    commit(tmp_path, {"__main__.py": BY_STACK.replace("train:2", "train:3")})
+    _, prod, _ = diff(tmp_path, "HEAD~1", "HEAD", "--run-programs", "--stack", "prod")
+    _, dev, _ = diff(tmp_path, "HEAD~1", "HEAD", "--run-programs", "--stack", "dev")
+    commit(tmp_path, {"Pulumi.prod.yaml": "config: {}\n"})
+    write(tmp_path, {"__main__.py": BY_STACK.replace("train:2", "train:4")})
+    _, only, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+
+    assert [consequences(each) for each in (prod, dev, only)] == [
+        {"llm": "restart"},
+        {"llm": "none"},
+        {"llm": "restart"},
+    ]
+
+
+LATE = """
+import pulumi
+from elastic_infra import ElasticTrainingJob
+
+given = {"metadata": {"name": "team-a"}, "status": None}
+namespace = pulumi.CustomResource("kubernetes:core/v1:Namespace", "team", given)
+other = pulumi.StackReference("team/platform/prod")
+ElasticTrainingJob("llm", {
+    "image": other.require_output("image"), "script": "train.py", "resources": {"memory": "1Gi"},
+    "namespace": namespace.metadata["name"], "args": [other.get_output("dataset")],
+    "storage": {"checkpoint": {"claim": other.outputs["claims"]["llm"]}},
+})
+"""
+
+
+def test_late_values_are_exempt_from_rules_on_text(tmp_path: Path) -> None:
+    """Nothing is known of them but their place: no fault, and no difference between two of them."""
+    commit(tmp_path, {"Pulumi.yaml": PROJECT, "__main__.py": LATE})
+    write(tmp_path, {"__main__.py": LATE.replace('"1Gi"', '"2Gi"').replace('"dataset"', '"data"')})
+    code, document, stderr = diff(tmp_path, "HEAD", ".", "--run-programs")
+    write(tmp_path, {"__main__.py": LATE.replace('namespace.metadata["name"]', '"plain"')})
+    _, plain, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+
+    assert (code, stderr) == (0, "")
+    assert [change["path"] for job in document["jobs"] for change in job["changes"]] == ["resources.memory"]
+    (change,) = plain["jobs"][0]["changes"]
+    assert (change["path"], change["old"], change["new"]) == ("namespace", "(known later)", "plain")
+
+
+NAMED = """
+from elastic_infra import ElasticTrainingJob
+
+ElasticTrainingJob("old", {
+    "name": "llm", "image": "team/train:1", "script": "train.py", "elastic": {"nnodes": "2:4"},
+    "resources": {"memory": "1Gi"}, "storage": {"checkpoint": {"size": "10Gi"}},
+})
+"""
+
+
+def test_a_renamed_resource_is_told(tmp_path: Path) -> None:
+    """No object changes; with an upgrade beside it all of them do, and with children named after it `up` fails."""
+    files = {"Pulumi.yaml": PROJECT, "requirements.txt": "elastic-infra==0.1.0\n"}
+    renamed = NAMED.replace('"old"', '"new"')
+    commit(tmp_path, {**files, "__main__.py": NAMED})
+    write(tmp_path, {"__main__.py": renamed})
+    _, alone, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+    write(tmp_path, {"requirements.txt": "elastic-infra==0.2.0\n"})
+    _, both, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+    write(tmp_path, {**files, "__main__.py": renamed.replace('"name"', '"children": "resource", "name"')})
+    _, children, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+    (job,), (upgraded,), (after) = alone["jobs"], both["jobs"], children["jobs"][0]
+
+    assert (job["consequence"], job["warnings"], job["loses_checkpoints"]) == ("none", [], False)
+    assert [(each["path"], each["old"], each["new"]) for each in job["changes"]] == [("Pulumi resource", "old", "new")]
+    assert (upgraded["consequence"], upgraded["loses_checkpoints"]) == ("restart", True)
+    assert any("upgrade first" in warning for warning in upgraded["warnings"])
+    assert any('aliases=[pulumi.Alias(name="old")]' in warning for warning in after["warnings"])
+
+
+def test_a_job_of_a_program_that_fails_on_the_other_side_is_unknown(repository: Path) -> None:
+    """It may be there or not: it is neither added nor removed."""
+    commit(repository, {"__main__.py": "raise RuntimeError('no region, Authorization: Bearer abcdef1234567890')"})
+    code, document, stderr = diff(repository, "HEAD", "HEAD~1", "--run-programs")
+
+    assert code == 2
+    assert set(consequences(document).values()) == {"unknown"}
+    assert "no region, Authorization: (hidden)" in stderr
+    assert "abcdef" not in stderr
