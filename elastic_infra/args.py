@@ -297,13 +297,13 @@ class RunPolicy(TypedDict):
     """Pods deleted when the job ends. `Running` frees GPUs and keeps finished pods for their logs; the operator's own default keeps running pods alive."""
 
     ttl_seconds_after_finished: NotRequired[int]
-    """Delete the finished job after this long. Unset, because the next `pulumi refresh` and `up` would train again."""
+    """Delete the finished job after this long. Unset, because the next `pulumi refresh` and `up` would train again. A job that has failed under `restart_policy: ExitCode` stays, because the operator notes no end of it."""
 
     active_deadline_seconds: NotRequired[int]
     """End the job after this long. The operator looks only when something happens (kubeflow/trainer#3358)."""
 
     backoff_limit: NotRequired[int]
-    """Container restarts, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first."""
+    """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first. Pods that are made anew (`restart_policy: ExitCode`) are not counted."""
 
     suspend: NotRequired[bool]
     """Hold the job without pods. Unset leaves it to others (a queue)."""
@@ -315,7 +315,7 @@ class RunPolicy(TypedDict):
     """Controller that reconciles the job; a change restarts it."""
 
     restart_policy: NotRequired[str]
-    """`OnFailure`: the kubelet restarts the container in place. `ExitCode`: the operator recreates the pod for exit codes from 128, and fails the job for lower ones."""
+    """What follows when a pod's container fails. Default `ExitCode`; `OnFailure` with the etcd backends, since torchrun exits with 1 whatever ended it. `ExitCode`: the operator fails the job at once for exit codes below 128, where a retry cannot help, and makes the pod anew for others: three nodes free their GPUs 3 s after exit 1, and are whole again 5 s after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python) is made again without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no job that has failed. `OnFailure`: the kubelet restarts the container in place, whatever the code: whole again 2 s after exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are measured by `benchmarks.cluster.restart_policy`."""
 
     rerun: NotRequired[str]
     """Any text; changing it runs a finished job again (and restarts a running one)."""

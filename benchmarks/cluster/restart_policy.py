@@ -37,7 +37,7 @@ RUN_SECONDS: Final = 3
 """From a container's start to its end."""
 LIMIT_SECONDS: Final = 240
 """How long a figure is waited for; the default `backoff_limit` ends a job sooner."""
-WATCH_SECONDS: Final = 120
+WATCH_SECONDS: Final = 60
 """How long a pod is watched that ends again and again."""
 TTL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.2

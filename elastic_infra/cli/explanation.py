@@ -114,7 +114,7 @@ def meaning(name: str, config: JobConfig) -> Meaning:
         rendezvous=_rendezvous(name, config),
         rendezvous_host=_HOSTS[config.rendezvous_host],
         group_restarts=config.elastic.max_restarts,
-        container_restarts=config.backoff_limit if config.backoff_limit >= 0 else None,
+        container_restarts=_container_restarts(config),
         checkpoint=checkpoint.mount_path if checkpoint else None,
         missing=_missing(config),
         budgets=budgets(config),
@@ -122,6 +122,12 @@ def meaning(name: str, config: JobConfig) -> Meaning:
 
 
 _HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "none": "etcd"}
+
+
+def _container_restarts(config: JobConfig) -> int | None:
+    """None without a bound: pods that are made anew are not counted."""
+    are_counted = config.is_single_pod or config.restart_policy == "OnFailure"
+    return config.backoff_limit if are_counted and config.backoff_limit >= 0 else None
 
 
 def _span(config: JobConfig, each: int) -> Span:

@@ -213,6 +213,11 @@ class JobConfig(Part):
         return self.rendezvous.host or ("dedicated" if self.elastic.is_range else "worker0")
 
     @property
+    def restart_policy(self) -> Literal["OnFailure", "ExitCode"]:
+        """What becomes of a pod whose container fails; torchrun's exit codes say nothing about that."""
+        return self.run_policy.restart_policy or ("ExitCode" if self.elastic.rdzv_backend == "c10d" else "OnFailure")
+
+    @property
     def backoff_limit(self) -> int:
         """Container restarts that fail the job; -1 for no limit."""
         given = self.run_policy.backoff_limit

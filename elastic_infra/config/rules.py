@@ -130,7 +130,8 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
             "elastic.node_unit": config.elastic.node_unit != 1,
             "elastic.world_sizes": bool(config.elastic.world_sizes),
             "run_policy.scheduling_policy": config.run_policy.scheduling_policy,
-            "run_policy.restart_policy": config.run_policy.restart_policy != _RUN_POLICY.restart_policy,
+            "run_policy.restart_policy": config.run_policy.restart_policy
+            == "OnFailure",  # the other is what a Job does anyway
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
         }

@@ -20,10 +20,12 @@ def warnings(config: JobConfig) -> tuple[Fault, ...]:
 def _lifetime(config: JobConfig) -> Iterator[Fault]:
     policy = config.run_policy
     if policy.ttl_seconds_after_finished is not None:
+        stays = not config.is_single_pod and config.restart_policy == "ExitCode"
+        kept = " A job that has failed stays: under restart_policy 'ExitCode' the operator does not delete it."
         yield Fault(
             "run_policy.ttl_seconds_after_finished",
             "the finished job will be deleted, so the next `pulumi refresh` and `up` train again. "
-            "Unset it to keep the job.",
+            f"Unset it to keep the job.{kept if stays else ''}",
         )
     if policy.active_deadline_seconds is not None and not config.is_single_pod:
         yield Fault(
@@ -35,17 +37,24 @@ def _lifetime(config: JobConfig) -> Iterator[Fault]:
 def _restarts(config: JobConfig) -> Iterator[Fault]:
     if config.is_single_pod:
         return
-    if 0 <= config.backoff_limit < config.elastic.max_nodes:
+    given = config.run_policy.backoff_limit
+    if config.restart_policy == "ExitCode" and given is not None:
+        yield Fault(
+            "run_policy.backoff_limit",
+            "counts containers that are restarted in place, and none is under restart_policy 'ExitCode'. "
+            "Unset it, or set restart_policy to 'OnFailure'.",
+        )
+    elif config.restart_policy == "OnFailure" and 0 <= config.backoff_limit < config.elastic.max_nodes:
         yield Fault(
             "run_policy.backoff_limit",
             f"({config.backoff_limit}) counts container restarts of all pods together; below the maximum of nodes "
             f"({config.elastic.max_nodes}) one bad event can fail the job.",
         )
-    if config.run_policy.restart_policy == "ExitCode":
+    if config.restart_policy == "ExitCode" and config.elastic.rdzv_backend != "c10d":
         yield Fault(
             "run_policy.restart_policy",
-            "under 'ExitCode' retries are not counted (kubeflow/trainer#2045), and a job failed by an exit code "
-            "below 128 is never deleted by its ttl.",
+            "torchrun, which runs a job on etcd, exits with 1 whatever ended it: under 'ExitCode' a node that is "
+            "preempted fails the job. Use 'OnFailure'.",
         )
     if config.run_policy.clean_pod_policy == "None":
         yield Fault(

@@ -27,7 +27,7 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
     )
     policy = _elastic_policy(name, config)
     run_policy = _run_policy(config)
-    identity = run_id(name, template, policy, str(config.nproc_per_node), config.run_policy.restart_policy)
+    identity = run_id(name, template, policy, str(config.nproc_per_node), config.restart_policy)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -38,7 +38,7 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
             "pytorchReplicaSpecs": {
                 "Worker": {
                     "replicas": config.initial_nodes,
-                    "restartPolicy": config.run_policy.restart_policy,
+                    "restartPolicy": config.restart_policy,
                     "template": template,
                 }
             },

@@ -24,7 +24,7 @@ ONLY_FOR_PYTORCHJOB: Final[dict[str, Fields]] = {
     "elastic.initial_nodes": {"elastic": {"initial_nodes": 1}},
     "elastic.world_sizes": {"elastic": {"world_sizes": [1]}},
     "run_policy.scheduling_policy": {"run_policy": {"scheduling_policy": {}}},
-    "run_policy.restart_policy": {"run_policy": {"restart_policy": "ExitCode"}},
+    "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
     "run_policy.clean_pod_policy": {"run_policy": {"clean_pod_policy": "All"}},
     "disruption.pod_disruption_budget": {"disruption": {"pod_disruption_budget": True}},
     "elastic.rdzv_backend": {"elastic": {"rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},

@@ -13,10 +13,17 @@ Fields = dict[str, Any]
 
 QUIET: Final[Fields] = {"storage": {"checkpoint": {"claim": "mine"}}, "resources": {"cpu": 4, "memory": "8Gi"}}
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
+ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 GANG: Final = "run_policy.scheduling_policy.min_available"
 
 CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     ("run_policy.ttl_seconds_after_finished", {"run_policy": {"ttl_seconds_after_finished": 60}}, "train again", {}),
+    (
+        "run_policy.ttl_seconds_after_finished",
+        {**RANGE, "run_policy": {"ttl_seconds_after_finished": 60}},
+        "A job that has failed stays",
+        {**RANGE},
+    ),
     (
         "run_policy.active_deadline_seconds",
         {**RANGE, "run_policy": {"active_deadline_seconds": 60}},
@@ -25,21 +32,21 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     ),
     (
         "run_policy.backoff_limit",
-        {**RANGE, "run_policy": {"backoff_limit": 3}},
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure", "backoff_limit": 3}},
         "(3) counts container restarts of all pods together; below the maximum of nodes (4)",
-        {**RANGE, "run_policy": {"backoff_limit": 4}},
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure", "backoff_limit": 4}},
     ),
     (
         "run_policy.backoff_limit",
-        {**RANGE, "run_policy": {"backoff_limit": 0}},
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure", "backoff_limit": 0}},
         "(0)",
-        {**RANGE, "run_policy": {"backoff_limit": -1}},
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure", "backoff_limit": -1}},
     ),
     (
-        "run_policy.restart_policy",
-        {**RANGE, "run_policy": {"restart_policy": "ExitCode"}},
-        "retries are not counted",
-        {**RANGE, "run_policy": {"restart_policy": "OnFailure"}},
+        "run_policy.backoff_limit",
+        {**RANGE, "run_policy": {"backoff_limit": 40}},
+        "none is under restart_policy 'ExitCode'",
+        {**RANGE, "run_policy": {}},
     ),
     (
         "run_policy.clean_pod_policy",
@@ -99,6 +106,15 @@ def test_a_surprise_is_warned_about(path: str, fields: Fields, says: str, instea
 
     assert (warning.path, says in warning.reason, warning.reason[-1]) == (path, True, ".")
     assert warnings(jobs.job(**{**QUIET, **instead})) == ()
+
+
+def test_torchruns_exit_code_is_no_verdict() -> None:
+    """On etcd `ExitCode` is warned of, beside what etcd itself is warned of; with the launcher it is the default."""
+    etcd = warnings(jobs.job(**QUIET, elastic=ETCD, run_policy={"restart_policy": "ExitCode"}))
+
+    assert [warning.path for warning in etcd] == ["run_policy.restart_policy", "elastic.rdzv_backend"]
+    assert "exits with 1 whatever ended it" in etcd[0].reason
+    assert warnings(jobs.job(**QUIET, **RANGE, run_policy={"restart_policy": "ExitCode"})) == ()
 
 
 def test_a_plain_config_is_quiet() -> None:

@@ -145,15 +145,14 @@ def _environ(pid: int, name: str) -> str:
 
 
 def test_failure(start: Starter) -> None:
-    """A script that fails beyond every budget fails the job: exit code 1, with the cause."""
-    run = start(
-        script="missing_module.py", elastic={"nnodes": "1:2", "max_restarts": 0}, run_policy={"backoff_limit": 0}
-    )
+    """A script that fails beyond every budget fails the job: exit code 1, with the cause; no pod is tried again."""
+    run = start(script="missing_module.py", elastic={"nnodes": "1:2", "max_restarts": 0})
     assert run.wait() == 2
     (run.folder.parent / "missing_module.py").write_text("import no_such_module\n")
     run = Run(run.folder.parent / "toy.yaml")
     assert run.wait() == 1, run.output
     assert "No module named 'no_such_module'" in run.output
+    assert "which ExitCode does not retry" in run.output
     assert not run.alive()
 
 

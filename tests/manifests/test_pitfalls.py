@@ -119,14 +119,25 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
         RANGE, lambda objects: _spec(objects)["runPolicy"]["backoffLimit"] == 12
     ),
     "a backoff limit below the number of nodes": Warned(
-        {**RANGE, "run_policy": {"backoff_limit": 3}}, "run_policy.backoff_limit"
+        {**RANGE, "run_policy": {"restart_policy": "OnFailure", "backoff_limit": 3}}, "run_policy.backoff_limit"
     ),
     "ExitCode with plain torchrun never retries": Impossible(
         {**RANGE, "run_policy": {"restart_policy": "ExitCode"}},
         lambda objects: "launcher" in _pod(objects)["spec"]["containers"][0]["command"][-1],
     ),
-    "ExitCode retries for ever and keeps the job (#2045)": Warned(
-        {**RANGE, "run_policy": {"restart_policy": "ExitCode"}}, "run_policy.restart_policy"
+    "a backoff limit that counts nothing (#2045)": Warned(
+        {**RANGE, "run_policy": {"restart_policy": "ExitCode", "backoff_limit": 40}}, "run_policy.backoff_limit"
+    ),
+    "torchrun's exit code 1 is permanent under ExitCode": Warned(
+        {
+            "elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"},
+            "run_policy": {"restart_policy": "ExitCode"},
+        },
+        "run_policy.restart_policy",
+    ),
+    "torchrun on etcd is restarted in place": Impossible(
+        {"elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+        lambda objects: _spec(objects)["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] == "OnFailure",
     ),
     "a deadline passes unseen (#3358)": Warned(
         {**RANGE, "run_policy": {"active_deadline_seconds": 60}}, "run_policy.active_deadline_seconds"

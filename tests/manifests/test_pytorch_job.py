@@ -38,7 +38,7 @@ def test_the_spec_is_complete() -> None:
             "maxRestarts": 3,
         },
         "nprocPerNode": "1",
-        "pytorchReplicaSpecs": {"Worker": {"replicas": 4, "restartPolicy": "OnFailure"}},
+        "pytorchReplicaSpecs": {"Worker": {"replicas": 4, "restartPolicy": "ExitCode"}},
         "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 12},
     }
     assert identity.startswith("job-")
@@ -229,7 +229,7 @@ def test_a_queue_is_a_label_of_the_workload_alone() -> None:
         {"elastic": {"nnodes": "2:5"}},
         {"elastic": {**RANGE, "nproc_per_node": 2}},
         {"run_policy": {"rerun": "again"}},
-        {"run_policy": {"restart_policy": "ExitCode"}},
+        {"run_policy": {"restart_policy": "OnFailure"}},
     ],
 )
 def test_a_change_that_restarts_the_job_is_another_run(change: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
     [
         ({"elastic": {"nnodes": "2:5"}}, True),
         ({"elastic": {"nnodes": "2:4", "rdzv_configs": {"timeout": 60}}}, True),
-        ({"run_policy": {"restart_policy": "ExitCode"}}, True),
+        ({"run_policy": {"restart_policy": "OnFailure"}}, True),
         ({"run_policy": {"scheduling_policy": {"queue": "q"}}}, True),
         ({"run_policy": {"clean_pod_policy": "All"}}, False),
         ({"autoscaling": {**METRICS, "owner": "operator"}}, True),

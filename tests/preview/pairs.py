@@ -160,7 +160,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("run_policy.backoff_limit", -1),
             ("run_policy.suspend", True),
             ("run_policy.suspend", False),
-            ("run_policy.restart_policy", "ExitCode"),
+            ("run_policy.restart_policy", "OnFailure"),
             ("run_policy.rerun", "again"),
             ("placement.tolerations", [{"key": "spot", "operator": "Exists"}]),
             ("placement.node_selector", {"kubernetes.io/os": "linux"}),
