@@ -108,7 +108,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         children: dict[str, pulumi.Resource] = {}
         for role, manifest in manifests.objects():
             options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=_provider_version()))
-            for more in (names.aliases(role), _own_options(role, config, children)):
+            for more in (names.aliases(role), _own_options(names.resource, role, config, manifest, children)):
                 options = pulumi.ResourceOptions.merge(options, more)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
             children[role] = pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
@@ -159,7 +159,9 @@ def _provider_version() -> str:
     return metadata.version("pulumi-kubernetes")
 
 
-def _own_options(role: str, config: JobConfig, before: Mapping[str, pulumi.Resource]) -> pulumi.ResourceOptions | None:
+def _own_options(
+    name: str, role: str, config: JobConfig, manifest: Manifest, before: Mapping[str, pulumi.Resource]
+) -> pulumi.ResourceOptions | None:
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "launcher":
         return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # two archives in a row tell a reviewer nothing
@@ -168,8 +170,12 @@ def _own_options(role: str, config: JobConfig, before: Mapping[str, pulumi.Resou
     if role == "store":
         return pulumi.ResourceOptions(depends_on=list(before.values()))  # a store that starts without its token is open
     if role == "checkpoint":
-        # expanded in the cluster and refreshed, it must stay as it is; and with the checkpoints when the job goes
-        return pulumi.ResourceOptions(ignore_changes=["spec"], retain_on_delete=True)
+        hook = pulumi.ResourceHook(f"{name}-claim", guards.claim_notice(name, manifest))
+        return pulumi.ResourceOptions(
+            ignore_changes=["spec"],  # expanded in the cluster and refreshed, it must stay
+            retain_on_delete=True,
+            hooks=pulumi.ResourceHookBinding(before_create=[hook]),
+        )
     if role != "workload":
         return None
     return pulumi.ResourceOptions(

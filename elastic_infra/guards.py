@@ -139,6 +139,23 @@ async def _changed(guard: Guard, old: Value) -> list[str]:
     return [] if old is None else list(changed_paths(old, await _resolved(guard.record)))
 
 
+def claim_notice(resource: str, claim: Manifest) -> _Hook:
+    """A hook that says before a claim is made what to do where it is already there: the API server's error does not.
+
+    Pulumi's error hooks are no way to say so: they are called for what was created in part, not for a refusal.
+    """
+    name = parts(claim, ("metadata.name",))["metadata.name"]
+
+    async def tell(_creation: pulumi.ResourceHookArgs) -> None:
+        pulumi.log.info(
+            f"ElasticTrainingJob {resource!r} makes the claim {name}, which stays in the cluster when the job goes. "
+            "Where an earlier job left one of this name, this fails (already exists): to go on from its checkpoints, "
+            f"name it: storage.checkpoint.claim: {name}, in place of `size`; to start anew, delete it in the cluster."
+        )
+
+    return tell
+
+
 async def _resolved(value: Any) -> Any:  # noqa: ANN401 - JSON, secrets as Outputs
     return await pulumi.Output.from_input(value).future(with_unknowns=True)
 

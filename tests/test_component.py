@@ -137,7 +137,7 @@ def test_changes_of_others_are_ignored_only_where_there_are_others(
     change: dict[str, Any], ignored: list[str] | None
 ) -> None:
     """An autoscaler owns the number of nodes, whichever program made it; without one the program does."""
-    options = component._own_options("workload", JobConfig.from_mapping({**EVERYTHING, **change}), {})
+    options = component._own_options("train", "workload", JobConfig.from_mapping({**EVERYTHING, **change}), {}, {})
 
     assert options is not None
     assert options.ignore_changes == ignored

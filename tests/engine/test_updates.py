@@ -232,7 +232,7 @@ def _with_size(resource: dict[str, Any], size: str) -> dict[str, Any]:
 
 
 def test_a_made_claim_stays_when_it_is_taken_out(stack: Stack) -> None:
-    """Nothing has to be run or unprotected first; to make it anew fails."""
+    """Nothing has to be run or unprotected first; to make it anew fails, and says how to go on."""
     stack.up(job(**_stored()))
     removed = stack.up(job())
     again = stack.up(job(**_stored(size="20Gi")))
@@ -242,6 +242,7 @@ def test_a_made_claim_stays_when_it_is_taken_out(stack: Stack) -> None:
     assert "[retain]" in removed.text
     assert again.failed
     assert "already exists" in again.text
+    assert f"storage.checkpoint.claim: {CLAIM}, in place of `size`" in again.text
     assert not destroyed.failed
     assert stack.state() == []
 

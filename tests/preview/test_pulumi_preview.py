@@ -109,6 +109,59 @@ def test_jobs_come_and_go_and_secrets_do_not_show(engine: Engine, tmp_path: Path
     assert "visible-nowhere" not in done.stdout
 
 
+def _label(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    metadata: Any = args.props.get("metadata")
+    if metadata is None:
+        return None
+    labelled = {**metadata, "labels": {**metadata["labels"], "team": "vision"}}
+    return pulumi.ResourceTransformResult({**args.props, "metadata": labelled}, args.opts)
+
+
+def secret_env() -> dict[str, Any]:
+    """What the deployed job has."""
+    return {"TOKEN": pulumi.Output.secret("hunter2-one")}
+
+
+CAUSES: dict[str, tuple[Program, list[str]]] = {
+    "a label by a transform": (
+        job("train", lambda: pulumi.ResourceOptions(transforms=[_label]), env=secret_env),
+        ["in place  train", "labels.team: unset → vision"],
+    ),
+    "a rename": (
+        job("ranking", name="train", env=secret_env),
+        ["none  ranking", "Pulumi resource: train → ranking  none"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def with_secret(engine: Engine) -> Stack:  # noqa: F811
+    """A stack with one job that has a secret."""
+    stack = engine.stack()
+    stack.up(job(env=secret_env))
+    return stack
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("program", "said"), CAUSES.values(), ids=CAUSES.keys())
+def test_causes_are_told_as_they_are(
+    program: Program,
+    said: list[str],
+    with_secret: Stack,
+    engine: Engine,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """A label is no launcher, and a renamed resource is no new job."""
+    path = tmp_path / "preview.json"
+    path.write_text(_preview(with_secret, program, engine), "utf-8")
+    done = run(tmp_path, "diff", "--from-pulumi", "preview.json")
+
+    assert done.returncode == 0, done.stderr
+    assert [text for text in said if text not in done.stdout] == []
+    assert "launcher changed" not in done.stdout
+    assert "hunter2" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [("", "is not JSON"), ("[]", "is not the output"), ('{"steps": 3}', "is not the output"), (None, "cannot be read")],
