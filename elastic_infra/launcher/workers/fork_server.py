@@ -298,7 +298,7 @@ def load(found: Import, start: Start, effects: Effects) -> str:
     own = own_module(set(sys.modules) - names, start.own_folders(before["a changed sys.path"]))
     if own:
         return f"it imports {own}, the program's own"
-    if read:
+    if read and not is_torchs(found.name):  # torch copies all variables on some machines, and uses no worker's own
         return f"reads {read}"
     if made.keys() & found.environ.keys():
         return f"changes {', '.join(made.keys() & found.environ.keys())}, as the program does"
