@@ -65,6 +65,8 @@ class StartWorkers:
     master_port: int
     cause: Cause | None
     """Why the generation before ended; None for the first."""
+    kept: tuple[int, ...] = ()
+    """Local ranks whose processes live, parked, and enter this generation; the others are started."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,24 @@ class StopWorkers:
     """``stacks``: dump every thread's stack, then SIGKILL at once (after a hang). ``none``: the workers were told
     by ``SetStopStep`` to stop by themselves; only the deadline holds."""
     reason: str
+
+
+@dataclass(frozen=True)
+class ParkWorkers:
+    """Tell this node's workers that the generation is over: they leave their step and its group, and live on.
+
+    Answered by a ``WorkerParked`` for each.
+    """
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class KillWorkers:
+    """End the workers that did not park in time, at once; answered by a ``WorkerExited`` for each."""
+
+    generation: int
+    local_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -135,6 +155,8 @@ Action = (
     | ChoosePort
     | StartWorkers
     | StopWorkers
+    | ParkWorkers
+    | KillWorkers
     | ResumeWorkers
     | SetStopStep
     | Emit

@@ -105,7 +105,9 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
         return state
     exits = (*workers.exits, (event.local_rank, event.exit_code, event.stopped))
     workers = replace(workers, exits=exits, start_failure=workers.start_failure or _start_failure(workers, event))
-    if event.exit_code != 0 and not (workers.told or workers.suspension) and workers.failure is None:
+    ended_by_us = workers.told or workers.suspension or event.local_rank in workers.killed
+    # A parked worker trains nothing that could fail: another one takes its place.
+    if event.exit_code != 0 and not ended_by_us and workers.failure is None and workers.phase in _TRAINS:
         workers = replace(workers, failure=_failure(state, workers, event, now))
     return with_workers(state, workers)
 
@@ -169,6 +171,27 @@ def _all_finished(workers: LocalWorkers, local_world_size: int) -> bool:
     )
 
 
+def _workers_in(state: State, event: events.WorkersIn, now: float) -> State:
+    workers = _workers(state, event.generation)
+    return with_workers(state, replace(workers, can_move=event.can_move)) if workers else state
+
+
+def _worker_parked(state: State, event: events.WorkerParked, now: float) -> State:
+    workers = _workers(state, event.generation)
+    if workers is None or workers.phase not in _TRAINS or event.local_rank in workers.parked:
+        return state
+    return with_workers(state, replace(workers, parked=tuple(sorted({*workers.parked, event.local_rank}))))
+
+
+def _step_broke(state: State, event: events.StepBroke, now: float) -> State:
+    workers = _workers(state, event.generation)
+    if workers is None or workers.phase != "running" or workers.broke is not None:
+        return state
+    node, rank = state.node.name or state.node.address, _rank(state, event.local_rank)
+    broke = Cause("worker_failed", node, state.node.uuid, rank, None, workers.highest, event.message)
+    return with_workers(state, replace(workers, broke=broke, broke_at=now))
+
+
 def _steps_seen(state: State, event: events.StepsSeen, now: float) -> State:
     workers = _workers(state, event.generation)
     if workers is None:
@@ -214,6 +237,9 @@ def _workers(state: State, number: int) -> LocalWorkers | None:
     return state.workers if state.workers is not None and state.workers.identity[0] == number else None
 
 
+_TRAINS: Final = frozenset({"running", "stopping", "parking"})
+"""Phases in which the workers of a node are still in their generation."""
+
 _HANDLERS: Final[Mapping[type, Callable[[State, Any, float], State]]] = {
     events.Tick: _tick,
     events.StoreConnected: _store_connected,
@@ -228,6 +254,9 @@ _HANDLERS: Final[Mapping[type, Callable[[State, Any, float], State]]] = {
     events.WorkerExited: _worker_exited,
     events.WorkersSuspended: _workers_suspended,
     events.WorkersGone: _workers_gone,
+    events.WorkersIn: _workers_in,
+    events.WorkerParked: _worker_parked,
+    events.StepBroke: _step_broke,
     events.StepsSeen: _steps_seen,
     events.HangSeen: _hang_seen,
     events.SignalSeen: _signal_seen,

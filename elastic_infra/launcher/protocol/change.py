@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import group
+from . import group, move
 from .commit import larger
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation
@@ -22,9 +22,12 @@ def break_up(state: State, now: float) -> Generation | None:
         return None
     # What this node saw itself goes before what it hears of others, for it holds rank and exit code; unless a peer
     # has crashed, which fails every other worker.
-    own = _own_end(state, generation)
+    own = _own_end(state, generation) or move.broken_step(state, generation, now)
     cause = _loss(state, generation, now) if own is None else _crash(state, generation, own, now)
-    return replace(generation, phase="broken", cause=cause) if cause else None
+    if cause is None:
+        return None
+    mode = move.mode_of_change(state, generation, cause, now)
+    return replace(generation, phase="broken", cause=cause, next_mode=mode)
 
 
 def reclaim(state: State, now: float) -> Generation | None:
@@ -47,11 +50,15 @@ def propose(state: State, now: float) -> Generation | None:
     cause = _departure(state, generation, now) or _arrival(state, generation, workers, now)
     if cause is None:
         return None
+    mode = move.mode_of_change(state, generation, cause, now)
+    # They can be moved and have made no step: none is lost where they leave their group at once.
+    if workers.highest is None and mode == "move":
+        return replace(generation, phase="broken", cause=cause, next_mode=mode)
     # The script reports no steps: there is nothing to agree on, SIGTERM ends the workers.
     if workers.highest is None:
         return replace(generation, phase="draining", cause=cause, stop_step=None)
     # The script reports steps: the members agree on one that none of them has reached.
-    return replace(generation, phase="proposed", cause=cause, stop_step=_stop_step(state, workers))
+    return replace(generation, phase="proposed", cause=cause, stop_step=_stop_step(state, workers), next_mode=mode)
 
 
 def agree(state: State, now: float) -> Generation | None:
@@ -128,8 +135,8 @@ def _departure(state: State, generation: Generation, now: float) -> Cause | None
 
 def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: float) -> Cause | None:
     full = len(generation.members) >= state.limits.max_nodes
-    # No place is free, the job is about to end, or the workers have not trained long enough to be stopped.
-    if full or generation.finishing or not planned_change_is_due(state, workers, now):
+    # No place is free, or the job is about to end.
+    if full or generation.finishing:
         return None
     statuses = member_statuses(state, generation, now)
     # A member has finished, so the others are about to.
@@ -139,7 +146,12 @@ def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: f
     # No newcomer is ready but one that keeps failing alone, or those who are do not make up a larger size that may be.
     members = {member.uuid for member in generation.members}
     newcomer = next((member for member in wanted if member.uuid not in members), None)
-    return Cause("scale_up", newcomer.name, newcomer.uuid) if newcomer else None
+    if newcomer is None:
+        return None
+    cause = Cause("scale_up", newcomer.name, newcomer.uuid)
+    # The workers have trained long enough to be stopped, or need not be stopped.
+    is_due = move.is_due(state, workers, cause, now) or planned_change_is_due(state, workers, now)
+    return cause if is_due else None
 
 
 def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .. import exit_codes
-from . import blame, node_faults, ranks, restart_budget
+from . import blame, move, node_faults, ranks, restart_budget
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, Member, NodeRecord, order_of
 from .state import State, record
@@ -187,6 +187,8 @@ def _next(
         finishing=generation.finishing or any(status.finished for status in statuses),
         node_faults=node_faults.counted(state, generation, statuses, now),
         trained=_trained(generation, statuses),
+        mode=move.mode_of_next(generation, statuses),
+        failed_moves=move.failed_moves(state, generation, now),
     )
     survivors = tuple(status.live for status in statuses if status.live is not None)
     return _generation(state, ended, survivors, next_members(state, ended, statuses, prefer))
@@ -230,7 +232,7 @@ def _places(
     def allows(nodes: int, workers: int) -> bool:
         return state.limits.allows(nodes, workers, last.refused) and workers in (sizes or (workers,))
 
-    return ranks.assign(survivors, newcomers, state.limits.max_nodes, allows)
+    return ranks.assign(survivors, newcomers, state.limits.max_nodes, allows, in_place=last.mode == "move")
 
 
 def _generation(
@@ -254,6 +256,8 @@ def _generation(
         trained=last.trained,
         refused=last.refused,
         startup_seconds=_longest_start(last, survivors),
+        mode=last.mode,
+        failed_moves=last.failed_moves,
     )
 
 

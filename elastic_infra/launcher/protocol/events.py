@@ -141,6 +141,31 @@ class WorkersGone:
 
 
 @dataclass(frozen=True)
+class WorkersIn:
+    """All workers of this node are in the generation's process group, and whether they can be moved to the next one."""
+
+    generation: int
+    can_move: bool
+
+
+@dataclass(frozen=True)
+class WorkerParked:
+    """One worker of this node has left the generation's process group, lives, and trains no more."""
+
+    generation: int
+    local_rank: int
+
+
+@dataclass(frozen=True)
+class StepBroke:
+    """A collective of one worker failed; it lives, and waits to be told what the others do."""
+
+    generation: int
+    local_rank: int
+    message: str
+
+
+@dataclass(frozen=True)
 class StepsSeen:
     """What this node's workers reported: ``highest``/``lowest`` over the local ranks; None before the first."""
 
@@ -191,6 +216,9 @@ Event = (
     | WorkerExited
     | WorkersSuspended
     | WorkersGone
+    | WorkersIn
+    | WorkerParked
+    | StepBroke
     | StepsSeen
     | HangSeen
     | SignalSeen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from . import actions, blame, ranks
+from . import actions, blame, move, ranks
 from .member_status import member_statuses
 from .records import Generation, Master, Member, order_of
 from .state import LocalWorkers, State, with_workers
@@ -23,11 +23,16 @@ def enter(state: State, now: float) -> Step:
     """Take the place this node has in a newly committed generation; never before the old workers are gone."""
     generation = state.generation
     # This node has no place in it, has old workers to stop first, or took its place already.
-    if generation is None or state.own_member() is None or state.active or state.workers_of(generation) is not None:
+    if generation is None or state.own_member() is None or state.workers_of(generation) is not None:
+        return state, ()
+    if state.active and not move.carries_over(state):
         return state, ()
     # A reborn store shows an older record, the job is over, or this node cannot start workers yet.
     if not is_newest(state) or generation.phase == "final" or not state.ready:
         return state, ()
+    # The workers parked: they go on in this generation as they are.
+    if state.workers is not None and move.carries_over(state):
+        return with_workers(state, move.carried_over(state.workers, generation, now)), ()
     # A generation that ends before this node has started counts as stopped here, so that no peer waits for this node.
     startable = generation.phase in {"running", "proposed"} and not state.leaving
     return with_workers(state, LocalWorkers(generation.identity, "preparing" if startable else "stopped", now)), ()
@@ -41,7 +46,8 @@ def start(state: State, now: float) -> Step:
         return state, ()
     # The generation ended, or this node was told to end, before its workers started.
     if generation is None or place is None or not _may_start(state, generation, workers):
-        return with_workers(state, replace(workers, phase="stopped")), ()
+        ended = move.parked_again(workers) if move.alive(workers) else replace(workers, phase="stopped")
+        return with_workers(state, ended), ()
     # A follower waits for the leader's meeting place of this very generation.
     if generation.members[0].uuid != state.node.uuid:
         master = state.store.master
@@ -98,8 +104,9 @@ def _started(
         master_address=master.address,
         master_port=master.port,
         cause=generation.cause,
+        kept=move.alive(workers),
     )
-    return with_workers(state, replace(workers, phase="running", started=now)), (start,)
+    return with_workers(state, replace(workers, phase="running", started=now, kept=(), exits=())), (start,)
 
 
 def set_stop_step(state: State, now: float) -> Step:
@@ -189,7 +196,7 @@ def _abandoned(state: State, workers: LocalWorkers) -> _Order | None:
 
 
 def _own_failure(state: State, workers: LocalWorkers, now: float) -> _Order | None:
-    if workers.failure is None:
+    if workers.failure is None or move.holds_back(state, workers, now):
         return None
     # A worker blocked in a collective runs no SIGTERM handler.
     if workers.failure.kind == "hang":
@@ -223,11 +230,13 @@ def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order
     # A store that is away, or reborn and behind, ends no worker: the dead-man timer bounds that time.
     if generation is None or not is_newest(state):
         return None
-    # The peers took this node for lost and went on: its workers are of no use any more.
+    # The peers took this node for lost and went on: its workers are of no use any more. So are parked ones where all
+    # are started anew.
     if generation.identity != workers.identity:
         return _Order("SIGTERM", limits.failure_grace, "the job goes on in a later generation")
-    # A peer could not start with this number of workers: whether these cannot either shows which is to blame.
-    if _may_fail_alike(state, generation, workers, now):
+    # A peer could not start with this number of workers: whether these cannot either shows which is to blame. Or they
+    # leave the generation and live on.
+    if _may_fail_alike(state, generation, workers, now) or move.parks(state, workers):
         return None
     # A peer failed, hangs or is lost; a hung collective holds these workers too.
     if generation.phase in {"broken", "final"}:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from .. import exit_codes
-from . import blame, change, commit, events, group, node_faults
+from . import blame, change, commit, events, group, move, node_faults
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
 from .events import Peer
@@ -223,6 +223,7 @@ RULES: Final = (
     group.meet,
     group.start,
     group.set_stop_step,  # before stop: a worker that waits at the stop step must hear that it holds
+    move.park,
     group.stop,
     group.resume,
     _publish,

@@ -15,7 +15,7 @@ class MemberStatus:
 
     member: Member
     done: bool = False
-    """It said that none of its workers of this generation is left (``stopped``, ``finished`` or ``left``)."""
+    """It said that none of its workers trains in this generation any more: none is left, or those that live parked."""
     finished: bool = False
     """They all exited 0 by themselves."""
     gone: bool = False
@@ -89,7 +89,7 @@ def _seen(
     ours = said.identity == generation.identity
     return MemberStatus(
         member,
-        done=ours and said.state in {"stopped", "finished", "left", "ready", "warming"},
+        done=ours and said.state in {"parked", "stopped", "finished", "left", "ready", "warming"},
         finished=ours and said.state == "finished",
         gone=gone,
         dead=dead,

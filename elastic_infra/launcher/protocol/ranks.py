@@ -16,6 +16,8 @@ def assign(
     newcomers: Sequence[NodeRecord],
     max_nodes: int,
     allows: Callable[[int, int], bool] = _any_size,
+    *,
+    in_place: bool = False,
 ) -> tuple[Member, ...]:
     """The members of the next generation in rank order, as many as may be; none where no number of them may.
 
@@ -27,12 +29,16 @@ def assign(
         newcomers: nodes that are ready besides.
         max_nodes: how many nodes may be taken.
         allows: whether a generation may have so many nodes and so many workers.
+        in_place: workers keep their processes: whatever the indices, survivors come first, and rank 0 has parked and
+            has the state.
     """
+    if in_place:
+        survivors = sorted(survivors, key=lambda record: record.state != "parked")
     taken = [*survivors, *sorted(newcomers, key=_age)][:max_nodes]
     while taken and not allows(len(taken), sum(record.local_world_size for record in taken)):
         taken.pop()
     indices = {record.replica_index for record in taken}
-    if None not in indices and len(indices) == len(taken):
+    if None not in indices and len(indices) == len(taken) and not in_place:
         taken.sort(key=lambda record: record.replica_index or 0)
     return tuple(Member(record.uuid, record.name or record.address, record.local_world_size) for record in taken)
 

@@ -15,10 +15,14 @@ Phase = Literal["running", "proposed", "draining", "broken", "final"]
 ``draining``: it is agreed (or SIGTERM is used), members stop. ``broken``: a failure, members stop at once.
 ``final``: the job is over."""
 
-NodeState = Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]
+NodeState = Literal["warming", "ready", "member", "draining", "parked", "stopped", "finished", "left"]
 """``warming``: not able to start workers yet. ``ready``: able, and of no generation. ``member``: of ``generation``,
-its workers run or start. ``draining``: they are being stopped. ``stopped``: none of them is left. ``finished``: all
-exited 0 by themselves. ``left``: it will not come back."""
+its workers run or start. ``draining``: they are being stopped. ``parked``: they live, have left the generation's group
+and train no more. ``stopped``: none of them is left. ``finished``: all exited 0 by themselves. ``left``: it will not
+come back."""
+
+Mode = Literal["move", "restart"]
+"""How a change of members goes: workers that live keep their processes, or all are started anew."""
 
 CauseKind = Literal[
     "scale_up", "leaving", "node_lost", "worker_failed", "hang", "orphaned", "succeeded", "no_progress", "startup"
@@ -107,6 +111,12 @@ class Generation:
     """World sizes with which the script does not start, although it has trained with another."""
     startup_seconds: int | None = None
     """The longest time from the order to start to a first step in any generation before; None where none is known."""
+    mode: Mode = "restart"
+    """How its members came into it."""
+    next_mode: Mode = "restart"
+    """How they are to leave it, once it is proposed, draining or broken; the next one's ``mode`` may be lower."""
+    failed_moves: int = 0
+    """Moves in a row, up to the one that led here, that came to no step."""
     exit_code: int | None = None
     """Of the job, in phase ``final``."""
     ended_at: int = 0
@@ -151,6 +161,8 @@ class NodeRecord:
     """Where the generation hangs, and all its workers report steps: the lowest step, and the local rank at it."""
     failure: str = ""
     """Exit code and exception of the first of its workers that failed before any step: equal ones are one cause."""
+    can_move: bool = False
+    """Its workers of ``generation`` have said that they can be moved to the next one."""
 
     @property
     def identity(self) -> tuple[int, str]:

@@ -27,7 +27,8 @@ def announce(before: State, after: State) -> tuple[Tell, ...]:
         return ()
     level: Level = "info" if generation.cause.kind in {"scale_up", "leaving"} else "warning"
     workers, nodes = ranks.world_size(generation.members), len(generation.members)
-    return (Tell(level, f"{_ended_by(after, generation)} Workers start again: {workers} on {nodes} nodes."),)
+    what = "Workers go on in place" if generation.mode == "move" else "Workers start again"
+    return (Tell(level, f"{_ended_by(after, generation)} {what}: {workers} on {nodes} nodes."),)
 
 
 def _ended_by(after: State, generation: Generation) -> str:

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from .events import Peer
 from .limits import Limits
-from .records import Cause, Generation, Master, Member, NodeRecord
+from .records import Cause, Generation, Master, Member, NodeRecord, NodeState
 
 Identity = tuple[int, str]
 
@@ -78,9 +78,10 @@ class LocalWorkers:
     """This node's workers of one generation."""
 
     identity: Identity
-    phase: Literal["preparing", "running", "stopping", "stopped", "finished"]
-    """``preparing``: nothing runs yet. ``stopped``: nothing runs any more, and it must start again.
-    ``finished``: every worker exited 0 by itself."""
+    phase: Literal["preparing", "running", "stopping", "parking", "parked", "stopped", "finished"]
+    """``preparing``: nothing runs yet, or only what parked. ``parking``: told to leave the generation and live on;
+    ``parked``: they have. ``stopped``: nothing runs any more, and it must start again. ``finished``: every worker
+    exited 0 by itself."""
     started: float = 0.0
     port_asked: bool = False
     port: int = 0
@@ -119,11 +120,25 @@ class LocalWorkers:
     """The stop step in the progress memory."""
     stop_step_agreed: bool = False
     accepted: int | None = None
+    can_move: bool = False
+    """They have said that they can be moved."""
+    kept: tuple[int, ...] = ()
+    """While preparing: local ranks of parked workers of the generation before, which go on in this one."""
+    parked: tuple[int, ...] = ()
+    """Local ranks that have parked."""
+    told_to_park: bool = False
+    """They were told that the generation is over."""
+    killed: tuple[int, ...] = ()
+    """Local ranks that did not park in time."""
+    broke: Cause | None = None
+    """A step broke although no worker here ended: a failure, unless a lost peer explains it."""
+    broke_at: float = 0.0
 
     @property
     def active(self) -> bool:
         """Whether a process may be running."""
-        return self.phase in {"running", "stopping"}
+        lives_on = self.phase == "preparing" and bool(self.kept)
+        return lives_on or self.phase in {"running", "stopping", "parking", "parked"}
 
 
 @dataclass(frozen=True)
@@ -223,6 +238,7 @@ def record(state: State) -> NodeRecord:
         startup_seconds=workers.startup_seconds if workers else None,
         hung_at=_hung_at(state, workers) if workers else (),
         failure=workers.start_failure if workers else "",
+        can_move=workers is not None and workers.can_move,
     )
 
 
@@ -236,10 +252,13 @@ def _hung_at(state: State, workers: LocalWorkers) -> tuple[int, ...]:
     return (workers.lowest, workers.slowest)
 
 
-def _word(state: State) -> Literal["warming", "ready", "member", "draining", "stopped", "finished", "left"]:
+_ACTIVE: Final[Mapping[str, NodeState]] = {"stopping": "draining", "parking": "draining", "parked": "parked"}
+
+
+def _word(state: State) -> NodeState:
     workers = state.workers
     if workers is not None and workers.active:
-        return "draining" if workers.phase == "stopping" else "member"
+        return _ACTIVE.get(workers.phase, "member")
     if workers is not None and workers.phase == "finished":
         return "finished"
     if state.leaving:

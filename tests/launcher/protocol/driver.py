@@ -15,6 +15,8 @@ from elastic_infra.launcher.protocol.actions import (
     ChoosePort,
     CompareAndSet,
     Exit,
+    KillWorkers,
+    ParkWorkers,
     Publish,
     PublishMaster,
     ResumeWorkers,
@@ -26,6 +28,7 @@ from elastic_infra.launcher.protocol.events import Event, PortChosen, Presence, 
 from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.world import (
     MOMENT,
+    UNMOVED,
     BrokenError,
     Host,
     Scenario,
@@ -117,6 +120,7 @@ class Driver:
             host.finished,
             host.step,
             host.stop,
+            (host.movable, host.told, host.parked, host.broke, host.late, host.dismissed, host.starts),
         )
 
     def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
@@ -130,7 +134,7 @@ class Driver:
         host = world.hosts[i]
         if isinstance(action, CompareAndSet):
             host = replace(host, swap=action)
-        if isinstance(action, StopWorkers | ResumeWorkers):
+        if isinstance(action, StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers):
             host = _ordered(host, action)
         if isinstance(action, ChoosePort):
             queue.append(PortChosen(action.generation, 1))
@@ -165,7 +169,8 @@ class Driver:
 
     def _start(self, world: World, i: int, action: StartWorkers) -> World:
         host = world.hosts[i]
-        if host.workers is not None:
+        left = frozenset(range(self.scenario.local)) - host.exited if host.workers is not None else frozenset()
+        if left != frozenset(action.kept) or not left <= host.parked:
             message = f"node {i} starts generation {action.generation} before it stopped {host.workers}"
             raise BrokenError(message)
         assert host.state is not None
@@ -181,11 +186,17 @@ class Driver:
             suspended=False,
             step=-1,
             stop=None,
+            starts=host.starts + (not action.kept),
+            **UNMOVED,
         ))  # fmt: skip
 
 
-def _ordered(host: Host, action: StopWorkers | ResumeWorkers) -> Host:
-    """What the supervisor does at once."""
+def _ordered(host: Host, action: StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers) -> Host:
+    """What supervisor and agent do at once."""
     if isinstance(action, ResumeWorkers):
         return replace(host, suspended=False)
-    return replace(host, stopping=action.first != "none" or host.stopping)
+    if isinstance(action, ParkWorkers):
+        return replace(host, told=True, stop=None)
+    if isinstance(action, KillWorkers):
+        return replace(host, late=host.late | frozenset(action.local_ranks))
+    return replace(host, stopping=action.first != "none" or host.stopping, dismissed=True)

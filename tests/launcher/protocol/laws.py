@@ -85,6 +85,14 @@ def a_bad_size_ends_nothing(world: World) -> None:
         raise BrokenError(message)
 
 
+def survivors_keep_their_workers(world: World) -> None:
+    """Workers are started once on each node: whatever happens to others, they are moved."""
+    for i, host in enumerate(world.hosts):
+        if host.starts > 1:
+            message = f"node {i} started its workers {host.starts} times"
+            raise BrokenError(message)
+
+
 ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step, sizes_are_usable)
 
 
@@ -104,7 +112,7 @@ def _is_settled(world: World, host: Host) -> bool:
         return False
     if host.state.own_member() is None:
         return generation.finishing or not _can_grow(world, generation, host.state.limits)
-    idle = host.stopping or host.exited or host.suspended
+    idle = host.stopping or host.exited or host.suspended or host.told or host.parked
     return host.workers == generation.identity and not idle
 
 
@@ -119,4 +127,4 @@ def _can_grow(world: World, generation: Generation, limits: Limits) -> bool:
 def _is_complete(world: World, host: Host) -> bool:
     """Every member of the generation that this node runs does run it."""
     members = [world.hosts[j] for j in host.members]
-    return all(m.workers == host.workers and not (m.frozen or m.exited or m.suspended) for m in members)
+    return all(m.workers == host.workers and not (m.frozen or m.exited or m.suspended or m.parked) for m in members)

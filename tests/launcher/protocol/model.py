@@ -113,7 +113,32 @@ class Model(Driver):
             return
         if host.suspended:
             yield f"give up {i}", self._end_workers(world, i, host, orphaned=True)
+        if not self.scenario.late:
+            yield from self._moving(world, i, host)
         yield from self._store_steps(world, i, host)
+
+    def _moving(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
+        """What workers that can be moved say of themselves, at once unless the scenario lets them be late."""
+        if not self.scenario.moves or host.workers is None or host.stopping or host.suspended:
+            return
+        together = all(other.workers == host.workers and not other.exited for other in self._members(world, host))
+        if together and not (host.movable or host.told or host.parked):
+            said = with_host(world, i, replace(host, movable=True))
+            yield f"in {i}", self._feed(said, i, events.WorkersIn(host.number, can_move=True))
+        for rank in range(self.scenario.local):
+            waits = host.movable and host.stop is not None and host.step >= host.stop[0] and host.stop[1]
+            if (host.told or waits) and rank not in host.exited | host.parked:
+                yield f"park {i}.{rank}", self._park(self._at_stop(world, host) if waits else world, i, rank)
+
+    def _at_stop(self, world: World, host: Host) -> World:
+        """A worker was told to stop at this step."""
+        assert host.workers is not None
+        return replace(world, stops=world.stops | {(host.workers, host.step)})
+
+    def _park(self, world: World, i: int, rank: int) -> World:
+        host = world.hosts[i]
+        parked = with_host(world, i, replace(host, parked=host.parked | {rank}))
+        return self._feed(parked, i, events.WorkerParked(host.number, rank))
 
     def _store_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         if host.connected and not host.cut and world.store is not None:
@@ -138,21 +163,35 @@ class Model(Driver):
             yield f"gone {i}", self._end_workers(world, i, host, orphaned=False)
         elif not host.suspended and not self._has_bad_size(host):
             yield from self._training(world, i, host)
+            if self.scenario.late:
+                yield from self._moving(world, i, host)
             for rank in range(self.scenario.local):
                 if rank not in host.exited:
                     yield from self._exits(world, i, host, rank)
 
     def _exits(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
-        """How one worker may end by itself."""
+        """How one worker may end by itself, or leave its group."""
+        if rank in host.late:
+            yield f"too late {i}.{rank}", self._exit_worker(world, i, rank, -9)
+        if rank in host.parked:
+            if host.dismissed:
+                yield f"dismissed {i}.{rank}", self._exit_worker(world, i, rank, 0, stopped=True)
+            return
         if self._peer_is_missing(world, host):
-            yield f"collective fails {i}.{rank}", self._exit_worker(world, i, rank, 1)
-        if host.stop is not None and host.step >= host.stop[0] and host.stop[1]:
-            assert host.workers is not None
-            told = replace(world, stops=world.stops | {(host.workers, host.step)})
-            yield f"stops {i}.{rank}", self._exit_worker(told, i, rank, 0, stopped=True)
+            yield from self._breaks(world, i, host, rank)
+        if host.stop is not None and host.step >= host.stop[0] and host.stop[1] and not host.movable:
+            yield f"stops {i}.{rank}", self._exit_worker(self._at_stop(world, host), i, rank, 0, stopped=True)
         if world.done and self._may_finish(world, host):
             finished = with_host(world, i, replace(host, finished=host.workers))
             yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
+
+    def _breaks(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
+        """A collective fails: the worker ends, or says so and waits where it can be moved."""
+        if not host.movable:
+            yield f"collective fails {i}.{rank}", self._exit_worker(world, i, rank, 1)
+        elif not (host.broke or host.told):
+            broke = with_host(world, i, replace(host, broke=True))
+            yield f"step breaks {i}.{rank}", self._feed(broke, i, events.StepBroke(host.number, rank, ""))
 
     def _exit_worker(
         self, world: World, i: int, rank: int, code: int, *, exception: str = "", stopped: bool = False
@@ -160,17 +199,15 @@ class Model(Driver):
         host = world.hosts[i]
         assert host.workers is not None
         after = replace(host, exited=host.exited | {rank}, failed=host.failed or code != 0)
-        exited = events.WorkerExited(host.workers[0], rank, code, exception=exception, stopped=stopped)
+        exited = events.WorkerExited(host.number, rank, code, exception=exception, stopped=stopped)
         return self._feed(with_host(world, i, after), i, exited)
 
     def _end_workers(self, world: World, i: int, host: Host, *, orphaned: bool) -> World:
         """The supervisor killed what was left: it tells of every worker, and then of them all."""
         assert host.workers is not None
-        number = host.workers[0]
+        number = host.number
         left = [rank for rank in range(self.scenario.local) if rank not in host.exited]
-        killed = replace(
-            host, workers=None, stopping=False, exited=frozenset(), failed=False, suspended=False, orphaned=False
-        )
+        killed = host.without_workers()
         exits = (events.WorkerExited(number, rank, -9) for rank in left)
         return self._feed_all(with_host(world, i, killed), i, (*exits, events.WorkersGone(number, orphaned)))
 
@@ -280,7 +317,7 @@ class Model(Driver):
     def _suspend(self, world: World, i: int, host: Host) -> World:
         assert host.workers is not None
         suspended = with_host(world, i, replace(host, suspended=True))
-        return self._feed(suspended, i, events.WorkersSuspended(host.workers[0]))
+        return self._feed(suspended, i, events.WorkersSuspended(host.number))
 
     def _beat(self, world: World, i: int) -> Iterator[tuple[str, World]]:
         peer = world.store.peer(f"n{i}") if world.store else None
@@ -317,7 +354,7 @@ class Model(Driver):
 
     def _training(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """One more step together with all others; at the stop step the workers wait for consent, then exit 0."""
-        if not self.scenario.steps or host.workers is None or host.exited:
+        if not self.scenario.steps or host.workers is None or host.exited or host.told or host.parked or host.broke:
             return
         if host.stop is not None and host.step >= host.stop[0]:
             return

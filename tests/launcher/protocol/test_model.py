@@ -7,8 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import blame, change, commit, events, group, machine, member_status, ranks
-from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Publish, ResumeWorkers
+from elastic_infra.launcher.protocol import blame, change, commit, events, group, machine, member_status, move, ranks
+from elastic_infra.launcher.protocol.actions import (
+    Action,
+    CompareAndSet,
+    KillWorkers,
+    ParkWorkers,
+    Publish,
+    ResumeWorkers,
+)
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus
 from elastic_infra.launcher.protocol.state import LocalWorkers, State
@@ -61,6 +68,16 @@ SCENARIOS = {
     "the end of two workers a node": scenario("crash", 1, nodes=2, settled=2, finish=True, local=2),
 }
 
+MOVES = {
+    "two that can move, and a loss": scenario("crash", 1, nodes=2, settled=2, steps=1, moves=True),
+    "a third joins in place": scenario("", 0, settled=2, steps=1, moves=True),
+    "one that can move leaves": scenario("leave", 1, nodes=2, settled=2, steps=1, moves=True),
+    "a worker fails among workers that can move": scenario("fail", 1, nodes=2, settled=2, local=2, moves=True),
+    "a worker is late to park": scenario("crash", 1, nodes=2, settled=2, local=2, moves=True, late=True),
+    "any one fault between two that can move": scenario("all", 1, nodes=2, settled=2, moves=True),
+    "the end of two that can move": scenario("crash", 1, nodes=2, settled=2, finish=True, moves=True),
+}
+
 DEEP = {
     "two faults between two nodes, or a lost store": scenario(
         "crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"
@@ -79,6 +96,10 @@ DEEP = {
     "any one fault from the very start": scenario("all", 1, settled=0),
     "two faults at the end": scenario("crash leave fail", 2, finish=True),
     "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
+    "any one fault among three that can move": scenario("all", 1, moves=True),
+    "any one fault while a third joins in place": scenario("all", 1, settled=2, steps=1, moves=True),
+    "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
+    "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
 }
 
@@ -95,14 +116,22 @@ def explore(explored: world.Scenario, limit: int) -> checker.Explored:
     return checker.explore(explored, (*laws_of(explored), bound), laws.is_good, limit)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", SCENARIOS | MOVES)
 def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
     """In every reachable world the laws hold, and from each a good one is reachable without a further fault."""
-    explored = explore(SCENARIOS[name], LIMIT)
+    explored = explore((SCENARIOS | MOVES)[name], LIMIT)
 
     print(f"{name}: {explored}")
     assert explored.good > 0
     assert explored.seconds <= world.MOMENT, "a timer of minutes is waited for where seconds are enough"
+
+
+@pytest.mark.parametrize(
+    "name", ["two that can move, and a loss", "a third joins in place", "one that can move leaves"]
+)
+def test_survivors_keep_their_workers(name: str) -> None:
+    """Whoever comes, leaves or is lost: the workers of the others are started once and then moved."""
+    checker.explore(MOVES[name], (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
 
 
 @pytest.mark.slow
@@ -178,9 +207,29 @@ def _as_failure(action: Action) -> Action:
     return replace(action, generation=replace(action.generation, budget=charged))
 
 
+def parks_untold(state: State, event: events.Event, now: float) -> Step:
+    """Wrong on purpose: takes the order to park for the deed."""
+    after, actions = machine.step(state, event, now)
+    if any(isinstance(action, ParkWorkers) for action in actions) and after.workers:
+        for rank in range(after.node.local_world_size):
+            after, more = machine.step(after, events.WorkerParked(after.workers.identity[0], rank), now)
+            actions += more
+    return after, actions
+
+
+def waits_for_ever(state: State, event: events.Event, now: float) -> Step:
+    """Wrong on purpose: hears nothing of workers that have parked, and ends none that is late."""
+    if isinstance(event, events.WorkerParked):
+        return state, ()
+    after, actions = machine.step(state, event, now)
+    return after, tuple(action for action in actions if not isinstance(action, KillWorkers))
+
+
 @pytest.mark.parametrize(
     ("mutant", "explored"),
     [
+        (parks_untold, scenario("crash", 1, nodes=2, settled=2, moves=True)),
+        (waits_for_ever, scenario("crash", 1, nodes=2, settled=2, moves=True)),
         (says_stopped_too_early, scenario("leave", 1, nodes=2, settled=1)),
         (believes_everybody_dead, scenario("freeze", 1, nodes=2, settled=1)),
         (ignores_failures, scenario("fail", 1, nodes=2, settled=2)),
@@ -194,6 +243,15 @@ def test_checker_finds_a_broken_machine(mutant: world.Stepper, explored: world.S
     """A machine without one of its rules breaks a law or gets stuck."""
     with pytest.raises(world.BrokenError):
         explore(replace(explored, stepper=mutant), LIMIT)
+
+
+def test_checker_finds_workers_that_are_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no change is attempted as a move, a survivor's workers are started a second time."""
+    monkeypatch.setattr(move, "mode_of_change", lambda *_: "restart")
+    explored = MOVES["two that can move, and a loss"]
+
+    with pytest.raises(world.BrokenError, match="started its workers 2 times"):
+        checker.explore(explored, (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,8 @@ SEEN_IN = [
     scenario("freeze", 1, nodes=1, settled=1, nnodes="1:1"),
     scenario("crash", 1, nodes=2, settled=2, finish=True),
     scenario("", 0, nodes=2, settled=1, finish=True, steps=1),
+    scenario("fail", 2, nodes=2, settled=2, moves=True),
+    scenario("", 0, nodes=2, settled=1, steps=1, moves=True),
 ]
 """Explorations that show every transition but those that the page calls unexplored."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from elastic_infra.launcher.protocol import actions, machine
 from elastic_infra.launcher.protocol.events import Event, GenerationSeen, MasterSeen, Peer, PeerSeen, Presence
@@ -60,6 +61,17 @@ class Store:
         return replace(self, peers=tuple(sorted((*others, peer), key=lambda peer: peer.record.uuid)))
 
 
+UNMOVED: Final[dict[str, Any]] = {
+    "movable": False,
+    "told": False,
+    "parked": frozenset(),
+    "broke": False,
+    "late": frozenset(),
+    "dismissed": False,
+}
+"""Of workers that have just been started, or just entered a generation."""
+
+
 @dataclass(frozen=True)
 class Host:
     """One node: its machine, its workers, its link to the store."""
@@ -96,6 +108,19 @@ class Host:
     """The newest step its worker reported."""
     stop: tuple[int, bool] | None = None
     """Stop step and consent in the progress memory."""
+    movable: bool = False
+    """Its workers are in the group of their generation and have said that they can be moved."""
+    told: bool = False
+    """They were told that the generation is over."""
+    parked: frozenset[int] = frozenset()
+    broke: bool = False
+    """A collective failed, and the agent knows."""
+    late: frozenset[int] = frozenset()
+    """Local ranks that are killed, for they did not park in time."""
+    dismissed: bool = False
+    """They were told to end by themselves at the stop step."""
+    starts: int = 0
+    """How often all of its workers were started."""
 
     @property
     def awake(self) -> bool:
@@ -103,7 +128,27 @@ class Host:
 
     def over(self, end: str) -> Host:
         """The same node with nothing left of it but how far its worker came."""
-        return Host(end=end, step=self.step, finished=self.finished)
+        return Host(end=end, step=self.step, finished=self.finished, starts=self.starts)
+
+    @property
+    def number(self) -> int:
+        """Of the generation of its workers, as the agent tells the machine of them."""
+        assert self.state is not None
+        assert self.state.workers is not None
+        return self.state.workers.identity[0]
+
+    def without_workers(self) -> Host:
+        """The same once none of its workers is left."""
+        return replace(
+            self,
+            workers=None,
+            stopping=False,
+            exited=frozenset(),
+            failed=False,
+            suspended=False,
+            orphaned=False,
+            **UNMOVED,
+        )
 
 
 @dataclass(frozen=True)
@@ -147,6 +192,10 @@ class Scenario:
     """How far workers train while they are not stopped; 0: they report no steps."""
     bad_sizes: frozenset[int] = frozenset()
     """Numbers of workers with which the script fails before its first step, on every rank alike."""
+    moves: bool = False
+    """Whether workers can be moved."""
+    late: bool = False
+    """Whether a worker may take any time to park."""
     stepper: Stepper = machine.step
 
 
@@ -214,7 +263,8 @@ def aged_state(state: State, seconds: float) -> State:
     group = state.workers
     if group is not None:
         started, stepped_at = _older(group.started, seconds), optional(group.stepped_at)
-        group = replace(group, started=started, stepped_at=stepped_at, stop_by=0.0)
+        broke_at = _older(group.broke_at, seconds) if group.broke is not None else 0.0
+        group = replace(group, started=started, stepped_at=stepped_at, stop_by=0.0, broke_at=broke_at)
     return replace(
         state,
         store=store,

@@ -1,0 +1,171 @@
+"""Workers that keep their processes: when they park in place of being stopped, and enter the next generation.
+
+A change of members is *attempted* as a move where a member's workers have said that they can be moved: they park, and
+the next generation's members are those workers and newly started ones, which get the state from them. Who cannot be
+moved is stopped and started again, in the same change. The record that ends a generation says what is attempted
+(``next_mode``); the next generation's own ``mode`` may be lower, where nobody parked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from . import actions
+from .actions import Action
+from .member_status import MemberStatus, member_statuses
+from .records import Cause, Generation, Mode
+from .state import LocalWorkers, State, with_workers
+
+Step = tuple[State, tuple[Action, ...]]
+
+MOST_FAILED: Final = 2
+"""Moves in a row that came to no step: the next change starts all workers anew."""
+PARK_SECONDS: Final = 5.0
+PARK_STEPS: Final = 3
+"""A worker may finish what it computes before it parks: so many steps as they usually are, and 5 s at least."""
+
+
+def mode_of_change(state: State, generation: Generation, cause: Cause, now: float) -> Mode:
+    """How the end of this generation is attempted."""
+    # A hung worker answers nothing, and its peers wait in its collective: their stacks are wanted, and an end.
+    if cause.kind == "hang" or failed_moves(state, generation, now) >= MOST_FAILED:
+        return "restart"
+    can = (status for status in member_statuses(state, generation, now) if _can_move(generation, status))
+    return "move" if any(status.member.uuid != cause.uuid or cause.kind != "leaving" for status in can) else "restart"
+
+
+def mode_of_next(generation: Generation, survivors: tuple[MemberStatus, ...]) -> Mode:
+    """How the members of the next generation enter it: in place where a worker with the state has parked."""
+    parked = any(status.live is not None and status.live.state == "parked" for status in survivors)
+    return "move" if generation.next_mode == "move" and parked else "restart"
+
+
+def failed_moves(state: State, generation: Generation, now: float) -> int:
+    """Moves in a row that came to no step, this generation's included once it ends."""
+    if generation.mode == "restart":
+        return 0
+    records = [status.live for status in member_statuses(state, generation, now)]
+    stepped = any(
+        said is not None and said.identity == generation.identity and said.startup_seconds is not None
+        for said in records
+    )
+    return 0 if stepped else generation.failed_moves + 1
+
+
+def is_due(state: State, workers: LocalWorkers, cause: Cause, now: float) -> bool:
+    """Whether a newcomer may come in at once: the workers make steps, and a move costs them one or two."""
+    generation = state.generation
+    has_stepped = workers.stepped_at is not None and workers.highest is not None
+    return has_stepped and generation is not None and mode_of_change(state, generation, cause, now) == "move"
+
+
+def broken_step(state: State, generation: Generation, now: float) -> Cause | None:
+    """A step broke here and nothing says why: its peers' crash explains it, and what stays unexplained is a failure."""
+    workers = state.workers_of(generation)
+    if workers is None or workers.broke is None:
+        return None
+    # SIGTERM ends the workers one by one, and the first ends break the others' steps.
+    if generation.phase == "draining" and generation.stop_step is None:
+        return None
+    waited = now - workers.broke_at >= state.limits.loss_wait
+    away = {peer.record.uuid for peer in state.store.peers if peer.presence == "disconnected"}
+    crashed = any(member.uuid in away for member in generation.members)
+    if not (waited or crashed):
+        return None
+    # A planned change is under way: a peer has left its step early, and that is no failure.
+    return generation.cause if generation.phase == "draining" else workers.broke
+
+
+def holds_back(state: State, workers: LocalWorkers, now: float) -> bool:
+    """A worker of this node failed, and its siblings are not stopped: the change of members will have them park."""
+    generation = state.generation
+    if generation is None or workers.failure is None or state.workers_of(generation) is None or state.leaving:
+        return False
+    if generation.phase not in {"running", "proposed", "draining"}:
+        return parks(state, workers)
+    return workers.can_move and mode_of_change(state, generation, workers.failure, now) == "move"
+
+
+def parks(state: State, workers: LocalWorkers) -> bool:
+    """Whether these workers leave their generation by parking."""
+    generation = state.generation
+    if generation is None or state.workers_of(generation) is None or state.leaving or generation.next_mode != "move":
+        return False
+    if generation.phase == "draining" and generation.stop_step is None:
+        return False
+    able = workers.can_move or workers.phase in {"parking", "parked"}
+    return able and generation.phase in {"broken", "draining"}
+
+
+def park(state: State, now: float) -> Step:
+    """Have the workers park where the change is a move, and end those that do not in time."""
+    workers = state.workers
+    if workers is None or not workers.active or not parks(state, workers):
+        return state, ()
+    state, workers, ordered = _ordered(state, workers, now)
+    if workers.phase != "parking":
+        return state, ordered
+    gone = {rank for rank, _, _ in workers.exits}
+    missing = tuple(rank for rank in range(state.node.local_world_size) if rank not in gone | set(workers.parked))
+    # All that live have parked; where none lives, what they left is cleaned up as after any end.
+    if not missing and len(gone) < state.node.local_world_size:
+        return with_workers(state, replace(workers, phase="parked")), ordered
+    late = tuple(rank for rank in missing if rank not in workers.killed)
+    if now < workers.stop_by or not late:
+        return state, ordered
+    killed = replace(workers, killed=(*workers.killed, *late))
+    return with_workers(state, killed), (*ordered, actions.KillWorkers(workers.identity[0], late))
+
+
+def carries_over(state: State) -> bool:
+    """Whether this node's parked workers go on into the generation in the store."""
+    generation, workers = state.generation, state.workers
+    if generation is None or workers is None or workers.phase != "parked" or generation.identity == workers.identity:
+        return False
+    if generation.mode != "move" or state.leaving or workers.suspension or _is_empty(state, workers):
+        return False
+    startable = generation.phase in {"running", "proposed"}
+    return startable or (generation.phase in {"broken", "draining"} and generation.next_mode == "move")
+
+
+def carried_over(workers: LocalWorkers, generation: Generation, now: float) -> LocalWorkers:
+    """The same processes as the next generation's workers; where that has ended already they stay parked."""
+    kept = LocalWorkers(generation.identity, "preparing", now, kept=alive(workers), exits=workers.exits, can_move=True)
+    return kept if generation.phase in {"running", "proposed"} else parked_again(kept)
+
+
+def alive(workers: LocalWorkers) -> tuple[int, ...]:
+    """Local ranks of those that parked and live."""
+    gone = {rank for rank, _, _ in workers.exits}
+    return tuple(rank for rank in (*workers.parked, *workers.kept) if rank not in gone)
+
+
+def parked_again(workers: LocalWorkers) -> LocalWorkers:
+    """Workers that were to enter a generation which ended before: they never left their place."""
+    return replace(workers, phase="parked", parked=alive(workers), kept=())
+
+
+def _ordered(state: State, workers: LocalWorkers, now: float) -> tuple[State, LocalWorkers, tuple[Action, ...]]:
+    """The workers know that they are to park: by the stop step, or by a word that ends their step."""
+    generation = state.generation
+    assert generation is not None  # noqa: S101  `parks` has looked
+    broken = generation.phase == "broken"
+    if broken and not workers.told_to_park and workers.phase in {"running", "parking"}:
+        wait = max(PARK_SECONDS, PARK_STEPS / workers.per_second if workers.per_second else 0.0)
+        workers = replace(workers, phase="parking", stop_by=now + wait, told_to_park=True)
+        return with_workers(state, workers), workers, (actions.ParkWorkers(workers.identity[0]),)
+    at_step = generation.stop_step is not None and (workers.highest or 0) >= generation.stop_step
+    if not broken and workers.phase == "running" and (at_step or workers.parked):
+        workers = replace(workers, phase="parking", stop_by=now + state.limits.shutdown_grace)
+        return with_workers(state, workers), workers, ()
+    return state, workers, ()
+
+
+def _can_move(generation: Generation, status: MemberStatus) -> bool:
+    said = status.live
+    return said is not None and said.identity == generation.identity and (said.can_move or said.state == "parked")
+
+
+def _is_empty(state: State, workers: LocalWorkers) -> bool:
+    return len(workers.exits) >= state.node.local_world_size

@@ -1,0 +1,156 @@
+"""Workers that keep their processes: how a change is attempted, who parks, and who goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_infra.launcher.protocol import actions, change, commit, events, group, machine, move
+from elastic_infra.launcher.protocol.limits import Limits
+from elastic_infra.launcher.protocol.records import Cause, Generation
+from elastic_infra.launcher.protocol.state import LocalWorkers, State, record
+from tests.launcher.protocol.states import FAILURE, PAIR, connected, peer
+
+LIMITS = Limits(max_nodes=2, max_restarts=3, shutdown_grace=30.0, failure_grace=5.0)
+LOSS = Cause("node_lost", "n1", "n1")
+RUNNING = LocalWorkers(PAIR.identity, "running", can_move=True)
+MOVING = replace(PAIR, phase="broken", next_mode="move", cause=LOSS)
+
+
+def member(generation: Generation = PAIR, workers: LocalWorkers = RUNNING, **said: object) -> State:
+    """Node n0 of two, whose workers these are; ``said`` is what n1 says of itself."""
+    state = connected(LIMITS, generation, peer("n1", "member", generation, **said))
+    return replace(state, workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cause", "expected"),
+    [
+        (True, True, LOSS, "move"),
+        (False, True, LOSS, "move"),
+        (False, False, LOSS, "restart"),
+        (True, True, replace(LOSS, kind="hang"), "restart"),
+    ],
+)
+def test_a_change_is_attempted_as_a_move_where_a_worker_can_move(
+    mine: bool, theirs: bool, cause: Cause, expected: str
+) -> None:
+    """One is enough, for it has the state; after a hang all are started anew."""
+    state = member(workers=replace(RUNNING, can_move=mine), can_move=theirs)
+
+    assert move.mode_of_change(state, PAIR, cause, 0.0) == expected
+
+
+def test_two_failed_moves_in_a_row_start_all_anew() -> None:
+    """A move has failed that ends before a step; a step forgives."""
+    moved = replace(PAIR, mode="move", failed_moves=1)
+
+    assert move.mode_of_change(member(moved), moved, LOSS, 0.0) == "restart"
+    assert move.mode_of_change(member(moved, startup_seconds=1), moved, LOSS, 0.0) == "move"
+    assert move.failed_moves(member(moved), moved, 0.0) == 2
+
+
+def test_workers_park_when_the_generation_breaks_and_the_late_are_killed() -> None:
+    """Told once; a node of two workers has parked when one did and the other is killed."""
+    state = member(MOVING)
+    state = replace(state, node=replace(state.node, local_world_size=2))
+    told, first = move.park(state, 10.0)
+    assert told.workers is not None
+    _, nothing = move.park(told, 12.0)
+    one, _ = machine.step(told, events.WorkerParked(PAIR.number, 1), 12.0)
+    late, orders = move.park(one, 16.0)
+    gone, _ = machine.step(late, events.WorkerExited(PAIR.number, 0, -9), 17.0)
+
+    assert first == (actions.ParkWorkers(PAIR.number),)
+    assert nothing == ()
+    assert orders == (actions.KillWorkers(PAIR.number, (0,)),)
+    assert move.park(late, 18.0)[1] == ()
+    assert gone.workers is not None
+    assert (gone.workers.phase, gone.workers.failure, record(gone).state) == ("parked", None, "parked")
+
+
+def test_a_node_that_cannot_move_is_stopped_in_the_same_change() -> None:
+    """Its workers still load."""
+    state = member(MOVING, replace(RUNNING, can_move=False))
+
+    assert move.park(state, 0.0) == (state, ())
+    assert [type(order) for order in group.stop(state, 0.0)[1]] == [actions.StopWorkers]
+
+
+def test_siblings_of_a_failed_worker_are_not_stopped() -> None:
+    """They wait for the generation to be broken up, and then park."""
+    state = member(workers=replace(RUNNING, failure=replace(FAILURE, uuid="n0"), exits=((0, 1, False),)), can_move=True)
+    state = replace(state, node=replace(state.node, local_world_size=2))
+    broken = change.break_up(state, 0.0)
+
+    assert group.stop(state, 0.0)[1] == ()
+    assert broken is not None
+    assert (broken.phase, broken.next_mode) == ("broken", "move")
+
+
+def test_parked_workers_enter_the_next_generation_and_missing_ones_are_started() -> None:
+    """The order to start names those that live on."""
+    parked = replace(RUNNING, phase="parked", parked=(0, 1), exits=((1, -9, False),))
+    later = replace(PAIR, number=2, mode="move")
+    state = replace(connected(LIMITS, later, peer("n1", "member", later)), workers=parked)
+    state = replace(state, node=replace(state.node, local_world_size=2))
+    entered, _ = group.enter(state, 1.0)
+    assert entered.workers is not None
+    started, orders = group.start(replace(entered, workers=replace(entered.workers, port=4000)), 2.0)
+
+    assert (entered.workers.phase, entered.workers.kept, entered.active) == ("preparing", (0,), True)
+    assert [order.kept for order in orders if isinstance(order, actions.StartWorkers)] == [(0,)]
+    assert started.workers is not None
+    assert (started.workers.phase, started.workers.exits, started.workers.kept) == ("running", (), ())
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        (replace(PAIR, number=2), "stopped"),
+        (replace(PAIR, number=2, mode="move", phase="broken"), "stopped"),
+        (replace(PAIR, number=2, mode="move", phase="broken", next_mode="move"), "parked"),
+    ],
+)
+def test_parked_workers_of_a_generation_that_is_over(later: Generation, expected: str) -> None:
+    """They stay parked where the next change is a move too, and are stopped where all are started anew."""
+    state = replace(connected(LIMITS, later), workers=replace(RUNNING, phase="parked", parked=(0,)))
+    entered, _ = group.enter(state, 1.0)
+    assert entered.workers is not None
+    orders = group.stop(entered, 1.0)[1]
+
+    if expected == "parked":
+        assert (entered.workers.phase, entered.workers.identity, orders) == ("parked", later.identity, ())
+    else:
+        assert entered == state
+        assert [type(order) for order in orders] == [actions.StopWorkers]
+
+
+def test_a_broken_step_is_a_failure_only_where_no_loss_explains_it() -> None:
+    """Of a peer whose connection ended at once; unexplained after two seconds."""
+    state, _ = machine.step(member(can_move=True), events.StepBroke(PAIR.number, 0, "Connection closed"), 10.0)
+    crashed = replace(peer("n1", "member", can_move=True), presence="disconnected", since=10.0)
+    alone = replace(state, store=replace(state.store, peers=(crashed,)))
+
+    assert change.break_up(state, 11.0) is None
+    unexplained, explained = change.break_up(state, 12.5), change.break_up(alone, 10.1)
+    assert unexplained is not None
+    assert unexplained.cause is not None
+    assert (unexplained.cause.kind, unexplained.cause.message) == ("worker_failed", "Connection closed")
+    assert explained is not None
+    assert explained.cause is not None
+    assert (explained.cause.kind, explained.next_mode) == ("node_lost", "move")
+
+
+def test_the_next_generation_is_a_move_only_where_a_worker_parked() -> None:
+    """Who parked comes first, whatever the replica index, for rank 0 serves the state."""
+    parked = replace(RUNNING, phase="parked", parked=(0,))
+    state = replace(connected(LIMITS, MOVING, peer("n1", "stopped", MOVING)), workers=parked)
+    after = commit.commit(state, 0.0)
+    none = commit.commit(replace(state, workers=replace(RUNNING, phase="stopped")), 0.0)
+
+    assert after is not None
+    assert (after.mode, after.next_mode, [member.uuid for member in after.members]) == ("move", "restart", ["n0", "n1"])
+    assert none is not None
+    assert none.mode == "restart"
