@@ -12,14 +12,26 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from .loop import Elastic, Snapshots
+    from .process_group import ElasticGroup
     from .sampler import ElasticSampler
     from .snapshots import Keep
     from .state import ElasticState, Restored, StateError
 
-__all__ = ["Elastic", "ElasticSampler", "ElasticState", "Keep", "Progress", "Restored", "Snapshots", "StateError"]
+__all__ = [
+    "Elastic",
+    "ElasticGroup",
+    "ElasticSampler",
+    "ElasticState",
+    "Keep",
+    "Progress",
+    "Restored",
+    "Snapshots",
+    "StateError",
+]
 
 _MODULES: Final = {
     "Elastic": "loop",
+    "ElasticGroup": "process_group",
     "ElasticSampler": "sampler",
     "ElasticState": "state",
     "Keep": "snapshots",

@@ -11,13 +11,16 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 
+from ..launcher.workers import channel
+from .process_group import ElasticGroup, rebind
 from .progress import Progress
 from .sampler import ElasticSampler, MicroBatch
 from .state import ElasticState, Restored
+from .undo import StepUndo
 
 MEMORY_SHARE: Final = 0.01
 """Of the training time, for copies to memory where the script names no interval."""
@@ -59,10 +62,17 @@ class Elastic:
         loader: gives the micro-batches in the sampler's order: a ``DataLoader`` with ``batch_sampler=sampler``. None:
             the script reads its data itself, and ``micro`` is empty.
         snapshots: how often the state is kept.
+        group: this process's place in the job, where it is to be kept while nodes come and go: what
+            ``ElasticGroup.start`` returned. None: the script made its own process group, and workers are started again.
     """
 
     def __init__(
-        self, state: ElasticState, loader: Iterable[Any] | None = None, snapshots: Snapshots | None = None
+        self,
+        state: ElasticState,
+        loader: Iterable[Any] | None = None,
+        snapshots: Snapshots | None = None,
+        *,
+        group: ElasticGroup | None = None,
     ) -> None:
         self.state = state
         self.progress = Progress()
@@ -78,7 +88,12 @@ class Elastic:
         self._memory_due = 0.0
         """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share."""
         self._micro: MicroBatch | None = None
-        self._done = False
+        self._group = group or ElasticGroup()
+        self._undo = StepUndo(state) if self._group.is_movable else None
+        self._holds = False
+        """The members are the state after ``state.step`` whole steps, and not what this process was started with."""
+        self._step: Literal["", "done", "stop", "broken"] = ""
+        """How the last step ended: also with an agreed stop, or so that it is done again."""
 
     def steps(self, until: int) -> Iterator[tuple[int, Iterator[tuple[Any, AbstractContextManager[None]]]]]:
         """Restore the state, then give every step that is left with its micro-batches.
@@ -89,28 +104,45 @@ class Elastic:
         Raises:
             RuntimeError: the loop went on without ``with elastic.step()`` around the step's work.
         """
-        self.restored = self.state.restore()
-        batches = iter(self._loader) if self._loader is not None else iter(())
+        self._begin()
+        batches = self._batches()
         while self.state.step < until and not self.stopped:
-            self._done = False
+            self._step = ""
             yield self.state.step + 1, self._micro_batches(batches)
-            if not self._done:
+            if not self._step:
                 message = "A step ended outside of `with elastic.step():`. Put the whole step into it."
                 raise RuntimeError(message)
+            if self._step in {"stop", "broken"} or self._group.is_broken:
+                self._end_generation()
+                batches = self._batches()
+        self._group.leave()
         self.state.wait()
         self.finished = self.state.step >= until
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """One step: what happens inside belongs to the step as a whole, optimizer and all."""
-        yield
+        """One step: what happens inside belongs to the step as a whole, optimizer and all.
+
+        Where the step breaks because a peer is gone, the error ends here: the loop does the step again, with the
+        members that there are then.
+        """
+        if self._undo is not None:
+            self._undo.begin()
+        try:
+            yield
+        except Exception as error:
+            if self._undo is None or not self._group.takes(error):
+                raise
+            self._holds = self._undo.undo()
+            self._step = "broken"
+            return
         self.state.step += 1
         sampler = self._sampler()
         if sampler is not None:
             sampler.advance()
-        self._done = True
-        self.stopped = self.progress.step(self.state.step)
-        self._keep()
+        self._step = "stop" if self.progress.step(self.state.step) else "done"
+        self.stopped = self._step == "stop" and not self._group.is_movable
+        self._keep(durable=self.stopped)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward of a micro-batch's **mean** loss, weighted so that the gradients are the global batch's."""
@@ -128,9 +160,42 @@ class Elastic:
                 train_step(self.state)
         return self.finished
 
-    def _keep(self) -> None:
+    def _begin(self) -> None:
+        if self._group.is_movable:
+            self._dismissed_by(self._group.begin(self._settle))
+        else:
+            self.restored = self.state.restore()
+
+    def _end_generation(self) -> None:
+        """Go to where the launcher says: the next generation, in this process or in another one."""
+        if self._group.is_movable:
+            self._dismissed_by(self._group.move(self.state.step, self._settle))
+        else:
+            self.stopped = True
+
+    def _dismissed_by(self, dismissed: channel.Dismiss | None) -> None:
+        if dismissed is None:
+            return
+        self.stopped = True
+        if dismissed.keeps_state and self._holds:
+            self._keep(durable=True)
+
+    def _settle(self) -> None:
+        """In a new group: the wrappers use it, and all ranks have the newest state."""
+        for member in self.state.members.values():
+            if isinstance(member, torch.nn.parallel.DistributedDataParallel):
+                rebind(member)
+        self.restored = self.state.share(holds=self._holds)
+        self._holds = True
+
+    def _batches(self) -> Iterator[Any]:
+        """The loader's from the sampler's position on, for this worker's rank among as many as there are now."""
+        return iter(self._loader) if self._loader is not None and not self.stopped else iter(())
+
+    def _keep(self, *, durable: bool) -> None:
+        self._group.look()
         step = self.state.step
-        durable = self.stopped or self._durable_is_due(step)
+        durable = durable or self._durable_is_due(step)
         if durable or self._memory_is_due(step):
             begin = time.monotonic()
             self.state.snapshot(durable=durable, saved=self.progress.checkpoint)

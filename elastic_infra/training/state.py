@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import random
 import sys
 import threading
 import zlib
@@ -22,11 +21,11 @@ import torch
 import torch.distributed as dist
 
 from ..launcher.workers import progress
-from . import host_memory, snapshots
+from . import generators, host_memory, snapshots, transfer
 from .host_memory import DamagedError, Tree
 from .node_memory import NodeMemory
 
-Source = Literal["memory", "peer", "disk", "nothing"]
+Source = Literal["process", "memory", "peer", "disk", "nothing"]
 
 
 class Member(Protocol):
@@ -50,7 +49,8 @@ class Restored:
     step: int
     """Steps that are done; 0 from the beginning."""
     source: Source
-    """``memory``: of this node. ``peer``: another node's memory. ``disk``. ``nothing``: a fresh start."""
+    """``process``: it never left this one. ``memory``: of this node. ``peer``: another process or its node's memory.
+    ``disk``. ``nothing``: a fresh start."""
 
 
 class ElasticState:
@@ -71,6 +71,9 @@ class ElasticState:
         keep: which durable snapshots stay.
         plain: further members, and plain values.
     """
+
+    step: int
+    """Steps that are done."""
 
     def __init__(
         self,
@@ -156,10 +159,32 @@ class ElasticState:
             return self._from_memory(best, in_memory, held)
         return self._from_disk(disk)
 
+    def share(self, *, holds: bool) -> Restored:
+        """Bring the ranks of a group that was made anew to the newest state that any of them holds; else ``restore``.
+
+        Args:
+            holds: whether the members of this process are the state after ``step`` whole steps. Not so in a process
+                that has just begun, or that was interrupted while its optimizer changed them.
+
+        Raises:
+            StateError: the state of another rank does not fit the members.
+        """
+        steps = _gather(self.step if holds else -1)
+        newest = max(steps)
+        if newest < 0:
+            return self.restore()
+        lacks = steps[_rank()] != newest
+        if any(step != newest for step in steps):
+            tree = _from_peer(None if lacks else self.capture(), steps)
+            if lacks:
+                self.load(tree, rng=False)
+        self.step = newest
+        return Restored(newest, "peer" if lacks else "process")
+
     def capture(self) -> Tree:
         """The state as one tree, whose tensors are those of the members: nothing is copied."""
         tree = {name: _plain_tree(_unwrapped(member).state_dict()) for name, member in self.members.items()}
-        return {"members": tree, "plain": dict(self.plain), "rng": _rng()}
+        return {"members": tree, "plain": dict(self.plain), "rng": generators.capture()}
 
     def load(self, tree: Tree, *, rng: bool = True) -> None:
         """Take a captured state; ``rng`` False leaves the generators as they are.
@@ -180,12 +205,12 @@ class ElasticState:
                 raise StateError(message) from error
         self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
         if rng:
-            _set_rng(tree["rng"])
+            generators.restore(tree["rng"])
 
     def _copy(self) -> memoryview:
         """Copy to the node's memory, if it has room; this rank's part of a durable snapshot."""
         is_whole = _rank() == 0 or (self._memory is not None and self._memory.keeps_state)
-        tree = self.capture() if is_whole else {"rng": _rng()}
+        tree = self.capture() if is_whole else {"rng": generators.capture()}
         part = self._copy_to_memory(tree)
         if part is not None and (_rank() == 0 or not is_whole):
             return part
@@ -205,7 +230,7 @@ class ElasticState:
     def _from_memory(self, best: int, in_memory: list[int], held: tuple[int, Tree] | None) -> Restored:
         tree = held[1] if held and held[0] == best else None
         if any(step != best for step in in_memory):
-            tree = _from_peer(tree, in_memory.index(best), receives=in_memory[_rank()] != best)
+            tree = _from_peer(tree, in_memory)
         self.load(tree, rng=in_memory[_rank()] == best and "rng" in cast("Mapping[str, object]", tree))
         self.step = best
         return Restored(best, "memory" if in_memory[_rank()] == best else "peer")
@@ -265,21 +290,21 @@ def _bytes_of(step: int, tree: Tree) -> memoryview:
     return room
 
 
-def _from_peer(tree: Tree, source: int, *, receives: bool) -> Tree:
-    """The newest state to the ranks that lack it: structure first, then tensor by tensor."""
+def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
+    """The state of the first rank with the highest of these steps, on all ranks; others that have it keep theirs."""
+    source, lacking = _source(steps)
+    if dist.get_backend() == "gloo":
+        return transfer.pass_on(tree, (source, *lacking)) if _rank() in {source, *lacking} else tree
     group = dist.new_group(backend="gloo")
-    layout = host_memory.layout_of(tree) if tree is not None else None
-    header = [host_memory.header_of(layout) if _rank() == source and layout else None]
-    dist.broadcast_object_list(header, src=source, group=group)
-    given = bytes(cast("bytes", header[0]))
-    if not receives and layout is not None:
-        for tensor in layout.tensors:
-            dist.broadcast(tensor.detach().clone() if _rank() != source else tensor, src=source, group=group)
-        return tree
-    received = host_memory.empty(given)
-    for tensor in host_memory.tensors_in(received):
-        dist.broadcast(tensor, src=source, group=group)
-    return received
+    given = transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
+    dist.destroy_process_group(group)
+    return given
+
+
+def _source(steps: list[int]) -> tuple[int, tuple[int, ...]]:
+    """Who gives its state, and who takes it."""
+    best = max(steps)
+    return steps.index(best), tuple(rank for rank, step in enumerate(steps) if step != best)
 
 
 def _node_memory() -> NodeMemory | None:
@@ -305,33 +330,6 @@ def _plain_tree(value: Any) -> Tree:  # noqa: ANN401  a state_dict
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "shape", ()):
         return value.item()
     return value
-
-
-def _rng() -> Tree:
-    version, numbers, gauss = random.getstate()
-    state: dict[str, Tree] = {
-        "python": [version, torch.tensor(numbers, dtype=torch.int64), gauss],
-        "torch": torch.get_rng_state(),
-    }
-    if "numpy" in sys.modules:
-        name, keys, position, has_gauss, cached = sys.modules["numpy"].random.get_state()
-        numbers = torch.tensor(keys.astype("int64"))
-        state["numpy"] = [str(name), numbers, int(position), int(has_gauss), float(cached)]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def _set_rng(state: Tree) -> None:
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers.tolist()), gauss))
-    torch.set_rng_state(state["torch"].clone())
-    if "numpy" in state and "numpy" in sys.modules:
-        name, keys, position, has_gauss, cached = state["numpy"]
-        numpy = sys.modules["numpy"]
-        numpy.random.set_state((name, numpy.array(keys.tolist(), dtype="uint32"), position, has_gauss, cached))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].clone())
 
 
 def _gather(value: Any) -> list[Any]:  # noqa: ANN401  anything small

@@ -1,0 +1,228 @@
+"""What the agent and a worker that can be moved tell each other, and the socket between them.
+
+A worker that keeps its process while nodes come and go is moved: it leaves its process group, parks, and enters the
+next generation's group. A worker says that it can be moved by connecting to the socket that ``VARIABLE`` names; the
+others are stopped and started again. Each message is one of the dataclasses below, as one packet of JSON whose
+``type`` is the class's name. The worker's side is ``elastic_infra.training``. Nothing here decides when to move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, get_args
+
+from .. import codec
+
+VARIABLE: Final = "ELASTIC_INFRA_CHANNEL"
+"""Path of the agent's socket in a worker's environment (wire contract)."""
+
+LONGEST: Final = 1 << 16
+"""Bytes of a message: an ``Enter`` has about one kilobyte."""
+
+_CREDENTIALS: Final = struct.Struct("3i")
+"""``struct ucred`` of SO_PEERCRED (unix(7)): pid, uid, gid."""
+
+
+# ---------------------------------------------------------- agent -> worker
+
+
+@dataclass(frozen=True)
+class Break:
+    """The generation is over before its step is: leave the step, whatever it waits for, and park."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class Enter:
+    """Join the process group of a generation; answered by ``In``, or by ``Failed`` where that cannot be made."""
+
+    generation: int
+    environ: dict[str, str]
+    """Torchrun's variables and ours, as they are now: the worker puts them into its own environment."""
+
+
+@dataclass(frozen=True)
+class Dismiss:
+    """Training goes on without this process: leave the loop and exit."""
+
+    keeps_state: bool = False
+    """Whether the state is to be saved first: all workers are dismissed, and start again from what is saved."""
+
+
+# ---------------------------------------------------------- worker -> agent
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Model and optimizer are built: this worker, which was in no generation yet, can enter one."""
+
+
+@dataclass(frozen=True)
+class In:
+    """The worker is in the generation's group and goes on training; said again when ``obstacle`` changes."""
+
+    generation: int
+    obstacle: str = ""
+    """Why it cannot be moved; empty where it can."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A collective of the generation failed, most likely because a peer is gone: the worker waits for ``Break``."""
+
+    generation: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Parked:
+    """The main thread has left the generation's group and trains no more until it enters another one."""
+
+    generation: int
+    step: int
+    """Steps that are done here."""
+
+
+Message = Break | Enter | Dismiss | Ready | In | Failed | Parked
+
+_TYPES: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The message as one packet."""
+    return json.dumps({"type": type(message).__name__, **codec.to_json(message)}).encode()
+
+
+def decode(packet: bytes) -> Message:
+    """The message of one packet.
+
+    Raises:
+        ValueError, TypeError, KeyError: not a message of this kind.
+    """
+    fields = json.loads(packet)
+    return codec.from_json(_TYPES[fields.pop("type")], fields)
+
+
+@dataclass
+class Connection:
+    """One end of the channel."""
+
+    end: socket.socket
+    pid: int
+    """Of the process at the other end when it connected or listened."""
+
+    def fileno(self) -> int:
+        """The descriptor by which a selector watches this end."""
+        return self.end.fileno()
+
+    def send(self, message: Message) -> bool:
+        """Write one message; False where the other side is gone or does not read."""
+        try:
+            self.end.send(encode(message), socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> Message | None:
+        """Read one message; None where the other side is gone, or says what is no message."""
+        try:
+            packet = self.end.recv(LONGEST)
+            return decode(packet) if packet else None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def close(self) -> None:
+        """Close this end; the other end reads the end of the stream."""
+        self.end.close()
+
+
+@dataclass
+class Server:
+    """The agent's socket, to which its node's workers connect."""
+
+    path: str
+    end: socket.socket
+    _waiting: list[Connection] = field(default_factory=list)
+    """Connected before their process was known to be a worker."""
+
+    @classmethod
+    def listen(cls, path: str) -> Server:
+        """Make the socket, which processes of the same user alone can reach.
+
+        Raises:
+            OSError: it cannot be made, because its path is too long, for one.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # an agent that this one replaces has left it
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            before = os.umask(0o177)  # the agent has one thread when it listens
+            try:
+                end.bind(path)
+            finally:
+                os.umask(before)
+            end.listen(64)
+            end.setblocking(False)  # noqa: FBT003  its only form
+        except OSError:
+            end.close()
+            raise
+        return cls(path, end)
+
+    def fileno(self) -> int:
+        """The descriptor by which a selector watches for connections."""
+        return self.end.fileno()
+
+    def accept(self) -> None:
+        """Take one connection; ``claim`` gives it out once its process is known to be a worker."""
+        try:
+            end, _ = self.end.accept()
+        except OSError:
+            return
+        end.setblocking(False)  # noqa: FBT003  its only form
+        self._waiting.append(Connection(end, peer_of(end)))
+
+    def claim(self, pid: int) -> Connection | None:
+        """The connection of this worker; None while it has made none. A second one of the same process is closed."""
+        mine = [connection for connection in self._waiting if connection.pid == pid]
+        self._waiting = [connection for connection in self._waiting if connection.pid != pid]
+        for extra in mine[1:]:
+            extra.close()
+        return mine[0] if mine else None
+
+    def drop_strangers(self) -> None:
+        """Close connections of processes that are no workers: children of workers have the variable too."""
+        for connection in self._waiting:
+            connection.close()
+        self._waiting = []
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self.drop_strangers()
+        self.end.close()
+
+
+def peer_of(end: socket.socket) -> int:
+    """Pid of the process at the other end, as the kernel saw it connect."""
+    pid: int = _CREDENTIALS.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    return pid
+
+
+def connect(environ: Mapping[str, str]) -> Connection | None:
+    """The worker's end, whose reads wait; None where no agent listens."""
+    path = environ.get(VARIABLE)
+    if not path:
+        return None
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        end.connect(path)
+    except OSError:
+        end.close()
+        return None
+    return Connection(end, peer_of(end))

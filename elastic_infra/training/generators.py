@@ -1,0 +1,39 @@
+"""The random number generators of Python, NumPy, torch and CUDA as one tree that a snapshot holds."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import torch
+
+from .host_memory import Tree
+
+
+def capture() -> Tree:
+    """Where they all stand."""
+    version, numbers, gauss = random.getstate()
+    state: dict[str, Tree] = {
+        "python": [version, torch.tensor(numbers, dtype=torch.int64), gauss],
+        "torch": torch.get_rng_state(),
+    }
+    if "numpy" in sys.modules:
+        name, keys, position, has_gauss, cached = sys.modules["numpy"].random.get_state()
+        numbers = torch.tensor(keys.astype("int64"))
+        state["numpy"] = [str(name), numbers, int(position), int(has_gauss), float(cached)]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore(state: Tree) -> None:
+    """Go on from there."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers.tolist()), gauss))
+    torch.set_rng_state(state["torch"].clone())
+    if "numpy" in state and "numpy" in sys.modules:
+        name, keys, position, has_gauss, cached = state["numpy"]
+        numpy = sys.modules["numpy"]
+        numpy.random.set_state((name, numpy.array(keys.tolist(), dtype="uint32"), position, has_gauss, cached))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"].clone())

@@ -1,0 +1,302 @@
+"""A process group whose members come and go while this process lives.
+
+Each worker begins in a group of its own, in which the model and its wrappers are built. It then enters the group of
+the job's generation, parks when the generation ends, and enters the next one: same process, same model, same data. The
+launcher's agent says when, over the channel (``launcher.workers.channel``). Where workers cannot be moved, the group
+is torch's usual one, and the launcher stops and starts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, MutableMapping
+from datetime import timedelta
+from typing import Final
+
+import torch
+import torch.distributed as dist
+
+from ..launcher.workers import channel
+from .connections import Connections
+
+TIMEOUT: Final = timedelta(minutes=30)
+"""Of a collective: gloo's own default. A peer's death ends collectives long before it, by the launcher's word."""
+MAKING: Final = timedelta(seconds=60)
+"""Of making a group whose members are all there."""
+_POLL_SECONDS: Final = 0.005
+_SIGNS: Final = ("gloo", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
+"""Words in the messages of torch's RuntimeErrors about a group; it has no class for most of them."""
+
+
+class BrokenError(RuntimeError):
+    """The generation was broken before this process was in its group."""
+
+
+class Orders:
+    """What the agent says, taken by a thread of its own, so that a main thread in a collective is freed at once."""
+
+    def __init__(self, connection: channel.Connection, connections: Connections) -> None:
+        self._connection = connection
+        self._connections = connections
+        self._changed = threading.Condition()
+        self._order: channel.Enter | channel.Dismiss | None = None
+        self.broken = 0
+        """The newest generation that is over before its step was."""
+        self.lost = False
+        """The agent is gone."""
+
+    def listen(self) -> None:
+        """Take what comes until the agent is gone."""
+        threading.Thread(target=self._listen, name="agent", daemon=True).start()
+
+    def next(self) -> channel.Enter | channel.Dismiss:
+        """Wait for the agent to say where this process goes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._order is not None or self.lost)
+            order, self._order = self._order, None
+        if order is None:
+            message = "The launcher's agent is gone."
+            raise ConnectionError(message)
+        return order
+
+    def await_break(self, generation: int) -> bool:
+        """Wait until the generation is said to be over; False where this process is dismissed instead."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.broken >= generation or self.lost or isinstance(self._order, channel.Dismiss)
+            )
+        return self.broken >= generation
+
+    def _listen(self) -> None:
+        while (message := self._connection.receive()) is not None:
+            if isinstance(message, channel.Break):
+                self.broken = max(self.broken, message.generation)
+                self._connections.cut()
+            with self._changed:
+                if isinstance(message, channel.Enter | channel.Dismiss):
+                    self._order = message
+                self._changed.notify_all()
+        with self._changed:
+            self.lost = True
+            self._changed.notify_all()
+
+
+class ElasticGroup:
+    """This process's place in the job.
+
+    Usage::
+
+        group = ElasticGroup.start()          # in place of torch.distributed.init_process_group
+        model = DistributedDataParallel(Net())
+        ...
+        elastic = Elastic(state, loader, group=group)
+
+    Before ``Elastic.steps`` begins the group has one member, so ``torch.distributed.get_rank`` says 0 there.
+    """
+
+    def __init__(
+        self,
+        connection: channel.Connection | None = None,
+        environ: MutableMapping[str, str] = os.environ,
+        timeout: timedelta = TIMEOUT,
+    ) -> None:
+        self._agent = connection
+        self._environ = environ
+        self._timeout = timeout
+        self._connections = Connections()
+        self._orders = Orders(connection, self._connections) if connection is not None else None
+        self._store: dist.Store | None = None
+        self._obstacle = ""
+        self.generation = 0
+        """The one that this process is in; 0 before the first."""
+
+    @classmethod
+    def start(
+        cls, backend: str = "gloo", *, timeout: timedelta = TIMEOUT, environ: MutableMapping[str, str] = os.environ
+    ) -> ElasticGroup:
+        """Begin: alone where the launcher can move this process, else in the usual group.
+
+        Args:
+            backend: "gloo" can be rebuilt in place; any other is torch's usual group.
+            timeout: of a collective.
+            environ: torchrun's variables; without them the group has one member.
+        """
+        connection = channel.connect(environ) if backend == "gloo" else None
+        if backend != "gloo" and channel.VARIABLE in environ:
+            _warn(f"The backend {backend} cannot be rebuilt in place. Workers restart when nodes come or go.")
+        group = cls(connection, environ, timeout)
+        if group._orders is not None:
+            group._orders.listen()
+        if connection is None and "RANK" in environ:
+            dist.init_process_group(backend, timeout=timeout)
+        else:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+        return group
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether the launcher moves this process."""
+        return self._agent is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the generation is over before its step is."""
+        return self._orders is not None and self._orders.broken >= self.generation > 0
+
+    def begin(self, settle: Callable[[], None]) -> channel.Dismiss | None:
+        """Enter the first group, once all is built that has to be.
+
+        Args:
+            settle: brings this process to where its new group is; its collectives may fail as a step's may.
+
+        Returns:
+            How this process is dismissed; None once it is in the group.
+        """
+        self._say(channel.Ready())
+        return self._enter(0, settle)
+
+    def move(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
+        """Park after so many steps, and enter the next generation's group; as ``begin``."""
+        self._say(channel.Parked(self.generation, step))
+        return self._enter(step, settle)
+
+    def takes(self, error: BaseException) -> bool:
+        """Whether a step failed because of the group, so that it is done again; waits for the agent's word.
+
+        False where the error is the script's own, or the launcher stops this process anyway.
+        """
+        if self._orders is None or self._obstacle or not isinstance(error, RuntimeError | OSError):
+            return False
+        if self.is_broken:
+            return True
+        if not is_of_group(error):
+            return False
+        self._say(channel.Failed(self.generation, str(error).partition("\n")[0][:500]))
+        return self._orders.await_break(self.generation)
+
+    def look(self) -> None:
+        """Say so where this process can be moved no longer; costs nothing where nothing changed."""
+        if self._agent is not None and not self._obstacle and obstacle():
+            self._say_in()
+
+    def leave(self) -> None:
+        """Training is over here: this process cannot be moved any more."""
+        if self._agent is not None and not self._obstacle:
+            self._obstacle = "training is over"
+            self._say(channel.In(self.generation, self._obstacle))
+
+    def _enter(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
+        if self._orders is None:
+            message = "Only a process that the launcher moves is told where to go."
+            raise RuntimeError(message)
+        while isinstance(order := self._orders.next(), channel.Enter):
+            self.generation = order.generation
+            self._environ.update(order.environ)
+            try:
+                self._make()
+                with self._connections.noted():
+                    settle()
+            except (RuntimeError, OSError) as error:
+                if not self.takes(error):
+                    raise
+                self._say(channel.Parked(self.generation, step))
+                continue
+            self._say_in()
+            return None
+        return order
+
+    def _say_in(self) -> None:
+        self._obstacle = obstacle()
+        if self._obstacle:
+            _warn(f"Workers restart when nodes come or go: {self._obstacle}.")
+        self._say(channel.In(self.generation, self._obstacle))
+
+    def _make(self) -> None:
+        rank, world = int(self._environ["RANK"]), int(self._environ["WORLD_SIZE"])
+        self._connections.forget()
+        if dist.is_initialized():  # not so where the last group broke while it was made
+            dist.destroy_process_group()
+        self._store = None  # the old generation's, which this process may have served
+        self._store = self._meet(rank, world)
+        with self._connections.noted():
+            prefixed = dist.PrefixStore(f"generation-{self.generation}", self._store)
+            dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=world, timeout=MAKING)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # its public successor is not in torch 2.6
+            dist.distributed_c10d._set_pg_timeout(self._timeout)  # noqa: SLF001
+        self._raise_if_broken()
+
+    def _meet(self, rank: int, world: int) -> dist.Store:
+        """The generation's store, once all its members are there: torch's own waits cannot be interrupted."""
+        host, port = self._environ["MASTER_ADDR"], int(self._environ["MASTER_PORT"])
+        if rank:
+            self._await_listener(host, port)
+        store = dist.TCPStore(host, port, world, is_master=rank == 0, timeout=MAKING, wait_for_workers=False)
+        store.set(f"here-{self.generation}-{rank}", b"1")
+        for other in range(world):
+            while not store.check([f"here-{self.generation}-{other}"]):
+                self._wait()
+        return store
+
+    def _await_listener(self, host: str, port: int) -> None:
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection((host, port), MAKING.total_seconds()).close()
+                return
+            self._wait()
+
+    def _wait(self) -> None:
+        self._raise_if_broken()
+        time.sleep(_POLL_SECONDS)
+
+    def _raise_if_broken(self) -> None:
+        if self.is_broken:
+            message = f"Generation {self.generation} ended before it began."
+            raise BrokenError(message)
+
+    def _say(self, message: channel.Message) -> None:
+        if self._agent is not None:
+            self._agent.send(message)
+
+
+def is_of_group(error: BaseException) -> bool:
+    """Whether the error is a process group's: a peer or a connection is gone, or a timeout has passed."""
+    if isinstance(error, dist.DistError | BrokenError | ConnectionError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and "cuda" not in text and any(sign in text for sign in _SIGNS)
+
+
+def obstacle() -> str:
+    """Why this process cannot be moved; empty where it can."""
+    groups = len(dist.distributed_c10d._world.pg_map)  # noqa: SLF001  torch has no public list
+    if groups > 1:
+        return f"the script made {groups - 1} process groups of its own, which only the script could make again"
+    return ""
+
+
+def rebind(wrapper: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Have the wrapper use the group that there is now, with the buckets that a new wrapper would have.
+
+    Unpickling makes a new reducer on the same parameters without a collective; buckets begin anew because those that
+    a survivor has rebuilt are not a newcomer's, and where they differ gloo ends the process.
+    """
+    hooks = list(wrapper._comm_hooks)  # noqa: SLF001  torch offers no other way to keep wrapper and module
+    wrapper.process_group = dist.group.WORLD
+    wrapper.reducer._remove_autograd_hooks()  # noqa: SLF001
+    wrapper.__setstate__(wrapper.__getstate__())
+    wrapper._comm_hooks = []  # noqa: SLF001
+    for hook, state in hooks:
+        wrapper.register_comm_hook(state, hook)
+
+
+def _warn(line: str) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"elastic_infra.training: {line}\n")
+        sys.stderr.flush()

@@ -1,0 +1,68 @@
+"""A state from the rank that has it to those that lack it, over the process group; the others take no part.
+
+It goes down a binary tree, tensor by tensor, so that many newcomers take little longer than one and no rank needs
+memory for more than it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from . import host_memory
+from .host_memory import Tree
+
+
+def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | None = None) -> Tree:
+    """The tree of ``ranks[0]`` on all of ``ranks``; each of them calls it.
+
+    Args:
+        tree: the state, on the first rank; the others' is not looked at.
+        ranks: who has it, then who lacks it.
+        group: of gloo; None is the default group.
+    """
+    position = list(ranks).index(dist.get_rank())
+    way = _Way(ranks, position, group)
+    if position == 0:
+        layout = host_memory.layout_of(tree)
+        _pass_bytes(host_memory.header_of(layout), way)
+        for tensor in layout.tensors:
+            way.pass_on(tensor.detach().cpu().contiguous())
+        return tree
+    received = host_memory.empty(_pass_bytes(b"", way))
+    for tensor in host_memory.tensors_in(received):
+        way.pass_on(tensor)
+    return received
+
+
+class _Way:
+    """This rank's place in the tree."""
+
+    def __init__(self, ranks: Sequence[int], position: int, group: dist.ProcessGroup | None) -> None:
+        self._group = group
+        above = 1 << (position.bit_length() - 1) if position else 0
+        self._parent = ranks[position - above] if position else None
+        self._children = []
+        step = max(1, above << 1)
+        while position + step < len(ranks):
+            self._children.append(ranks[position + step])
+            step <<= 1
+
+    def pass_on(self, tensor: torch.Tensor) -> None:
+        """Fill the tensor from above, and send it below."""
+        if not tensor.numel():
+            return
+        if self._parent is not None:
+            dist.recv(tensor, self._parent, group=self._group)
+        for child in self._children:
+            dist.send(tensor, child, group=self._group)
+
+
+def _pass_bytes(data: bytes, way: _Way) -> bytes:
+    size = torch.tensor([len(data)])
+    way.pass_on(size)
+    text = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
+    way.pass_on(text)
+    return data or bytes(text.tolist())

@@ -1,0 +1,233 @@
+"""A process group that is rebuilt in the same processes: real torch, with the agent's part played here."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import selectors
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+
+import pytest
+import torch
+
+from elastic_infra.launcher.workers import channel
+from elastic_infra.training import ElasticSampler
+from tests.ports import free_port
+from tests.training import forked
+
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(240)]
+
+SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "in_place.py"
+FORKS = forked.context()
+Line = dict[str, object]
+
+
+@dataclass
+class Driver:
+    """What the agents of a job do: say who is in which generation."""
+
+    folder: pathlib.Path
+    steps: int
+    server: channel.Server
+    processes: dict[str, BaseProcess] = field(default_factory=dict)
+    connections: dict[str, channel.Connection] = field(default_factory=dict)
+    said: dict[str, list[channel.Message]] = field(default_factory=dict)
+    generation: int = 0
+    members: list[str] = field(default_factory=list)
+
+    def spawn(self, name: str, *fault: str) -> None:
+        """Start a worker."""
+        environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo"}
+        argv = (str(SCRIPT), str(self.folder), name, str(self.steps), *fault)
+        self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
+        self.said[name] = []
+
+    def spawn_ready(self, *names: str) -> None:
+        """Start workers and wait until they can enter."""
+        for name in names:
+            self.spawn(name)
+        self.await_said(channel.Ready, *names)
+
+    def enter(self, *members: str) -> None:
+        """The next generation."""
+        self.generation += 1
+        self.members = list(members)
+        port = free_port()
+        for rank, name in enumerate(members):
+            place = {"RANK": str(rank), "WORLD_SIZE": str(len(members)), "MASTER_PORT": str(port)}
+            self.send(name, channel.Enter(self.generation, {**place, "MASTER_ADDR": "127.0.0.1"}))
+
+    def send(self, name: str, message: channel.Message) -> None:
+        """Tell one worker."""
+        assert self.connections[name].send(message)
+
+    def break_up(self, *survivors: str) -> None:
+        """The generation is over; wait until those who live have parked."""
+        for name in survivors:
+            self.send(name, channel.Break(self.generation))
+        self.await_said(channel.Parked, *survivors)
+
+    def await_said(self, kind: type[channel.Message], *names: str, seconds: float = 90.0) -> None:
+        """Wait until each of these has said this, about this generation where there is one, and forget it."""
+        deadline = time.monotonic() + seconds
+        while not all(self._has(name, kind) for name in names):
+            assert time.monotonic() < deadline, f"{kind.__name__} of {names} not in {self.said}; {self.logs()}"
+            self.look(0.1)
+
+    def _has(self, name: str, kind: type[channel.Message]) -> bool:
+        return any(
+            isinstance(message, kind) and getattr(message, "generation", self.generation) == self.generation
+            for message in self.said[name]
+        )
+
+    def look(self, seconds: float) -> None:
+        """Take what workers say."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.server, selectors.EVENT_READ)
+            for name, connection in self.connections.items():
+                selector.register(connection, selectors.EVENT_READ, name)
+            for key, _ in selector.select(seconds):
+                self._take(key.data)
+        for name, process in self.processes.items():
+            found = self.server.claim(process.pid or 0) if name not in self.connections else None
+            if found is not None:
+                self.connections[name] = found
+
+    def _take(self, name: str | None) -> None:
+        if name is None:
+            self.server.accept()
+        elif (message := self.connections[name].receive()) is not None:
+            self.said[name].append(message)
+        else:
+            self.connections.pop(name).close()
+
+    def await_end(self, name: str) -> int:
+        """The worker's exit code."""
+        while self.processes[name].exitcode is None:
+            self.look(0.05)
+        return self.processes[name].exitcode or 0
+
+    def journal(self) -> list[Line]:
+        """Every whole line so far."""
+        path = self.folder / "journal"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def await_step(self, step: int, *names: str) -> None:
+        """Wait until each of these has done this step in this generation."""
+        deadline = time.monotonic() + 60
+        while not {line["name"] for line in self.journal() if self._is_step(line, step)} >= set(names):
+            assert time.monotonic() < deadline, f"step {step} of {names}; {self.logs()}"
+            self.look(0.02)
+
+    def _is_step(self, line: Line, step: int) -> bool:
+        return line["event"] == "done" and int(str(line["step"])) >= step and line["generation"] == self.generation
+
+    def finish(self) -> list[Line]:
+        """Train to the end."""
+        (self.folder / "hurry").touch()
+        assert [self.await_end(name) for name in self.members] == [0] * len(self.members), self.logs()
+        return self.journal()
+
+    def logs(self) -> str:
+        """What the workers printed."""
+        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
+
+
+@pytest.fixture
+def driver(tmp_path: pathlib.Path) -> Iterator[Driver]:
+    """A job whose workers are forked, and ended with the test."""
+    driver = Driver(tmp_path, 60, channel.Server.listen(str(tmp_path / "channel")))
+    yield driver
+    for process in driver.processes.values():
+        process.kill()
+        process.join()
+    for connection in driver.connections.values():
+        connection.close()
+    driver.server.close()
+
+
+def undisturbed(steps: int) -> float:
+    """The sum of the weights of one worker that is never disturbed."""
+    torch.manual_seed(0)
+    inputs = torch.randn(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4, dtype=torch.float64) for _ in range(3)])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    sampler = ElasticSampler(50, global_batch=12)
+    for _ in range(steps):
+        batch = list(sampler.step(0, 1)[0].indices)
+        torch.nn.functional.mse_loss(model(inputs[batch]), inputs[batch].sum(1, keepdim=True).expand(-1, 4)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        sampler.advance()
+    return float(sum(parameter.detach().sum() for parameter in model.parameters()))
+
+
+def assert_trained(lines: list[Line], steps: int) -> None:
+    """When a step was last begun, its ranks had its samples, each once; the weights are an undisturbed run's."""
+    sampler = ElasticSampler(50, global_batch=12)
+    sums: list[float] = []
+    for step in range(1, steps + 1):
+        begun = [line for line in lines if line["event"] == "step" and line["step"] == step]
+        last = begun[-1]["generation"]
+        seen = [index for line in begun if line["generation"] == last for index in line["seen"]]  # type: ignore[attr-defined]  # a list
+        assert sorted(seen) == sorted(sampler.step(0, 1)[0].indices), f"step {step}"
+        sums = [float(str(line["sum"])) for line in lines if line["event"] == "done" and line["step"] == step]
+        assert max(sums) - min(sums) < 1e-9, f"step {step}"
+        sampler.advance()
+    assert sums[0] == pytest.approx(undisturbed(steps), abs=1e-9)
+
+
+def pids(lines: list[Line]) -> dict[object, set[object]]:
+    """Which processes each name had."""
+    return {name: {line["pid"] for line in lines if line["name"] == name} for name in {line["name"] for line in lines}}
+
+
+def test_grows_and_shrinks_in_the_same_processes(driver: Driver) -> None:
+    """One worker, two, three, two: each keeps its process, and the weights are an undisturbed worker's."""
+    driver.spawn_ready("a", "b", "d")
+    driver.enter("a")
+    driver.await_step(3, "a")
+    driver.break_up("a")
+    driver.enter("a", "b")
+    driver.await_step(6, "a", "b")
+    driver.break_up("a", "b")
+    driver.enter("a", "b", "d")
+    driver.await_step(10, "a", "b", "d")
+    driver.break_up("a", "b", "d")
+    driver.send("a", channel.Dismiss())
+    driver.enter("b", "d")
+
+    assert driver.await_end("a") == 0
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    assert all(len(found) == 1 for found in pids(lines).values())
+    assert [line["finished"] for line in lines if line["event"] == "end"] == [False, True, True]
+
+
+@pytest.mark.parametrize("point", ["forward", "backward", "optimizer"])
+@pytest.mark.parametrize("victim", ["a", "c"])
+def test_a_killed_worker_costs_its_peers_one_step(driver: Driver, point: str, victim: str) -> None:
+    """Wherever in a step it is killed, as rank 0 or the last: each of its peers repeats one step at most.
+
+    That step, or the one after it where the gradients were exchanged before it was killed.
+    """
+    for name in ("a", "b", "c"):
+        driver.spawn(name, *([f"9:{point}"] if name == victim else []))
+    driver.await_said(channel.Ready, "a", "b", "c")
+    survivors = [name for name in ("a", "b", "c") if name != victim]
+    driver.enter("a", "b", "c")
+    assert driver.await_end(victim) == -signal.SIGKILL
+    driver.break_up(*survivors)
+    driver.enter(*survivors)
+
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    broken = [line["step"] for line in lines if line["event"] == "broken"]
+    assert set(broken) <= ({10} if point == "optimizer" else {9})
+    assert len(broken) <= len(survivors)
+    assert len(pids(lines)["b"]) == 1

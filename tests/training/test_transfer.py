@@ -1,0 +1,20 @@
+"""The tree by which a state reaches those that lack it."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_infra.training import transfer
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+def test_everybody_has_one_parent_and_is_reached_from_the_first(size: int) -> None:
+    """Each rank but the first gets the state once, from a rank that gets it itself."""
+    ranks = [10 * position for position in range(size)]
+    ways = {rank: transfer._Way(ranks, position, None) for position, rank in enumerate(ranks)}
+    sent = [(rank, child) for rank, way in ways.items() for child in way._children]
+
+    assert sorted(child for _, child in sent) == ranks[1:]
+    assert all(ways[child]._parent == rank for rank, child in sent)
+    assert all(rank < child for rank, child in sent)
+    assert len(ways[0]._children) == (size - 1).bit_length()

@@ -1,0 +1,43 @@
+"""A step that broke leaves no trace, unless its optimizer has stepped."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from elastic_infra.training import ElasticState
+from elastic_infra.training.undo import StepUndo
+
+
+def test_a_broken_step_leaves_no_trace() -> None:
+    """Random numbers, BatchNorm's averages, plain values and gradients are as before it."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    state = ElasticState(None, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), best=1.0)
+    undo = StepUndo(state)
+    model(torch.randn(4, 3)).sum().backward()
+    undo.begin()
+    before = [buffer.clone() for buffer in model.buffers()]
+    drawn = (random.random(), torch.rand(1))
+    model(torch.randn(4, 3)).sum().backward()
+    state.best = 2.0
+
+    assert undo.undo()
+    assert all(torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True))
+    assert (random.random(), torch.rand(1)) == drawn
+    assert state.best == 1.0
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_step_of_the_optimizer_cannot_be_undone() -> None:
+    """The next step can."""
+    model = torch.nn.Linear(3, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    undo = StepUndo(ElasticState(None, model=model, optimizer=optimizer))
+    undo.begin()
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    assert not undo.undo()
+
+    undo.begin()
+    assert undo.undo()
