@@ -39,7 +39,11 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class Spawn:
-    """Start the workers of a generation; each answers with ``WorkerStarted`` or ``WorkerEnded``."""
+    """Start workers; each answers with ``WorkerStarted`` or ``WorkerEnded``.
+
+    ``generation`` is here and below the one for which all workers of this node were last started: workers that live on
+    in a later one keep it, and those that are started in the place of ended ones get it.
+    """
 
     generation: int
     workers: tuple[WorkerSpec, ...]
@@ -69,6 +73,14 @@ class Stop:
     grace_seconds: float
     first: Literal["SIGTERM", "stacks", "SIGKILL", "none"]
     reason: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End these workers and their children at once; the others live on. Answered by ``WorkerEnded``."""
+
+    generation: int
+    local_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -218,6 +230,7 @@ Message = (
     Spawn
     | WarmUp
     | Stop
+    | Kill
     | DumpStacks
     | HoldStore
     | BeatAcked

@@ -54,6 +54,11 @@ class RunDir:
         """Folder in which each worker records the modules that it imports."""
         return os.path.join(self.folder, "modules")
 
+    @property
+    def channel(self) -> str:
+        """The agent's socket for workers that can be moved."""
+        return os.path.join(self.folder, "channel")
+
     def progress(self, generation: int) -> str:
         """The progress memory of one generation."""
         return os.path.join(self.folder, f"progress-{generation}")

@@ -15,6 +15,7 @@ MESSAGES: tuple[ipc.Message, ...] = (
     ipc.Spawn(3, (ipc.WorkerSpec(0, ("python", "train.py"), {"RANK": "0", "ODD": "\udcff"}, "out.log"),), warm=True),
     ipc.WarmUp(),
     ipc.Stop(3, 30.0, "SIGTERM", "a planned change"),
+    ipc.Kill(3, (0, 1)),
     ipc.DumpStacks(3),
     ipc.HoldStore(),
     ipc.BeatAcked(1.5, 30.0),

@@ -23,6 +23,8 @@ from ..protocol.actions import (
     CompareAndSet,
     Emit,
     Exit,
+    KillWorkers,
+    ParkWorkers,
     Publish,
     PublishMaster,
     ResumeWorkers,
@@ -37,7 +39,7 @@ from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..store import client
 from ..store import link as links
-from . import protocol_config, steps, store_host, store_session, telemetry, warm_up, worker_group
+from . import protocol_config, steps, store_host, store_session, telemetry, warm_up, worker_channels, worker_group
 
 IDLE_SECONDS: Final = 0.5
 """The loop goes round at least this often: the supervisor expects a beat a second."""
@@ -84,6 +86,7 @@ class Agent:
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
+        self._workers = worker_channels.WorkerChannels(self._selector, self._events.append)
         self._left = False
         self._reserved_port: socket.socket | None = None
         """Held while this node leads a generation: cold workers bind the port seconds after it is chosen."""
@@ -93,6 +96,7 @@ class Agent:
         """Serve until the machine says to leave; returns once ``Leave`` is sent."""
         self._observer.serve()
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
+        self._workers.listen(self._group.channel)
         if self._store.knows_port:
             self._connect(self._plan.port)
         while True:
@@ -146,6 +150,8 @@ class Agent:
             "preparing": "starting",
             "running": "monitoring",
             "stopping": "stopping",
+            "parking": "monitoring",
+            "parked": "rendezvous",
             "finished": "finishing",
         }
         return phases[group.phase]
@@ -184,6 +190,8 @@ class Agent:
 
     def _on_started(self, message: ipc.WorkerStarted) -> None:
         self._group.started(message)
+        if message.generation == self._group.spawn:
+            self._workers.started(message.local_rank, message.pid)
         fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
         self._observer.emit("worker_started", self._state, fields)
 
@@ -201,14 +209,15 @@ class Agent:
         self._take_steps()
         slots = self._group.read()
         stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
+        generation = self._generation() if message.generation == self._group.spawn else 0
         text, exception = message.error, ""
         if message.exit_code != 0:
             exception = self._group.exception(message.local_rank)
-        if message.exit_code != 0 and not self._was_told(message.generation):
+        if message.exit_code != 0 and not self._was_told(generation):
             text = self._group.failure(message).message
             self._channel.send(ipc.Note(self._group.root_cause()))
         self._events.append(
-            events.WorkerExited(message.generation, message.local_rank, message.exit_code, text, exception, stopped)
+            events.WorkerExited(generation, message.local_rank, message.exit_code, text, exception, stopped)
         )
 
     def _was_told(self, generation: int) -> bool:
@@ -219,16 +228,17 @@ class Agent:
         return group.told or group.phase == "stopping" or bool(group.suspension)
 
     def _on_suspended(self, message: ipc.Suspended) -> None:
-        self._events.append(events.WorkersSuspended(message.generation))
+        if message.generation == self._group.spawn:
+            self._events.append(events.WorkersSuspended(self._generation()))
 
     def _on_gone(self, message: ipc.GroupGone) -> None:
-        if message.generation != self._generation():
+        if message.generation != self._group.spawn:
             return  # asked twice, answered twice: this generation's files are gone already
         self._read_steps()
         self._take_steps()
         self._group.close()
         self._release_port()
-        self._events.append(events.WorkersGone(message.generation, message.orphaned))
+        self._events.append(events.WorkersGone(self._generation(), message.orphaned))
 
     def _on_signal(self, message: ipc.SignalCaught) -> None:
         self._events.append(events.SignalSeen(message.signal))
@@ -243,7 +253,8 @@ class Agent:
         self._selector.register(self._store.connect(port), selectors.EVENT_READ, self._on_link)
 
     def _read_steps(self) -> None:
-        if not self._state.active:
+        workers = self._state.workers
+        if workers is None or workers.phase not in {"running", "stopping", "parking"}:
             return
         seen = self._steps.look(self._generation(), self._group.read(), self._clock())
         if seen is not None:
@@ -252,7 +263,8 @@ class Agent:
 
     def _look_for_hangs(self) -> None:
         now = self._clock()
-        if not self._state.active or now < self._look_at:
+        workers = self._state.workers
+        if workers is None or workers.phase not in {"running", "stopping"} or now < self._look_at:
             return
         self._look_at = now + HANG_LOOK_SECONDS
         verdict = self._group.look_for_hangs(now)
@@ -263,7 +275,7 @@ class Agent:
             return
         self._observer.emit("hang_suspected", self._state, {"message": verdict.message})
         self._tell(Tell("warning", f"{verdict.message} Stacks follow."))
-        self._channel.send(ipc.DumpStacks(self._generation()))
+        self._channel.send(ipc.DumpStacks(self._group.spawn))
 
     def _order_store(self, action: client.Order) -> None:
         self._store.order(action)
@@ -285,18 +297,30 @@ class Agent:
 
     def _start_workers(self, action: StartWorkers) -> None:
         try:
-            spawn = self._group.start(action)
+            spawn = self._group.move(action) if action.kept else self._group.start(action)
         except OSError as error:
             self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
             return
         self._steps = steps.Watch()
-        self._channel.send(spawn)
+        self._workers.begin(action.generation, self._group.enters(), action.kept)
+        if spawn.workers:
+            self._channel.send(spawn)
 
     def _stop_workers(self, action: StopWorkers) -> None:
-        self._channel.send(ipc.Stop(action.generation, action.grace_seconds, action.first, action.reason))
+        generation = self._state.generation
+        anew = generation is not None and generation.next_mode == "restart" and action.first == "none"
+        self._workers.dismiss(keeps_state=anew)
+        self._channel.send(ipc.Stop(self._group.spawn, action.grace_seconds, action.first, action.reason))
 
-    def _resume_workers(self, action: ResumeWorkers) -> None:
-        self._channel.send(ipc.Resume(action.generation))
+    def _park_workers(self, action: ParkWorkers) -> None:
+        self._group.withdraw_stop()
+        self._workers.part(action.generation)
+
+    def _kill_workers(self, action: KillWorkers) -> None:
+        self._channel.send(ipc.Kill(self._group.spawn, action.local_ranks))
+
+    def _resume_workers(self, _action: ResumeWorkers) -> None:
+        self._channel.send(ipc.Resume(self._group.spawn))
 
     def _set_stop_step(self, action: SetStopStep) -> None:
         self._group.set_stop(action.generation, action.step, agreed=action.agreed)
@@ -320,6 +344,7 @@ class Agent:
     def _leave(self, code: int, reason: str, keep_store_seconds: float = 0.0) -> None:
         self._left = True
         self._store.close()
+        self._workers.close()
         delivery_seconds = 0.0 if self._state.leaving else DELIVERY_SECONDS
         self._channel.send(ipc.Leave(code, reason, keep_store_seconds, delivery_seconds))
 
@@ -337,6 +362,8 @@ class Agent:
         ChoosePort: _choose_port,
         StartWorkers: _start_workers,
         StopWorkers: _stop_workers,
+        ParkWorkers: _park_workers,
+        KillWorkers: _kill_workers,
         ResumeWorkers: _resume_workers,
         SetStopStep: _set_stop_step,
         Emit: _emit,

@@ -6,6 +6,7 @@ Starting and ending processes is the supervisor's.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import socket
@@ -19,7 +20,7 @@ from ..command_line.plan import Plan
 from ..protocol.actions import StartWorkers
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
-from ..workers import failures, logs, progress, specs
+from ..workers import channel, failures, logs, progress, specs
 from . import hang_detection
 
 _DESCRIPTORS: Final[Mapping[Stream, int]] = {"stdout": 1, "stderr": 2}
@@ -34,12 +35,15 @@ class WorkerGroup:
         self._environ = environ
         self._run_dir = run_dir
         self._start: StartWorkers | None = None
+        self.spawn = 0
+        """What supervisor and agent call these workers: the generation for which all were started; 0: none runs."""
         self._memory: progress.Memory | None = None
         self._tails: list[logs.Tail] = []
         """Of this generation, and of earlier ones whose reader has not taken everything."""
         self._newest: dict[str, logs.Tail] = {}
         """By stream."""
         self._targets: tuple[logs.Destination, ...] = ()
+        self._planned: tuple[ipc.WorkerSpec, ...] = ()
         self._failures: list[failures.Failure] = []
         self._succeeded: list[int] = []
         """Ranks of this generation that exited 0."""
@@ -55,18 +59,57 @@ class WorkerGroup:
         """
         self.close()
         plan, run_dir = self._plan, self._run_dir
-        self._start = start
-        self._failures, self._succeeded = [], []
-        self._pids, self._stop_step, self._hangs = {}, None, hang_detection.Watch()
+        self._begin(start)
+        self.spawn, self._pids = start.generation, {}
         self._targets = logs.destinations(plan.logs, run_dir.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
         path = run_dir.progress(start.generation)
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._follow(start)
+        return ipc.Spawn(start.generation, self._plan_workers(start, path), warm=self.is_warm)
+
+    def move(self, start: StartWorkers) -> ipc.Spawn:
+        """Prepare the workers that live on for another generation; returns those to start in the others' place.
+
+        Logs, progress memory and processes stay. What is known of steps and ends is forgotten.
+        """
+        memory = self._memory
+        if memory is None:
+            message = "No worker runs here that could be moved."
+            raise RuntimeError(message)
+        self._begin(start)
+        memory.set_stop(None, agreed=False)
+        memory.forget_steps()
+        missing = [spec for spec in self._plan_workers(start, memory.path) if spec.local_rank not in start.kept]
+        for target in self._targets:
+            if target.local_rank not in start.kept and target.error_file:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(target.error_file)
+        return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)
+
+    def enters(self) -> dict[int, channel.Enter]:
+        """Where each local rank goes in the current generation, for workers that can be moved."""
+        number = self._start.generation if self._start else 0
+        return {spec.local_rank: channel.Enter(number, specs.place_of(spec.env)) for spec in self._planned}
+
+    def withdraw_stop(self) -> None:
+        """Let workers that wait at a stop step go on: their generation is over."""
+        if self._memory:
+            self._memory.set_stop(None, agreed=False)
+
+    def _begin(self, start: StartWorkers) -> None:
+        self._start = start
+        self._failures, self._succeeded = [], []
+        self._stop_step, self._hangs = None, hang_detection.Watch()
+
+    def _plan_workers(self, start: StartWorkers, path: str) -> tuple[ipc.WorkerSpec, ...]:
+        run_dir = self._run_dir
         modules = run_dir.modules if self.is_warm else ""
-        files = specs.Files(self._targets, path, run_dir.interpreter, run_dir.bootstrap, run_dir.launch_id, modules)
-        planned = specs.plan(start, plan, self._settings, self._environ, files)
-        return ipc.Spawn(start.generation, planned, warm=self.is_warm)
+        files = specs.Files(
+            *(self._targets, path, run_dir.interpreter, run_dir.bootstrap, run_dir.launch_id, modules, run_dir.channel)
+        )
+        self._planned = specs.plan(start, self._plan, self._settings, self._environ, files)
+        return self._planned
 
     def read(self) -> tuple[progress.Slot, ...]:
         """What the workers of the current generation reported; empty without one."""
@@ -74,12 +117,12 @@ class WorkerGroup:
 
     def started(self, message: ipc.WorkerStarted) -> None:
         """A worker of the current generation runs."""
-        if self._start and message.generation == self._start.generation:
+        if message.generation == self.spawn:
             self._pids[message.local_rank] = message.pid
 
     def ended(self, message: ipc.WorkerEnded) -> None:
         """A worker ended; its silence is no hang."""
-        if self._start and message.generation == self._start.generation:
+        if self._start and message.generation == self.spawn:
             self._pids.pop(message.local_rank, None)
             if message.exit_code == 0:
                 self._succeeded.append(self._start.first_rank + message.local_rank)
@@ -144,7 +187,7 @@ class WorkerGroup:
             tail.finish()
         if self._memory:
             self._memory.close()
-        self._memory = None
+        self._memory, self.spawn = None, 0
 
     def deliver(self, seconds: float) -> list[str]:
         """Wait until all teed output is read, this long at most; returns the files that are not."""
@@ -180,6 +223,11 @@ class WorkerGroup:
         for tail in self._tails:
             if tail.ident is None:
                 tail.start()
+
+    @property
+    def channel(self) -> str:
+        """Path of the socket for workers that can be moved."""
+        return self._run_dir.channel
 
     @property
     def is_warm(self) -> bool:

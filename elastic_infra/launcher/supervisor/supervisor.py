@@ -117,6 +117,7 @@ class Supervisor:
             ipc.Spawn: self._on_spawn,
             ipc.WarmUp: self._on_warm_up,
             ipc.Stop: self._on_stop,
+            ipc.Kill: self._on_kill,
             ipc.DumpStacks: self._on_dump_stacks,
             ipc.HoldStore: self._on_hold_store,
             ipc.BeatAcked: self._on_beat_acked,
@@ -135,8 +136,10 @@ class Supervisor:
                 self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
 
     def _on_spawn(self, message: ipc.Spawn) -> None:
-        self._groups[message.generation] = WorkerProcesses(message.generation)
-        self._generation, self._started = message.generation, len(message.workers)
+        group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
+        if group.leaders:
+            self._kill_leftovers(group)
+        self._generation, self._started = message.generation, len(group.alive) + len(message.workers)
         for spec in message.workers:
             if message.warm:
                 self._warm.want(time.monotonic())
@@ -156,6 +159,18 @@ class Supervisor:
         group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
         self._warm.forget(message.generation)
         group.stop(message.first, message.grace_seconds, time.monotonic())
+
+    def _on_kill(self, message: ipc.Kill) -> None:
+        if message.generation in self._groups:
+            self._groups[message.generation].kill_workers(message.local_ranks)
+
+    def _kill_leftovers(self, group: WorkerProcesses) -> None:
+        """End what workers that ended have left, before others take their places beside the living."""
+        ended = {pid: started for pid, started in group.leaders.items() if pid not in group.alive}
+        group.leaders = {pid: started for pid, started in group.leaders.items() if pid in group.alive}
+        known = {*self._children.known(), self._warm.pid, *group.alive, *group.unwanted}
+        for process in ownership.members(processes.scan(), ended, owner=self._owner, known=known):
+            processes.send(process.pid, signal.SIGKILL)
 
     def _on_dump_stacks(self, message: ipc.DumpStacks) -> None:
         if message.generation in self._groups:

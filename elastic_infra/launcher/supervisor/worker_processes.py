@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
 from .. import processes
@@ -90,6 +90,12 @@ class WorkerProcesses:
                 processes.send(pid, signal.SIGTERM)
         elif first == "stacks" and not (self.dump and self.dump.ends_workers):
             self.dump = stack_dumps.of_ending(self.alive)
+
+    def kill_workers(self, local_ranks: Collection[int]) -> None:
+        """SIGKILL to these workers and their children."""
+        for pid, rank in self.alive.items():
+            if rank in local_ranks:
+                _signal_group(pid, signal.SIGKILL)
 
     def dump_stacks(self) -> None:
         """Have the workers write their stacks and live on, unless they are ending."""

@@ -95,6 +95,19 @@ class Memory:
         """Propose, agree or withdraw the step at which every worker stops."""
         self._integers[STOP] = NONE if step is None else 2 * step + int(agreed)
 
+    def forget_steps(self) -> None:
+        """Empty every slot for the steps of another generation; the workers are parked and write none.
+
+        What is saved stays: the thread that saves may still say so.
+        """
+        for slot in range(1, self.slots + 1):
+            base = slot * WORDS
+            self._integers[base + STEP] = NONE
+            for word in (STOPPED, REPORTS):
+                self._integers[base + word] = 0
+            for word in (AT, OPTIMIZED_AT):
+                self._reals[base + word] = 0.0
+
     def read(self) -> tuple[Slot, ...]:
         """Every slot, in the order of the local ranks."""
         return tuple(self._slot(index * WORDS) for index in range(1, self.slots + 1))

@@ -17,7 +17,7 @@ from .. import defaults, ipc
 from ..command_line.options import OptionsError
 from ..command_line.plan import Entrypoint, Plan
 from ..settings import PREFIX, LauncherSettings, env_name
-from . import progress
+from . import channel, progress
 
 if TYPE_CHECKING:
     from ..protocol.actions import StartWorkers
@@ -36,8 +36,13 @@ DIFFERING: Final = ("RANK", "LOCAL_RANK", "ROLE_RANK", "GROUP_RANK", "ROLE_NAME"
                     "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
                     "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
                     "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_ERROR_FILE", GENERATION, ATTEMPT,
-                    progress.VARIABLE)  # fmt: skip
+                    progress.VARIABLE, channel.VARIABLE)  # fmt: skip
 """Variables that ``environ_of_any`` lacks: of one worker, or of one generation."""
+
+_PLACE: Final = (
+    *("RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", GENERATION, ATTEMPT),
+)
 
 _SECRETS: Final = frozenset({env_name("store_token")})
 """What workers do not need they do not get."""
@@ -59,6 +64,8 @@ class Files:
     """The launch's name."""
     modules: str = ""
     """Folder for the records of imported modules; empty records none."""
+    channel: str = ""
+    """The agent's socket for workers that can be moved; empty where there is none."""
 
 
 def plan(
@@ -83,11 +90,18 @@ def plan(
             LAUNCH: files.launch,
             progress.VARIABLE: f"{target.local_rank}:{files.progress}",
         }
+        if files.channel:
+            mine[channel.VARIABLE] = files.channel
         if files.modules:
             mine[MODULES] = os.path.join(files.modules, str(target.local_rank))
         argv = command_line(launch.entrypoint, files.interpreter, files.bootstrap, target.local_rank)
         specs.append(ipc.WorkerSpec(target.local_rank, argv, mine, target.stdout, target.stderr))
     return tuple(specs)
+
+
+def place_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of a worker's environment what another generation changes, for a worker that lives on in it."""
+    return {name: environ[name] for name in _PLACE}
 
 
 def command_line(entrypoint: Entrypoint, interpreter: str, bootstrap: str, local_rank: int) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""What the agent tells workers that can be moved, and what it makes of their answers."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import selectors
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from elastic_infra.launcher.agent.worker_channels import WorkerChannels
+from elastic_infra.launcher.protocol import events
+from elastic_infra.launcher.workers import channel
+
+FIRST = channel.Enter(1, {"RANK": "0"})
+SECOND = channel.Enter(2, {"RANK": "1"})
+
+
+@dataclass
+class Agent:
+    """The channels of one worker, which is this process."""
+
+    path: str
+    selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+    seen: list[events.Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.channels = WorkerChannels(self.selector, self.seen.append)
+        self.channels.listen(self.path)
+
+    def connect(self) -> channel.Connection:
+        """A worker connects."""
+        worker = channel.connect({channel.VARIABLE: self.path})
+        assert worker is not None
+        worker.end.settimeout(10)
+        self.look()
+        return worker
+
+    def look(self) -> None:
+        """Take what is there."""
+        for key, _ in self.selector.select(0.0):
+            key.data()
+
+    def hear(self, worker: channel.Connection, message: channel.Message) -> list[events.Event]:
+        """The events that a worker's word becomes."""
+        self.seen.clear()
+        assert worker.send(message)
+        self.look()
+        return list(self.seen)
+
+
+@pytest.fixture
+def agent(tmp_path: pathlib.Path) -> Iterator[Agent]:
+    agent = Agent(str(tmp_path / "channel"))
+    yield agent
+    agent.channels.close()
+    agent.selector.close()
+
+
+@pytest.fixture
+def worker(agent: Agent) -> Iterator[channel.Connection]:
+    agent.channels.begin(1, {0: FIRST}, ())
+    worker = agent.connect()
+    agent.channels.started(0, os.getpid())
+    yield worker
+    worker.close()
+
+
+def test_a_worker_enters_when_it_is_ready_and_can_be_moved_once_it_is_in(
+    agent: Agent, worker: channel.Connection
+) -> None:
+    """It may connect before the supervisor has told of it; an obstacle takes the word back."""
+    assert agent.hear(worker, channel.Ready()) == []
+    assert worker.receive() == FIRST
+    assert agent.hear(worker, channel.In(1)) == [events.WorkersIn(1, can_move=True)]
+    assert agent.hear(worker, channel.In(1, "training is over")) == [events.WorkersIn(1, can_move=False)]
+
+
+def test_a_worker_that_lives_on_enters_the_next_generation(agent: Agent, worker: channel.Connection) -> None:
+    """It breaks, parks and enters; what it says of the generation before is no news of this one."""
+    agent.channels.part(1)
+    assert worker.receive() == channel.Break(1)
+    assert agent.hear(worker, channel.Failed(1, "closed")) == [events.StepBroke(1, 0, "closed")]
+    assert agent.hear(worker, channel.Parked(1, 7)) == [events.WorkerParked(1, 0)]
+    agent.channels.begin(2, {0: SECOND}, (0,))
+    assert worker.receive() == SECOND
+    assert agent.hear(worker, channel.Parked(1, 7)) == []
+
+
+def test_a_worker_that_is_ready_too_late_has_parked(agent: Agent, worker: channel.Connection) -> None:
+    """The generation it was started for is over: it waits for the next one."""
+    agent.channels.part(1)
+    assert worker.receive() == channel.Break(1)
+
+    assert agent.hear(worker, channel.Ready()) == [events.WorkerParked(1, 0)]
+
+
+def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel.Connection) -> None:
+    """A new process in its place connects anew."""
+    agent.channels.begin(2, {0: SECOND}, ())
+
+    assert worker.receive() is None
+    again = agent.connect()
+    agent.channels.started(0, os.getpid())
+    assert agent.hear(again, channel.Ready()) == []
+    assert again.receive() == SECOND
+    again.close()
+
+
+def test_all_are_dismissed(agent: Agent, worker: channel.Connection) -> None:
+    """With the word on whether to save first."""
+    agent.channels.dismiss(keeps_state=True)
+
+    assert worker.receive() == channel.Dismiss(keeps_state=True)
+
+
+def test_an_agent_that_replaces_another_listens_again(agent: Agent) -> None:
+    """The socket of the one before is still there."""
+    after = Agent(agent.path)
+    after.channels.begin(1, {0: FIRST}, ())
+    worker = after.connect()
+    after.channels.started(0, os.getpid())
+
+    assert after.hear(worker, channel.Ready()) == []
+    assert worker.receive() == FIRST
+    worker.close()
+    after.channels.close()
+    after.selector.close()

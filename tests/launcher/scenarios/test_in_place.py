@@ -1,0 +1,59 @@
+"""A job that grows and shrinks while its workers keep their processes."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.launcher.loopback import Job, Line, kill_tree
+from tests.launcher.scenarios.test_elastic_loop import assert_exactly_once, undisturbed
+
+pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "in_place.py"
+QUICK = ("last_call_timeout=1", "join_timeout=120")
+STEPS = 1500
+
+
+@pytest.fixture
+def job(tmp_path: pathlib.Path) -> Iterator[Job]:
+    job = Job(tmp_path, script=(str(SCRIPT), str(tmp_path), str(STEPS), "0.1"), options=("--max-restarts", "3"))
+    yield job
+    job.end()
+
+
+def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job) -> None:
+    """A node is lost and a worker killed while gradients are exchanged: the others keep their pids.
+
+    Weights are those of an undisturbed worker, and every sample was trained on exactly once.
+    """
+    job.start_store()
+    for world in (1, 2, 3):
+        job.start_node(*QUICK)
+        lines = job.wait_for_world(world)
+    first, second = (pid_of(lines, rank) for rank in (0, 1))
+    kill_tree(job.nodes[2])
+    lines = job.wait_for_world(2, after=float(str(lines[-1]["time"])))
+    assert {line["pid"] for line in lines[-2:]} == {first, second}, job.logs()
+    (job.folder / "victim").write_text(str(second))
+    lines = job.wait_for(lambda lines: len({line["pid"] for line in lines}) >= 4)
+    (job.folder / "hurry").touch()
+
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    lines = job.journal()
+    assert pid_of(lines, 0) == first, "rank 0 has kept its process to the end"
+    assert_exactly_once([line for line in lines if line["event"] == "step"])
+    weights, bias = json.loads((job.folder / "weights.json").read_text())
+    expected = undisturbed()
+    assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
+    assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
+    assert job.said("Workers go on in place") >= 1
+
+
+def pid_of(lines: list[Line], rank: int) -> object:
+    """Who had this rank last."""
+    return next(line["pid"] for line in reversed(lines) if line["rank"] == rank)
