@@ -88,7 +88,7 @@ def test_bad_text_is_a_fault_with_its_place(tmp_path: Path, command: str, case: 
     ("path", "said"),
     [
         ("missing.yaml", "cannot be read: No such file or directory."),
-        (".", "cannot be read: Is a directory."),
+        (".", ""),
         ("/proc/self/mem", "cannot be read: Input/output error."),
         ("x" * 300, "cannot be read: File name too long."),
     ],
@@ -96,6 +96,9 @@ def test_bad_text_is_a_fault_with_its_place(tmp_path: Path, command: str, case: 
 def test_what_cannot_be_read_is_said(tmp_path: Path, command: str, path: str, said: str) -> None:
     """The system's own reason, beside the file's name."""
     result = elastic_infra(command, tmp_path / path)
+
+    if path == ".":  # `render` takes folders
+        said = "holds no job file." if command == "render" else "cannot be read: Is a directory."
 
     assert (result.code, result.out) == (2, "")
     assert said in result.err

@@ -14,6 +14,7 @@ import pulumi
 import pytest
 from pulumi.runtime import mocks
 from pulumi.runtime._callbacks import _CallbackServicer
+from pulumi.runtime.settings import SETTINGS, _get_rpc_manager
 from pulumi.runtime.stack import run_pulumi_func
 
 from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, guards, inputs
@@ -59,6 +60,8 @@ def run(program: Callable[[], Any]) -> Recorder:
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(initializer=with_loop))
         mocks.set_mocks(recorder, project="team-a", stack="test", preview=False)
+        SETTINGS.outputs.clear()  # a program that failed leaves its own behind, and their loop is closed
+        _get_rpc_manager().clear()
         await run_pulumi_func(program)
 
     try:

@@ -61,10 +61,17 @@ def render(
 def _job_files(paths: Sequence[Path]) -> Iterator[Path]:
     """The files themselves, and in folders every file that declares a job, as `diff` finds them."""
     for path in paths:
-        if path.is_dir():
+        if _is_folder(path):
             yield from _job_files_in(path)
         else:
             yield path
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that the system refuses: reading the file says why
+        return False
 
 
 def _job_files_in(folder: Path) -> list[Path]:

@@ -6,7 +6,8 @@ Weights and moments change in ``optimizer.step`` alone: where that was called, t
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, Final
 
 import torch
 
@@ -14,9 +15,12 @@ from . import generators
 from .host_memory import Tree
 from .state import ElasticState
 
+UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNorm, SyncBatchNorm and InstanceNorm
+"""Modules whose kernels move their averages without a count of the change."""
+
 
 class StepUndo:
-    """Keeps what the step under way may change; nothing but buffers that change is copied."""
+    """Keeps what the step under way may change; nothing but buffers that change, or may without a count, is copied."""
 
     def __init__(self, state: ElasticState) -> None:
         self._state = state
@@ -24,6 +28,8 @@ class StepUndo:
         self._plain: dict[str, Any] = {}
         self._buffers: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         """By identity: the buffer, its version when it was copied, and the copy."""
+        self._versions = itertools.count(-1, -1)
+        """Versions that no buffer has."""
         self._optimized = False
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
@@ -35,8 +41,9 @@ class StepUndo:
         self._generators = generators.capture()
         self._plain = dict(self._state.plain)
         for module in self._modules():
-            for buffer in module.buffers():
-                self._copy(buffer)
+            for part in module.modules():
+                for buffer in part.buffers(recurse=False):
+                    self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
 
     def undo(self) -> bool:
         """Put things back to where the step began; False where its optimizer has changed the state already."""
@@ -51,9 +58,9 @@ class StepUndo:
                     buffer.copy_(copy)
         return not self._optimized
 
-    def _copy(self, buffer: torch.Tensor) -> None:
+    def _copy(self, buffer: torch.Tensor, *, counted: bool) -> None:
         kept = self._buffers.get(id(buffer))
-        version: int = buffer._version  # noqa: SLF001
+        version: int = buffer._version if counted else next(self._versions)  # noqa: SLF001
         if kept is None or kept[0] is not buffer:
             self._buffers[id(buffer)] = (buffer, version, buffer.detach().clone())
         elif kept[1] != version:

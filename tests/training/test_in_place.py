@@ -19,7 +19,9 @@ from elastic_infra.training import ElasticSampler
 from tests.ports import free_port
 from tests.training import forked
 
-pytestmark = [pytest.mark.launcher, pytest.mark.timeout(240)]
+# Slow: the driver has no deadline by which a worker that does not park is replaced, as the launcher has, and has waited
+# for one in vain. tests/launcher/scenarios/test_in_place.py has the launcher around the same workers.
+pytestmark = [pytest.mark.launcher, pytest.mark.slow, pytest.mark.timeout(240)]
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "in_place.py"
 FORKS = forked.context()

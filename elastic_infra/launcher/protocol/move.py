@@ -118,6 +118,13 @@ def park(state: State, now: float) -> Step:
     return with_workers(state, killed), (*ordered, actions.KillWorkers(workers.identity[0], late))
 
 
+def nobody_goes_on(state: State) -> bool:
+    """Whether every member was told to end, so that the state lives on only in what the workers save now."""
+    members = state.generation.members if state.generation else ()
+    others = [state.store.peer(member.uuid) for member in members if member.uuid != state.node.uuid]
+    return state.leaving and all(peer is not None and peer.record.leaving for peer in others)
+
+
 def carries_over(state: State) -> bool:
     """Whether this node's parked workers go on into the generation in the store."""
     generation, workers = state.generation, state.workers

@@ -42,6 +42,14 @@ def test_a_change_is_attempted_as_a_move_where_a_worker_can_move(
     assert move.mode_of_change(state, PAIR, cause, 0.0) == expected
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [(True, True), (True, False), (False, True)])
+def test_the_last_save_is_that_of_members_who_all_leave(mine: bool, theirs: bool) -> None:
+    """Where one member goes on, the state goes on in that member's workers, and none saves alone."""
+    state = replace(member(leaving=theirs), leaving_since=1.0 if mine else None)
+
+    assert move.nobody_goes_on(state) == (mine and theirs)
+
+
 def test_two_failed_moves_in_a_row_start_all_anew() -> None:
     """A move has failed that ends before a step; a step forgives."""
     moved = replace(PAIR, mode="move", failed_moves=1)

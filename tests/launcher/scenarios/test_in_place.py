@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -52,6 +53,27 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
     assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
     assert job.said("Workers go on in place") >= 1
+
+
+def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
+    """Each node may think that the other goes on: the state is saved all the same, and a new job begins behind it."""
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.wait_for(lambda lines: len(lines) >= 20)
+    for node in job.nodes:
+        node.send_signal(signal.SIGTERM)
+    assert [node.wait(60) for node in job.nodes] == [143, 143], job.logs()
+    before = job.journal()
+    made = max(int(str(line["step"])) for line in before if line["event"] == "step")
+    for _ in range(2):
+        job.start_node(*QUICK)
+    lines = job.wait_for(lambda lines: any(line["event"] == "step" for line in lines[len(before) :]))
+    first = next(line for line in lines[len(before) :] if line["event"] == "step")
+
+    assert made < 100, "the first snapshot that the script asks for is that of step 100"
+    assert first["step"] == made + 1, job.logs()
 
 
 def pid_of(lines: list[Line], rank: int) -> object:

@@ -18,10 +18,11 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 SHOW = """
 import os, sys
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_NAME", "OMP_NUM_THREADS")
-print(sys.argv[1:], *(f"{name}={os.environ.get(name)}" for name in names))
+values = " ".join(f"{name}={os.environ.get(name)}" for name in names)
+sys.stdout.write(f"{sys.argv[1:]} {values}\\n")  # in one piece, for two workers write to one stream
 sys.stderr.write("\\r 10%\\r 90%\\n")
 if __name__ == "__main__":
-    sys.exit(int(os.environ["RANK"]) * int(os.environ.get("FAIL", "0")))
+    sys.exit(int(os.environ.get("FAIL", "0")))
 """
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -37,7 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "threads": ("OMP_NUM_THREADS=3", "--nproc-per-node=2", "show.py"),
     "fixed master": ("--nnodes=1", "--node-rank=0", "--master-addr=localhost", "--master-port={port}", "show.py"),
     "virtual ranks": ("--nproc-per-node=2", "--virtual-local-rank", "show.py"),
-    "failure": ("FAIL=3", "--nproc-per-node", "2", "--redirects", "3", "--log-dir", "logs", "show.py"),
+    "failure": ("FAIL=3", "--nproc-per-node", "1", "--redirects", "3", "--log-dir", "logs", "show.py"),
     "unknown option": ("--no-such-option", "show.py"),
     "no script": ("--nproc-per-node=2",),
 }

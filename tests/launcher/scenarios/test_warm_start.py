@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(600)]
 SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "warm.py"
 CHANGES = {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE", "ELASTIC_INFRA_GENERATION",
            "ELASTIC_INFRA_ATTEMPT", "ELASTIC_INFRA_PROGRESS", "ELASTIC_INFRA_MODULES", "ELASTIC_INFRA_WARM_START",
-           "ELASTIC_INFRA_LAUNCH", "TORCHELASTIC_RUN_ID", "PYTEST_CURRENT_TEST", "JOURNAL", MARK}  # fmt: skip
+           "ELASTIC_INFRA_LAUNCH", "ELASTIC_INFRA_CHANNEL", "TORCHELASTIC_RUN_ID",
+           "PYTEST_CURRENT_TEST", "JOURNAL", MARK}  # fmt: skip
 """What another launch or generation changes in any case."""
 
 
