@@ -15,11 +15,16 @@ from typing import Any, Final
 from pulumi import automation
 from pulumi.automation._stack import StackInitMode
 from pulumi.automation.events import EngineEvent, StepEventMetadata, StepEventStateMetadata
+from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from typing_extensions import override
 
 Program = Callable[[], None]
 
 PROJECT: Final = "team-a"
+OWN_CONNECTIONS: Final = ("grpc.use_local_subchannel_pool", 1)
+"""gRPC's channels share connections by address, and one that was refused counts as refused for seconds. A program that
+fails looks for its engine once more when the engine has ended. A later engine may get the same port: without this
+option, the later program takes its own engine for ended."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +61,16 @@ class Outcome:
     """In the engine's order, those on stacks and providers left out."""
 
     def ops(self) -> dict[str, str]:
-        """What happens to each resource, by its Pulumi name; a replacement is named by what comes first in it."""
+        """What happens to each resource, by its Pulumi name; a replacement is named by what comes first in it.
+
+        Raises:
+            AssertionError: the operation failed, with what the engine printed: its steps tell no more than that.
+        """
+        assert not self.failed, self.text
+        return self.attempted()
+
+    def attempted(self) -> dict[str, str]:
+        """What happened to each resource before the operation failed, by its Pulumi name."""
         found: dict[str, str] = {}
         for step in self.steps:
             found.setdefault(step.name, step.op)
@@ -174,9 +188,11 @@ class Engine:
         }
         before = os.environ["PATH"]
         os.environ["PATH"] = os.pathsep.join([str(pulumi.parent), before])
+        _GRPC_CHANNEL_OPTIONS.append(OWN_CONNECTIONS)
         try:
             yield cls(folder, environ)
         finally:
+            _GRPC_CHANNEL_OPTIONS.remove(OWN_CONNECTIONS)
             os.environ["PATH"] = before
 
     @property

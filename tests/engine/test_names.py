@@ -53,7 +53,7 @@ def test_another_name_of_the_job_is_refused_where_something_is_guarded(stack: St
     for outcome in (stack.preview(job(name="other", **kept)), stack.up(job(name="other", **kept))):
         assert outcome.failed
         assert "What differs: metadata.name." in outcome.text
-        assert objects(outcome.ops()) == {}
+        assert objects(outcome.attempted()) == {}
 
 
 def test_a_job_of_an_earlier_version_is_found_under_its_resources_name(stack: Stack) -> None:

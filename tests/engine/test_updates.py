@@ -130,7 +130,7 @@ def test_a_guarded_job_is_not_restarted(
         assert outcome.failed
         assert cause in outcome.text
         assert "on_restart is 'refuse'" in outcome.text
-        assert outcome.ops() == {"train": "update", GUARD: "update"}
+        assert outcome.attempted() == {"train": "update", GUARD: "update"}
 
     assert _inputs(stack.state()) == _inputs(before)
 
@@ -200,7 +200,7 @@ def test_the_made_claim_is_never_replaced(stored: Stack, change: dict[str, Any],
             f"would go on without its checkpoints: {WHY}. Nothing was changed. What differs: {cause}. Undo"
             in outcome.text
         )
-        assert set(outcome.ops()) <= {"train", GUARD}
+        assert set(outcome.attempted()) <= {"train", GUARD}
 
     assert _inputs(stored.state()) == _inputs(before)
 
