@@ -1,9 +1,9 @@
 """``elastic_launch(LaunchConfig, function)(*args)``: torch's function API on our launcher.
 
-The signature is torch's (``torch.distributed.launcher.api``), and so is its ``LaunchConfig``, which is read field by
-field because it grew over the releases. A function runs as ``spawn`` would run it: pickled, in fresh interpreters that
-import it by name. It is a command line underneath, so that everything else holds: restarts, warm start, exit codes.
-This module may import torch, lazily and for ``ChildFailedError`` only.
+The signature and ``LaunchConfig`` are torch's (``torch.distributed.launcher.api``); the config is read field by field
+because torch added fields over the releases. A function runs as ``spawn`` would run it: pickled, in fresh interpreters
+that import it by name. The launch becomes a command line, so that restarts, warm start and exit codes work as for a
+script. This module may import torch, lazily and for ``ChildFailedError`` only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .command_line import options
 from .settings import PREFIX
 
 RESULTS: Final = PREFIX + "RESULTS"
-"""Folder in which each rank leaves what the function returned."""
+"""Variable with the folder in which each rank leaves the function's result."""
 LAUNCHER: Final = (sys.executable, "-m", __package__)
 
 _VALUES: Final = {
@@ -38,18 +38,18 @@ _VALUES: Final = {
     "signals_to_handle": "--signals-to-handle",
     "shutdown_timeout": "--shutdown-timeout",
 }
-"""Fields of ``LaunchConfig`` that are options as they stand."""
+"""Fields of ``LaunchConfig`` that are options with the same name and value."""
 
 
 class LaunchError(RuntimeError):
-    """The workers failed; the message has the launcher's exit code. Raised where torch is not there to say it."""
+    """The workers failed; the message has the launcher's exit code. Raised where torch is not installed."""
 
 
 class elastic_launch:  # noqa: N801  torch's name
     """Launches workers on this node that run a function or a program.
 
     Args:
-        config: torch's ``LaunchConfig``, or anything with its fields.
+        config: torch's ``LaunchConfig``, or an object with the same fields.
         entrypoint: a function that can be pickled by name, or a program.
     """
 
@@ -58,7 +58,13 @@ class elastic_launch:  # noqa: N801  torch's name
         self._entrypoint = entrypoint
 
     def __call__(self, *args: Any) -> dict[int, Any]:  # noqa: ANN401  the function's own arguments
-        """Run it; returns what each rank of this node returned, by global rank.
+        """Run the entrypoint on this node's workers, and wait for them.
+
+        Args:
+            *args: arguments of the entrypoint; those of a program are turned into text.
+
+        Returns:
+            What the function returned, by global rank of this node's workers; empty for a program.
 
         Raises:
             ChildFailedError: the workers failed beyond their budget (``LaunchError`` without torch).
@@ -106,7 +112,7 @@ def command_line(
 
 
 def _main_of(function: Callable[..., Any]) -> dict[str, str]:
-    """How a worker imports the caller's ``__main__`` where the function stands in it, as ``multiprocessing`` has it."""
+    """How a worker imports the caller's ``__main__`` where the function is defined in it, as in ``multiprocessing``."""
     main = sys.modules["__main__"]
     if function.__module__ != "__main__":
         return {}
@@ -117,7 +123,7 @@ def _main_of(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def results(folder: Path) -> dict[int, Any]:
-    """What the ranks of this node left, by global rank."""
+    """The results that the ranks of this node left, by global rank."""
     files = sorted(folder.glob("*.result"), key=lambda path: int(path.stem))
     return {int(path.stem): pickle.loads(path.read_bytes()) for path in files}  # noqa: S301  ours
 
@@ -133,7 +139,7 @@ def _filters(config: object) -> list[str]:
 
 
 def _log_options(specs: object) -> list[str]:
-    """Torch's ``LogsSpecs``: the streams are attributes of its base class, of no public name."""
+    """Options from torch's ``LogsSpecs``, whose base class keeps the streams in attributes without a public name."""
     words = []
     if directory := getattr(specs, "root_log_dir", None):
         words.append(f"--log-dir={directory}")
@@ -146,7 +152,7 @@ def _log_options(specs: object) -> list[str]:
 
 
 def _streams(given: object) -> str:
-    """``Std``, or ``Std`` by local rank, as the command line has it; empty for none."""
+    """``Std``, or ``Std`` by local rank, in the form of the command line; empty for none."""
     if isinstance(given, Mapping):
         return ",".join(f"{rank}:{int(streams)}" for rank, streams in given.items() if int(streams))
     return str(int(given)) if isinstance(given, int) and given else ""
@@ -161,7 +167,7 @@ def _field(config: object, name: str) -> object:
 
 
 def _failure(code: int, entrypoint: Callable[..., Any] | str, folder: Path) -> Exception:
-    """Torch's own error where torch is there: callers catch it by that name."""
+    """Torch's own error where torch is installed, since callers catch it by that name."""
     name = getattr(entrypoint, "__name__", str(entrypoint))
     message = f"{name} failed; the launcher exited with code {code}."
     failed: Mapping[int, Path] = {int(path.stem): path for path in folder.glob("*.error")}

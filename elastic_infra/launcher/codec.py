@@ -1,7 +1,7 @@
-"""Frozen dataclasses as JSON objects and back: the form of everything that the launcher's processes tell each other.
+"""Frozen dataclasses as JSON objects and back: the form of all messages between the launcher's processes.
 
-A field with its default value is left out, an unknown field is ignored, and each field must be of the type that its
-annotation says: the other end may be another version of the launcher, or no launcher at all.
+A field with its default value is left out, an unknown field is ignored, and each field must be of its annotated type:
+the other end may be another version of the launcher, or no launcher at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Record = TypeVar("Record")
 
 
 def to_json(record: object) -> dict[str, object]:
-    """The JSON object of a dataclass; tuples become arrays, dataclasses in it objects."""
+    """The JSON object of a dataclass; tuples become arrays, nested dataclasses become objects."""
     fields = dataclasses.fields(record)  # type: ignore[arg-type]  # any dataclass; there is no type for that in 3.10
     given = ((field, getattr(record, field.name)) for field in fields)
     return {
@@ -31,7 +31,7 @@ def from_json(kind: type[Record], value: object) -> Record:
     """The dataclass ``kind`` from the JSON object that ``to_json`` made of it.
 
     Raises:
-        TypeError: it is no object, a field is missing or is not of its type.
+        TypeError: the value is no object, or a field is missing or not of its type.
     """
     if not isinstance(value, Mapping):
         message = f"{kind.__name__} must be an object."
@@ -44,7 +44,7 @@ def from_json(kind: type[Record], value: object) -> Record:
 
 @functools.cache
 def _types_of(kind: type) -> dict[str, Any]:
-    """Each field with its type; annotations are text until they are resolved here."""
+    """Each field with its type, resolved from the text of its annotation."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
@@ -60,7 +60,7 @@ def _plain(value: object) -> object:
 def _read(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401  a type, and a value of it
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in {types.UnionType, typing.Union}:
-        (inner,) = (each for each in arguments if each is not types.NoneType)  # a value or nothing is the one union
+        (inner,) = (each for each in arguments if each is not types.NoneType)  # the only unions are optional values
         return None if value is None else _read(inner, value, name)
     if dataclasses.is_dataclass(wanted):
         return from_json(typing.cast("type", wanted), value)
@@ -73,7 +73,7 @@ def _read(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401  a type
 
 
 def _checked(kind: type, value: object, name: str) -> Any:  # noqa: ANN401  it is of the type asked for
-    """The value; JSON writes a float without a fraction as an int, and true is no number."""
+    """The value, if it has the type; JSON writes a float without a fraction as an int, and true is no number."""
     allowed = (int, float) if kind is float else kind
     if isinstance(value, allowed) and (kind in {bool, object} or not isinstance(value, bool)):
         return value

@@ -1,7 +1,7 @@
-"""The launcher's own lines on a stream that others share and whose reader may be paused or gone.
+"""The launcher's own lines on a stream that other processes share and whose reader may be paused or gone.
 
-A thread writes them, so that the process that has something to say never waits for the reader. The stream keeps its
-mode: ``O_NONBLOCK`` belongs to the open file, which the workers and the user's shell share.
+A thread writes the lines, so that the process never waits for the reader. The stream keeps its mode, because
+``O_NONBLOCK`` belongs to the open file, which the workers and the user's shell share.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from . import log
 
 LINES: Final = 10_000
-"""How many lines wait for the reader; a paused reader must not cost memory without bound."""
+"""The most lines that wait for the reader: a paused reader must not cost unbounded memory."""
 
 
 class Console:
     """Lines that wait for their reader; those beyond ``LINES`` are dropped and counted."""
 
     def __init__(self, write: Callable[[bytes], None], lines: int = LINES) -> None:
-        """Nothing is written before ``start``.
+        """Prepare a console, which writes only after ``start``.
 
         Args:
             write: writes all of its argument, however long that takes.
@@ -37,28 +37,28 @@ class Console:
 
     @classmethod
     def start(cls, descriptor: int) -> Console:
-        """Lines for a descriptor, and the thread that writes them."""
+        """A console for a descriptor, with its thread running."""
         console = cls(lambda data: write_all(descriptor, data))
         console.run()
         return console
 
     def run(self) -> None:
-        """Write what is queued, until the console is closed or its reader is gone."""
+        """Write the queued lines until the console is closed or its reader is gone."""
         self._thread.start()
 
     def write(self, line: bytes) -> None:
-        """Have a line written; never waits."""
+        """Queue a line, without waiting for the reader."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
             self._dropped += 1
 
     def say(self, text: str) -> None:
-        """Have a line of the launcher's own written, its name in front."""
+        """Queue one of the launcher's own lines, with the launcher's name in front."""
         self.write(_own(text))
 
     def close(self, seconds: float) -> bool:
-        """Wait until all lines are written, this long at most; says whether they are."""
+        """Wait at most so many seconds until all lines are written; returns whether they are."""
         self._closed.set()
         self.write(b"")  # wakes the thread; where the queue is full the thread is awake
         self._thread.join(seconds)
@@ -79,10 +79,10 @@ class Console:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, however long its reader takes.
+    """Write all of the text, however long its reader takes.
 
     Raises:
-        OSError: the stream has no reader any more.
+        OSError: the stream's reader is gone.
     """
     left = memoryview(data)
     while left:
@@ -95,7 +95,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def say_if_ready(descriptor: int, text: str) -> None:
-    """Write a short line where its reader takes it now, else drop it: for a process that has no thread."""
+    """Write a short line if its reader takes it now, else drop it; for a process without a writing thread."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     if poll.poll(0):

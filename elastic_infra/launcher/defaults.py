@@ -1,7 +1,7 @@
 """Environment variables that a worker gets when the user did not choose them.
 
-One pure function from the settings and an environment to what is missing in that environment. It never overrides a
-value that is there, an empty one included, and it reads neither ``os.environ`` nor the machine.
+One pure function from the settings and an environment to the variables that are missing in that environment. Present
+values, empty ones included, are never overridden, and neither ``os.environ`` nor the machine is read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from .settings import LauncherSettings
 
 SKIP_CLEAN_UP: Final = 3
-"""c10d's own error mode: end the process without aborting communicators, since the abort may hang. Torchrun alone
-would force 1 (https://github.com/pytorch/pytorch/pull/110723 has why c10d left it)."""
+"""c10d's own error mode: end the process without aborting communicators, since the abort may hang. Torchrun alone would
+force 1 (https://github.com/pytorch/pytorch/pull/110723 says why c10d left that mode)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RuntimeDefault:
 
 
 def runtime_defaults(settings: LauncherSettings, environ: Mapping[str, str], *, nproc_per_node: int) -> dict[str, str]:
-    """What a worker's environment lacks, as variables to add to it.
+    """The variables that a worker's environment lacks.
 
     Args:
         settings: the launcher's settings; those that are None leave torch's own default alone.

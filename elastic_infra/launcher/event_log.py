@@ -1,4 +1,4 @@
-"""What happened, as JSON lines for machines (``ELASTIC_INFRA_EVENTS``).
+"""Events as JSON lines for programs (``ELASTIC_INFRA_EVENTS``).
 
 One object a line: ``time`` (UTC), ``monotonic``, ``event``, ``node``, ``generation``, ``attempt``, then the event's own
 fields. A line is written in one call, so supervisor and agent may share a file. Writing never fails the launch.
@@ -54,13 +54,13 @@ class EventLog:
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is opened before the first event.
+        """Prepare a log, which opens its file at the first event.
 
         Args:
             target: a path, ``-`` for stderr, or empty for nothing.
             node: name or uuid of this node.
-            lines: what stderr gets goes there; None writes at once and waits for the reader.
-            wall: the clock people read.
+            lines: takes the lines for stderr; None writes each line at once and waits for the reader.
+            wall: the wall clock.
             monotonic: CLOCK_MONOTONIC.
         """
         self._target = target
@@ -72,7 +72,7 @@ class EventLog:
         self._has_failed = False
 
     def write(self, event: Name, *, generation: int, attempt: int, fields: Mapping[str, object]) -> None:
-        """Write one line; the first failure is told once, later ones are silent."""
+        """Write one line; only the first failure to write is reported."""
         if not self._target:
             return
         head: dict[str, object] = {
@@ -103,6 +103,6 @@ class EventLog:
 
 
 def utc(wall: float) -> str:
-    """A moment as events write it."""
+    """A moment in the form of the field ``time``."""
     moment = dt.datetime.fromtimestamp(wall, tz=dt.timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

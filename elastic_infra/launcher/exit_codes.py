@@ -10,16 +10,16 @@ SUCCESS: Final = 0
 SCRIPT_FAILED: Final = 1
 """The script failed beyond its budget: permanent."""
 USAGE: Final = 2
-"""Bad arguments, script missing or unreadable: permanent."""
+"""The arguments are wrong, or the script is missing or unreadable: permanent."""
 NO_PROGRESS: Final = 93
 """The same step failed three times: permanent."""
 STOPPED: Final = 143
-"""Stopped by SIGTERM (preemption, scale-down): retry."""
+"""SIGTERM stopped the launcher (preemption, scale-down): retry."""
 RETRY: Final = 200
 """Store lost beyond ``join_timeout``, watchdog fired, or this node alone keeps failing: retry."""
 
 PERMANENT: Final = (SCRIPT_FAILED, USAGE, NO_PROGRESS)
-"""A retry of the pod cannot help; every other failure is worth one."""
+"""Codes after which a retry of the pod cannot help; every other failure is worth a retry."""
 
 
 def of_signal(number: int) -> int:
@@ -28,10 +28,10 @@ def of_signal(number: int) -> int:
 
 
 def final(code: int, caught: int | None) -> int:
-    """What the process exits with: a launcher that was told to end never says that the job succeeded."""
+    """The process's exit code: a launcher that was told to end never reports success of the job."""
     return of_signal(caught) if caught is not None and code == SUCCESS else code
 
 
 def of_log_folder(error: OSError) -> int:
-    """Log files cannot be made: a full disk is this node's trouble, anything else the command line's."""
+    """Log files cannot be made: ``RETRY`` for a full disk on this node, ``USAGE`` for any other reason."""
     return RETRY if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE} else USAGE

@@ -1,10 +1,10 @@
-"""The seam between supervisor and agent: one AF_UNIX stream socketpair, one JSON object a line, both ways.
+"""The channel between supervisor and agent: one AF_UNIX stream socketpair, one JSON object a line, both ways.
 
 The supervisor forks the agent (no exec) and keeps one end; the agent gets the other. Each message is one of the
 dataclasses below; its ``type`` on the wire is the class's name. A message may carry one file descriptor
-(``SCM_RIGHTS``) where its docstring says so. A closed seam means the other side is dead: the agent then exits at
-once (its parent-death signal does the same), the supervisor runs its watchdog rule. Both ends live in one container
-and trust each other. This module holds shapes and the wire form only.
+(``SCM_RIGHTS``) where its docstring says so. A closed channel means that the other side is dead: the agent then exits
+at once (its parent-death signal does the same), the supervisor applies its watchdog rule. Both ends run in one
+container and trust each other. This module holds only the messages and their wire form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal, get_args
 from . import codec
 
 AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finishing"]
-"""What the agent is at, for the watchdog: each phase has its own budget of silence."""
+"""The agent's phase, for the watchdog: each phase has its own budget of silence."""
 
 
 # ------------------------------------------------------ agent -> supervisor
@@ -26,12 +26,12 @@ AgentPhase = Literal["rendezvous", "starting", "monitoring", "stopping", "finish
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """One worker to start, complete: nothing is added by the supervisor but its own process attributes."""
+    """One worker to start, complete: the supervisor adds only process attributes."""
 
     local_rank: int
     argv: tuple[str, ...]
     env: dict[str, str]
-    """The whole environment."""
+    """The worker's whole environment."""
     stdout: str | None = None
     """Path of the log file, or None for the launcher's own stream."""
     stderr: str | None = None
@@ -41,23 +41,23 @@ class WorkerSpec:
 class Spawn:
     """Start workers; each answers with ``WorkerStarted`` or ``WorkerEnded``.
 
-    ``generation`` is here and below the one for which all workers of this node were last started: workers that live on
-    in a later one keep it, and those that are started in the place of ended ones get it.
+    ``generation`` is, here and below, the generation for which all workers of this node were last started: workers that
+    live on in a later generation keep the number, and workers that replace ended ones get it.
     """
 
     generation: int
     workers: tuple[WorkerSpec, ...]
     warm: bool
-    """Fork from the fork server where it is ready or comes first, else exec."""
+    """Whether to fork from the fork server where it is ready or comes first, else exec."""
 
 
 LOAD_SECONDS: Final = 120.0
-"""How long nodes and workers wait for the fork server: an import that hangs keeps neither node nor worker out."""
+"""How long nodes and workers wait for the fork server: an import that hangs must not keep them out."""
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Start the fork server now, if it was not; answered by ``ForkServerState``."""
+    """Start the fork server now unless it was started; answered by ``ForkServerState``."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Stop:
     """End a generation's workers: ``first`` to each worker alone, SIGKILL to all their groups after the grace.
 
     The supervisor owns the deadline, so that it holds while the agent is frozen. Answered by ``GroupGone`` once no
-    process of these groups is left and none holds an accelerator, also when nothing ran. Sent again it only moves
+    process of these groups is left and none holds an accelerator, also when nothing ran. A repeated order only moves
     the deadline earlier.
     """
 
@@ -85,17 +85,17 @@ class Kill:
 
 @dataclass(frozen=True)
 class DumpStacks:
-    """Make the workers write every thread's stack to their stderr and go on living."""
+    """Make the workers write every thread's stack to their stderr, without ending them."""
 
     generation: int
 
 
 @dataclass(frozen=True)
 class HoldStore:
-    """Carries the file descriptor of the store connection (SCM_RIGHTS).
+    """The store connection's file descriptor, sent by SCM_RIGHTS.
 
-    The supervisor keeps it open, closes the one it held before, and uses it once: when agent and workers are gone it
-    says farewell on it, which is what tells the store that this node is dead.
+    The supervisor keeps the descriptor open, closes the former one, and uses it once: when agent and workers are gone,
+    the supervisor says farewell on it, from which the store learns that this node is dead.
     """
 
 
@@ -103,7 +103,7 @@ class HoldStore:
 class BeatAcked:
     """The store answered a beat that was sent at this CLOCK_MONOTONIC time: re-arms the dead-man timer.
 
-    Not once the timer is due: then ``Suspended`` comes first.
+    Once the timer is due it no longer re-arms: ``Suspended`` comes first.
     """
 
     sent_at: float
@@ -112,7 +112,7 @@ class BeatAcked:
 
 @dataclass(frozen=True)
 class Resume:
-    """The generation of suspended workers stands: they go on, unless their time was over."""
+    """The generation of suspended workers stands: they go on, unless they have been killed already."""
 
     generation: int
 
@@ -142,7 +142,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Leave:
-    """The agent is done; it exits next. The supervisor ends what is left and exits with this code."""
+    """The agent exits next. The supervisor ends the remaining processes and exits with this code."""
 
     code: int
     reason: str
@@ -184,7 +184,7 @@ class Suspended:
     """The dead-man timer stopped these workers (SIGSTOP): the store has not answered for ``orphan_timeout``.
 
     Answered by ``Resume`` if the store says in time that their generation stands. Otherwise they are killed, and
-    ``GroupGone`` says ``orphaned``; what ``WorkerEnded`` says in between is no failure of theirs.
+    ``GroupGone`` says ``orphaned``; a ``WorkerEnded`` in between is no failure of the worker.
     """
 
     generation: int
@@ -192,13 +192,13 @@ class Suspended:
 
 @dataclass(frozen=True)
 class GroupGone:
-    """Nothing of this generation is left on this node."""
+    """No process of this generation is left on this node."""
 
     generation: int
     killed: tuple[int, ...] = field(default=())
     """Local ranks that had to be killed at the deadline."""
     orphaned: bool = False
-    """The dead-man timer did it."""
+    """Whether the dead-man timer killed the workers."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +215,12 @@ class ForkServerState:
     ready: bool
     message: str = ""
     left_out: tuple[str, ...] = ()
-    """Modules, each with the reason, that it leaves to the workers and that were not told before."""
+    """Modules, each with the reason, that the fork server leaves to the workers and has not reported before."""
 
 
 @dataclass(frozen=True)
 class StoreHosted:
-    """The hosted store listens on ``port``; or it could not, or it ended (``error``)."""
+    """The hosted store listens on ``port``; or the store could not start, or ended (``error``)."""
 
     port: int
     error: str = ""
@@ -260,20 +260,20 @@ def decode(line: bytes) -> Message:
     """The message of one line.
 
     Raises:
-        ValueError, TypeError, KeyError: not a message of this kind.
+        ValueError, TypeError, KeyError: the line is no message of these types.
     """
     fields = json.loads(line)
     return codec.from_json(_TYPES[fields.pop("type")], fields)
 
 
 class Channel:
-    """One end of the seam: whole messages in and out, descriptors with them."""
+    """One end of the channel: sends and receives whole messages, with descriptors."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._buffer = bytearray()
         self.descriptors: list[int] = []
-        """Received and not yet taken, oldest first."""
+        """Descriptors received and not yet taken, oldest first."""
 
     def fileno(self) -> int:
         """The descriptor by which a selector watches this end."""
@@ -292,16 +292,16 @@ class Channel:
         self._socket.sendall(line[sent:])
 
     def receive(self) -> Iterator[Message]:
-        """Read once and give the messages completed by it.
+        """Read once; returns the messages completed by the bytes.
 
         Raises:
-            EOFError: the other side closed the seam.
-            BlockingIOError: nothing to read on a non-blocking socket.
+            EOFError: the other side closed the channel.
+            BlockingIOError: a non-blocking socket has no bytes to read.
         """
         data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 16, 8)
         self.descriptors.extend(descriptors)
         if not data:
-            message = "The other side of the seam is gone."
+            message = "The other side of the channel is gone."
             raise EOFError(message)
         self._buffer += data
         while (end := self._buffer.find(b"\n")) >= 0:

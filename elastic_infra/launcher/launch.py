@@ -1,6 +1,6 @@
 """From a command line to an exit code: reads, checks, starts the supervisor, and reports the end.
 
-The only module that knows all parts. Heavy modules are imported once the command line is known to be good.
+Only this module knows all parts. Heavy modules are imported once the command line is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 AgentMain = Callable[["ipc.Channel", plan.Plan, LauncherSettings, Mapping[str, str], "run_dir.RunDir"], None]
-"""The agent's entry, run in the process that the supervisor forks for it."""
+"""The agent's entry point, called in the process that the supervisor forks for the agent."""
 
 
 def main(
@@ -58,13 +58,13 @@ def main(
 
 
 def without_token(environ: Mapping[str, str]) -> dict[str, str]:
-    """What everything that the launcher starts may know, torchrun and the workers among them."""
-    os.environ.pop(env_name("store_token"), None)  # for what inherits it
+    """The environment without the store's token, for every process that the launcher starts."""
+    os.environ.pop(env_name("store_token"), None)  # for processes that inherit the environment
     return {name: value for name, value in environ.items() if name != env_name("store_token")}
 
 
 def with_own_token(settings: LauncherSettings, resolved: plan.Plan) -> LauncherSettings:
-    """A store whose port only this launch knows gets a token that only this launch knows: others share the machine."""
+    """The settings with a fresh token for a store that only this launch uses, since others share the machine."""
     if resolved.port or settings.store_token:
         return settings
     return dataclasses.replace(settings, store_token=os.urandom(32).hex())
@@ -142,7 +142,7 @@ def _supervise(
 def _watch_agents(
     family: children.Children, new_watcher: Callable[[], supervisor.Supervisor], settings: LauncherSettings
 ) -> tuple[supervisor.Supervisor, ipc.Leave]:
-    """Supervise one agent after the other, until one leaves or there have been too many."""
+    """Supervise one agent after the other, until an agent leaves or too many have been replaced."""
     from .supervisor import agent_replacement
 
     replacements = agent_replacement.Replacements()
@@ -178,7 +178,7 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
 
 
 def _event(settings: LauncherSettings, event: event_log.Name, fields: Mapping[str, object]) -> None:
-    """An event of the supervisor's own; most come from the agent."""
+    """Write an event of the supervisor; the agent writes most events."""
     from . import event_log
 
     node = settings.node_name or socket.gethostname()
@@ -208,7 +208,7 @@ def _run_torchrun(
     environ: Mapping[str, str],
     workers: int,
 ) -> NoReturn:
-    """Become torchrun, with the runtime defaults applied."""
+    """Replace this process by torchrun, with the runtime defaults applied."""
     log.say(f"Torchrun runs this launch ({delegated.reason}); missing then: {plan.MISSING_UNDER_TORCHRUN}.")
     missing = defaults.runtime_defaults(settings, environ, nproc_per_node=workers)
     os.execve(
@@ -224,7 +224,7 @@ def _refuse(message: str) -> int:
 
 
 def _say_last(line: str, until: float, signals: Signals) -> None:
-    """The end's reason, where its reader takes it; the exit code waits until then, unless a signal came."""
+    """Say the reason of the end; the exit waits until the console's reader takes the line, unless a signal came."""
     from . import console
 
     last = console.Console.start(2)

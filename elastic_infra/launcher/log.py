@@ -1,4 +1,4 @@
-"""Lines for people: on stderr, each with the program's name in front. Events for machines are in ``event_log``."""
+"""Log lines on stderr, each with the program's name in front. ``event_log`` writes events for programs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
 
 def say(line: str) -> None:
-    """Write one line at once, whatever the level that was asked for."""
+    """Write one line at once, whatever the log level."""
     print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
 
 
 class Log:
-    """Passes on the lines at or above the level that the user asked for."""
+    """Passes on the lines at or above the user's log level."""
 
     def __init__(self, lowest: str, write: Callable[[str], object] = say) -> None:
         """A log of one process.
@@ -37,6 +37,6 @@ class Log:
         return _LEVELS.index(level) >= _LEVELS.index(self._lowest)
 
     def tell(self, level: Level, line: str) -> None:
-        """Write a line of this level; an empty one says nothing."""
+        """Write a line of this level; an empty line is dropped."""
         if line and self.shows(level):
             self._write(line)

@@ -1,6 +1,6 @@
-"""The kernel's view of processes: who lives in which group, and how one is started.
+"""The kernel's view of processes: their groups and states, and how a process is started.
 
-Thin edges over ``/proc``, ``fork`` and ``prctl``; nothing is decided here.
+Thin functions over ``/proc``, ``fork`` and ``prctl``, without decisions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _ACCELERATOR: Final = re.compile(
     r"/dev/(nvidia\d+|kfd|dri/renderD\d+|accel/?\w*\d+|neuron\d+|davinci\d+|vfio/\d+|hl\d+)"
 )
-"""Files of NVIDIA, AMD, Intel, TPU, Neuron, Ascend and Gaudi devices, not those that only manage them."""
+"""Files of NVIDIA, AMD, Intel, TPU, Neuron, Ascend and Gaudi devices, without files that only manage devices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Process:
     cpu_seconds: float = 0.0
     """CPU time used so far, in user and kernel mode."""
     started: int = 0
-    """Clock ticks from the machine's start to the process's: with the pid it names a process for good, because the
-    kernel uses pids again."""
+    """Clock ticks from the machine's start to the process's: together with the pid they identify a process, since the
+    kernel reuses pids."""
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -48,12 +48,12 @@ class Process:
 
 
 def scan(root: str = "/proc") -> tuple[Process, ...]:
-    """Every process that is visible from here."""
+    """Every process that is visible to this process."""
     return tuple(_read_all(root))
 
 
 def read(pid: int, root: str = "/proc") -> Process | None:
-    """One process, or None when it is gone."""
+    """One process, or None when the process is gone."""
     try:
         with open(f"{root}/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -94,7 +94,7 @@ def catches(pid: int, number: int, root: str = "/proc") -> bool:
 
 
 def resident_megabytes(pid: int, root: str = "/proc") -> int:
-    """Memory of a process in MB, shared pages counted by share; 0 when it is gone."""
+    """Memory of a process in MB, shared pages counted by share; 0 when the process is gone."""
     try:
         with open(f"{root}/{pid}/smaps_rollup", encoding="utf-8") as file:
             sizes = [int(line.split()[1]) for line in file if line.startswith("Pss:")]
@@ -113,14 +113,14 @@ def become_subreaper() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; ends it now if that has happened already."""
+    """Have the kernel kill this process when its parent ends; exit now if the parent has ended already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
 
 def fork(child: Callable[[], object]) -> int:
-    """Run ``child`` in a new process in a session of its own, which dies with this one; returns its pid."""
+    """Run ``child`` in a new process and session; the process dies with this one. Returns its pid."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -140,7 +140,7 @@ def fork(child: Callable[[], object]) -> int:
 
 
 def start(argv: tuple[str, ...], env: dict[str, str], stdout: str | None, stderr: str | None) -> int:
-    """Start a program in a session of its own; returns its pid.
+    """Start a program in a new session; returns its pid.
 
     Raises:
         OSError: a log file cannot be opened or the program cannot be executed.
@@ -176,13 +176,13 @@ def redirect(stdout: str | None, stderr: str | None) -> None:
 
 
 def send(pid: int, number: int) -> None:
-    """Signal one process; one that is gone is fine."""
+    """Signal one process, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def send_to_main_thread(pid: int, number: int) -> None:
-    """Signal the main thread of one process, so that it does nothing else before the handler has run.
+    """Signal the main thread of one process, so that this thread runs the handler before anything else.
 
     A signal to a stopped process as a whole is taken by any of its threads, and the others run on meanwhile.
     """
@@ -194,7 +194,7 @@ def send_to_main_thread(pid: int, number: int) -> None:
 
 
 def without_core(pid: int) -> None:
-    """Let an abort of this process write no core file: one per rank would fill the disk."""
+    """Keep an abort of this process from writing a core file: a file for each rank would fill the disk."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
 

@@ -1,7 +1,8 @@
 """The launcher's own files while it runs: one private folder, removed at the end.
 
-It lives in memory where it can (``/dev/shm``), so that a full disk stops no worker from reporting. A launcher that is
-killed leaves it behind; the next one deletes it, told by a lock that the kernel drops with the last of its processes.
+The folder is in memory where possible (``/dev/shm``), so that workers report even with a full disk. A launcher that is
+killed leaves its folder behind. The next launcher deletes the folder if it is unlocked: the kernel drops the lock with
+the last process of the killed launcher.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class RunDir:
 
     @property
     def launch_id(self) -> str:
-        """Names this launch; no other launch on this machine has the same while the folder is there."""
+        """The name of this launch, unique on this machine while the folder exists."""
         return os.path.basename(self.folder)
 
     @property
     def bootstrap(self) -> str:
-        """A copy of the bootstrap's source, so that workers need nothing on their path."""
+        """A copy of the bootstrap's source, so that workers need no package on their path."""
         return os.path.join(self.folder, "elastic_infra_bootstrap.py")
 
     @property
@@ -70,10 +71,10 @@ class RunDir:
 
 
 def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
-    """Make the folder, in place of those that dead launchers left, and copy the sources that run in other processes.
+    """Make the folder, delete those that dead launchers left, and copy the sources that run in other processes.
 
     Raises:
-        OSError: neither memory nor disk has room.
+        OSError: neither memory nor disk has space left.
     """
     sweep(_SHARED_MEMORY)
     folder, lock = _make_folder()
@@ -87,7 +88,7 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
 
 
 def sweep(parent: str) -> None:
-    """Delete the folders under ``parent`` that no living launcher locks; what cannot be read is not ours."""
+    """Delete the folders under ``parent`` that no living launcher locks; unreadable folders belong to others."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -111,10 +112,10 @@ def _make_folder() -> tuple[str, int]:
 
 
 def make_locked_folder(parent: str | None) -> tuple[str, int]:
-    """A new folder and the descriptor that keeps it; ``parent`` None is the folder for temporary files.
+    """A new folder and the descriptor of its lock; ``parent`` None means the folder for temporary files.
 
     Raises:
-        OSError: there is no room.
+        OSError: the folder cannot be made.
     """
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
@@ -123,4 +124,4 @@ def make_locked_folder(parent: str | None) -> tuple[str, int]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(owner):
             return folder, lock
-        os.close(lock)  # swept before it was locked
+        os.close(lock)  # another launcher deleted it before it was locked

@@ -1,8 +1,8 @@
-"""What the launcher is told beyond torchrun's own options, as one type for both ends of the wire.
+"""The launcher's settings beyond torchrun's options, as one type for both ends of the wire.
 
 The pod manifest is written with ``to_env()``, the container reads it with ``from_env(environ)``, and
 ``from_env(to_env(s)) == s`` for every ``s``. Torchrun's options travel as torchrun's own ``PET_*`` variables and
-are not repeated here. This module decides nothing and imports only the standard library.
+are not repeated here. This module takes no decisions and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 PREFIX: Final = "ELASTIC_INFRA_"
-"""Every variable of ours starts with this; users may not set names under it (wire contract)."""
+"""The prefix of the launcher's variables; users may not set names under it (wire contract)."""
 
 HangTimeout = float | Literal["auto", "off"]
 Count = int
-"""1 or more."""
+"""An integer of 1 or more."""
 
 
 class SettingsError(ValueError):
@@ -26,7 +26,7 @@ class SettingsError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class LauncherSettings:
-    """The launcher's own settings. Defaults are those of the command line; the component sends the config's."""
+    """The launcher's own settings. The defaults hold for the command line; the component sends the config's values."""
 
     nccl_collective_timeout_seconds: float | None = None
     """Seconds a collective may take before the process group fails; None leaves torch's own (NCCL 600, gloo 1800)."""
@@ -47,7 +47,7 @@ class LauncherSettings:
     """Seconds from SIGTERM to SIGKILL for a worker, an upper bound on every path (torchrun's default)."""
 
     failure_grace_seconds: float | None = None
-    """The same bound when a peer failed; None means ``shutdown_grace_seconds``, and 5 s where a peer is lost: what
+    """The same bound when a peer failed; None means ``shutdown_grace_seconds``, and 5 s where a peer is lost: work that
     needs all ranks (a collective checkpoint) cannot succeed then."""
 
     hang_timeout_seconds: HangTimeout = "auto"
@@ -86,20 +86,20 @@ class LauncherSettings:
     """Where event lines go: a path, or "-" for stderr; empty writes none."""
 
     metrics_port: int = 0
-    """Port of ``/metrics``, ``/healthz`` and ``/status``; 0 listens on nothing."""
+    """Port of ``/metrics``, ``/healthz`` and ``/status``; with 0 the launcher listens on no port."""
 
     termination_log: str = "/dev/termination-log"
-    """Where the root cause is written for the kubelet, if the file is there (the kubelet makes it)."""
+    """File in which the kubelet expects the root cause; written only if the kubelet has made the file."""
 
     store_token: str = dataclasses.field(default="", repr=False)
-    """Shared secret that store clients must present; empty means none. Comes from a Secret (a standalone launch makes
-    its own), is never logged, and reaches no worker."""
+    """Shared secret that store clients must present; empty means none. The token comes from a Secret (a standalone
+    launch makes its own), is never logged, and reaches no worker."""
 
     replica_index: int | None = None
     """This node's index among the replicas, where there is one: ranks follow it."""
 
     node_name: str = ""
-    """A name for people (the pod's name): a new launcher of the same name proves that a disconnected one is gone."""
+    """A readable name (the pod's name): a new launcher of the same name proves that a disconnected one is gone."""
 
     def changed(self) -> dict[str, object]:
         """The fields that differ from their default, in order."""

@@ -1,8 +1,8 @@
 """Signal handlers that are live before anything heavy is imported.
 
 As PID 1 a process without handlers ignores SIGTERM; torchrun installs its own only after the first rendezvous
-(https://github.com/pytorch/pytorch/issues/63802). The handlers only note the signal and wake the loop: what to do is
-decided elsewhere. This module imports next to nothing, on purpose.
+(https://github.com/pytorch/pytorch/issues/63802). The handlers only note the signal and wake the loop, which decides.
+This module imports few modules, so that the handlers are live early.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterable
 
 FIRST = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""Handled until the command line is read: torchrun's default list."""
+"""The signals handled until the command line is read: torchrun's default list."""
 
 
 class Signals:
@@ -32,10 +32,10 @@ class Signals:
         return signals
 
     def handle(self, numbers: Iterable[int]) -> None:
-        """Note these signals from now on, and leave the others of the first list to their default.
+        """Note these signals from now on, and give the other signals of the first list their default.
 
         Raises:
-            OSError: one of them cannot be caught (SIGKILL, SIGSTOP).
+            OSError: a signal cannot be caught (SIGKILL, SIGSTOP).
         """
         wanted = set(numbers)
         for number in wanted:
@@ -56,7 +56,7 @@ class Signals:
 
 
 def restore_defaults() -> None:
-    """In a child: no handler of the parent's, and none of the interpreter's ignored signals."""
+    """In a child: remove the parent's handlers, and stop ignoring the signals that the interpreter ignores."""
     signal.set_wakeup_fd(-1)
     for number in (*FIRST, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""The agent's process: carries out what the protocol decides for this node, and tells it what happened."""
+"""The agent process: carries out the protocol's decisions for this node, and reports events to the protocol."""

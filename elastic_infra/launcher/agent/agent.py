@@ -1,7 +1,7 @@
 """The agent: an event loop around ``protocol.machine.step``, which makes every decision.
 
-It turns what supervisor, store and workers say into events, and carries the machine's actions out. It runs in a
-process of its own, forked by the supervisor; it imports no torch, starts no process and never blocks.
+The agent turns messages of the supervisor, the store and the workers into events, and carries the machine's actions
+out. The supervisor forks the agent into a separate process, which imports no torch, starts no process and never blocks.
 """
 
 from __future__ import annotations
@@ -44,18 +44,20 @@ from . import protocol_config, steps, store_host, store_session, telemetry, warm
 IDLE_SECONDS: Final = 0.5
 """The loop goes round at least this often: the supervisor expects a beat a second."""
 BUSY_SECONDS: Final = 0.05
-"""The same while the machine waits for something to pass: a stop step, a last call, a roll call."""
+"""The same while the machine waits for a stop step, a last call, or a member whose connection ended."""
 KEEP_STORE_SECONDS: Final = 30.0
-"""How long a hosted store waits at the end for peers to read it; it ends by itself once they have gone."""
+"""How long a hosted store waits at the end of the job for peers to read the result; the store ends earlier once all
+peers have gone."""
 DELIVERY_SECONDS: Final = 60.0
-"""How long after the end teed output may wait for its reader; a reader that is paused for good must not keep a node."""
+"""How long after the end teed output may wait for the console's reader: a reader paused for good must not keep a
+node."""
 LAST_LINES_SECONDS: Final = 1.0
-"""The same for the launcher's own lines, which are in no file and short."""
+"""The same for the launcher's own lines, which are short and are written to no file."""
 STDERR: Final = 2
 HANG_LOOK_SECONDS: Final = 0.5
 STORE_BUFFER_SECONDS: Final = 0.002
-"""A worker that read the old stop step has its own step in memory for all to see by then: no processor holds a
-write back for so long, and without this wait a worker could pass the stop step unseen."""
+"""After this wait the step of a worker that read the old stop step is visible in the progress memory, since no
+processor holds a write back for so long. Without the wait a worker could pass the stop step unseen."""
 
 
 class Agent:
@@ -89,7 +91,7 @@ class Agent:
         self._workers = worker_channels.WorkerChannels(self._selector, self._events.append)
         self._left = False
         self._reserved_port: socket.socket | None = None
-        """Held while this node leads a generation: cold workers bind the port seconds after it is chosen."""
+        """Held while this node leads a generation: cold workers bind the port seconds after the agent has chosen it."""
         self._log = log.Log(settings.log_level, lines.say)
 
     def run(self) -> None:
@@ -105,7 +107,7 @@ class Agent:
                 return
             self._channel.send(ipc.AgentBeat(self._phase(), self._generation()))
             ready = self._selector.select(self._patience())
-            self._read_steps()  # before anything is decided on what came
+            self._read_steps()  # before the machine decides on the messages
             self._take_steps()
             for key, _ in ready:
                 key.data()
@@ -117,7 +119,8 @@ class Agent:
     def _take_steps(self) -> None:
         while self._events and not self._left:
             event = self._events.popleft()
-            # Of a row of peers' news only the last is decided on: a thousand nodes tell of each change at once.
+            # Of several peer events in a row only the last leads to a decision: a thousand nodes report each change at
+            # once.
             if isinstance(event, events.PeerSeen) and self._events and isinstance(self._events[0], events.PeerSeen):
                 self._state = apply_event(self._state, event, self._clock())
                 continue
@@ -221,7 +224,7 @@ class Agent:
         )
 
     def _was_told(self, generation: int) -> bool:
-        """Whether these workers end because they were told to: what they say then is no cause of anything."""
+        """Whether these workers end because they were told to: their errors are then no cause of a failure."""
         group = self._state.workers
         if group is None or group.identity[0] != generation:
             return True
@@ -233,7 +236,7 @@ class Agent:
 
     def _on_gone(self, message: ipc.GroupGone) -> None:
         if message.generation != self._group.spawn:
-            return  # asked twice, answered twice: this generation's files are gone already
+            return  # a repeated answer to a repeated request: this generation's files are closed already
         self._read_steps()
         self._take_steps()
         self._group.close()
@@ -290,7 +293,7 @@ class Agent:
         self._events.append(events.PortChosen(action.generation, int(self._reserved_port.getsockname()[1])))
 
     def _release_port(self) -> None:
-        """The workers that met at the port are gone, or another port takes its place."""
+        """Free the port: the workers that met at it are gone, or another port replaces it."""
         if self._reserved_port is not None:
             self._reserved_port.close()
             self._reserved_port = None
@@ -325,7 +328,7 @@ class Agent:
     def _set_stop_step(self, action: SetStopStep) -> None:
         self._group.set_stop(action.generation, action.step, agreed=action.agreed)
         time.sleep(STORE_BUFFER_SECONDS)
-        self._steps.forget()  # only what is read from now on says whether the step still lies ahead
+        self._steps.forget()  # only steps read from now on show whether the stop step still lies ahead
         self._read_steps()
 
     def _emit(self, action: Emit) -> None:
@@ -349,10 +352,11 @@ class Agent:
         self._channel.send(ipc.Leave(code, reason, keep_store_seconds, delivery_seconds))
 
     def deliver(self) -> None:
-        """Wait until the console's reader has taken everything, within bounds; nothing is decided meanwhile."""
+        """Wait within bounds until the console's reader has taken all output; the agent takes no decision meanwhile."""
         left = self._group.deliver(0.0 if self._state.leaving else DELIVERY_SECONDS)
         if left:
-            self._lines.say(f"The reader of the console is too slow. What it did not take is in {', '.join(left)}.")
+            names = ", ".join(left)
+            self._lines.say(f"The reader of the console is too slow. The output it did not take is in {names}.")
         self._lines.close(LAST_LINES_SECONDS)
 
     _action_handlers: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
@@ -384,7 +388,7 @@ class Agent:
 def run(
     channel: ipc.Channel, plan: Plan, settings: LauncherSettings, environ: Mapping[str, str], run_dir: RunDir
 ) -> None:
-    """The agent's entry, in the process that the supervisor forked for it."""
+    """The agent's entry point, in the process that the supervisor forked."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the console may lose its reader
     group = worker_group.WorkerGroup(plan, settings, environ, run_dir)
     agent = Agent(channel, plan, settings, group, console.Console.start(STDERR))

@@ -1,8 +1,8 @@
-"""When a worker hangs: a pure decision from what the workers reported and what the kernel says of them.
+"""When a worker hangs: a pure decision from the workers' reports and the kernel's state of their processes.
 
 Only reported steps, and a worker that was stopped (state T), lead to a verdict. A script that reports nothing is never
-ended here: when it also uses no CPU for long enough, a suspicion is raised once, so that its stacks can be written.
-Waiting at a stop step, saving after it, and phases with time left are no silence.
+ended here: when the script also uses no CPU for long enough, a suspicion is raised once, so that its stacks can be
+written. Waiting at a stop step, saving after that step, and phases with time left do not count as silence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FACTOR: Final = 5.0
 WARM_UP: Final = 5
 """Steps before "auto" judges: the first ones compile and fill caches."""
 STOPPED_SECONDS: Final = 5.0
-"""A worker in state T for this long is a hang: nothing but a debugger or a stray SIGSTOP does that."""
+"""A worker in state T for this long is a hang: only a debugger or a stray SIGSTOP puts a process into that state."""
 PAUSE_SECONDS: Final = 5.0
 """Two looks further apart than this mean that the whole container was paused; silence counts anew from then."""
 CLOCK_TICK_SECONDS: Final = 0.01
@@ -32,7 +32,7 @@ KEPT_INTERVALS: Final = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """One living worker as it is seen now."""
+    """One living worker at the moment of a look."""
 
     slot: Slot
     state: str
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What earlier looks have left."""
+    """The state that earlier looks leave for the next one."""
 
     looked_at: float | None = None
     since: float = 0.0
@@ -69,7 +69,7 @@ class Watch:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A worker hangs, or may hang."""
+    """The finding that a worker hangs (``hang``) or may hang (``suspected``)."""
 
     kind: Literal["hang", "suspected"]
     local_rank: int
@@ -89,7 +89,7 @@ def decide(watch: Watch, seen: Seen, timeout: HangTimeout) -> tuple[Watch, Verdi
 
 
 def threshold(watch: Watch, timeout: HangTimeout) -> float:
-    """Seconds of silence that are a hang now; infinite while "auto" has not seen enough steps."""
+    """Seconds of silence that count as a hang now; infinite while "auto" has not seen enough steps."""
     if not isinstance(timeout, str):
         return timeout
     if timeout == "off" or len(watch.intervals) < WARM_UP:

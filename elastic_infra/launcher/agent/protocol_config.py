@@ -1,6 +1,6 @@
-"""What the protocol's machine is configured with, by command line and settings.
+"""The configuration of the protocol's machine, from command line and settings.
 
-Pure but for the node's fresh uuid and the moment of its start.
+Pure, except that a node gets a fresh uuid and the moment of its start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOST_GRACE_SECONDS = 5.0
 
 
 def node_of(plan: Plan, settings: LauncherSettings) -> Node:
-    """What this node is for the job."""
+    """This node's identity: uuid, name, replica index, address and workers."""
     address = plan.master[0] if plan.master else plan.local_address or ""
     return Node(
         uuid=uuid.uuid4().hex,
@@ -32,7 +32,7 @@ def node_of(plan: Plan, settings: LauncherSettings) -> Node:
 
 
 def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
-    """The protocol's numbers from command line and settings."""
+    """The protocol's limits, from command line and settings."""
     failure_grace = settings.failure_grace_seconds
     return Limits(
         min_nodes=plan.min_nodes,
@@ -54,5 +54,5 @@ def limits_of(plan: Plan, settings: LauncherSettings) -> Limits:
 
 
 def with_address(state: State, address: str) -> State:
-    """The same node, now that the way to the store showed its address."""
+    """The state with the node's address, which the connection to the store has shown."""
     return dataclasses.replace(state, node=dataclasses.replace(state.node, address=address))

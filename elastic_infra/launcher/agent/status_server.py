@@ -1,7 +1,7 @@
-"""What the launcher is doing, over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for probes, ``/status`` as JSON.
+"""The launcher's state over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for probes, ``/status`` as JSON.
 
 ``metrics`` and ``is_healthy`` are pure; the server is one daemon thread of the agent that reads the newest snapshot.
-Nothing listens unless a port is set, and a busy port is one warning.
+The server listens only where a port is set; a busy port gives one warning.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .. import log
 HEALTHY_SECONDS: Final = 10.0
 """An agent that has not gone round for this long is not healthy."""
 MAX_CONNECTIONS: Final = 16
-"""Connections at a time: a scraper, two probes, and some people."""
+"""Connections at a time: enough for a scraper, two probes and a few people."""
 IDLE_SECONDS: Final = 5.0
-"""A client that sends no request for so long is sent away; Prometheus and the kubelet send theirs at once."""
+"""A connection without a request for this long is closed; Prometheus and the kubelet send their request at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +70,14 @@ METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], .
 
 
 def metrics(seen: Snapshot) -> str:
-    """Prometheus text; what is not known yet is left out."""
+    """Prometheus text; values that are not known yet are left out."""
     lines = []
     for name, kind, text, read in METRICS:
         value = read(seen)
         if value is not None:
             full = f"elastic_infra_{name}"
             lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", f"{full} {value:g}"]
-    lines += ["# HELP elastic_infra_phase What the agent is at.", "# TYPE elastic_infra_phase gauge"]
+    lines += ["# HELP elastic_infra_phase The agent's phase.", "# TYPE elastic_infra_phase gauge"]
     lines.append(f'elastic_infra_phase{{phase="{seen.phase}"}} 1')
     return "\n".join(lines) + "\n"
 
@@ -101,7 +101,7 @@ def answer(path: str, seen: Snapshot | None, now: float) -> tuple[int, str, str]
 
 
 class _Standing:
-    """The connections that stand, for several threads: one beyond the bound ends the oldest."""
+    """The open connections, shared by several threads: a connection beyond the bound ends the oldest."""
 
     def __init__(self) -> None:
         self._connections: dict[socket.socket, None] = {}
@@ -124,9 +124,9 @@ class _Standing:
 def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
     """Answer requests from daemon threads; returns the port, or 0 with one warning when it is taken.
 
-    At most ``MAX_CONNECTIONS`` stand at a time, and none for longer than ``IDLE_SECONDS`` without a word: the agent's
-    descriptors are its own. A newcomer takes the place of the connection that has stood longest, so that probes are
-    answered while other clients hold connections.
+    At most ``MAX_CONNECTIONS`` are open at a time, and none for longer than ``IDLE_SECONDS`` without a request, so that
+    clients cannot use up the agent's descriptors. A new connection replaces the oldest one, so that probes are answered
+    while other clients hold connections.
     """
     import http.server
 
@@ -144,10 +144,10 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
             self.wfile.write(body.encode())
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the base class names it
-            """Requests are not worth a line."""
+            """Log no line for a request."""
 
     class Server(http.server.ThreadingHTTPServer):
-        request_queue_size = 128  # of five, a crowd would leave none to a probe
+        request_queue_size = 128  # the default backlog of 5 would fill up in a crowd and leave no place to a probe
 
         def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  a socket
             standing.add(request)
@@ -158,7 +158,7 @@ def serve(port: int, read: Callable[[], Snapshot | None]) -> int:
             super().close_request(request)
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  a socket
-            if not isinstance(sys.exc_info()[1], OSError):  # a client that went away is not worth a line
+            if not isinstance(sys.exc_info()[1], OSError):  # a client that closed its connection gives no line
                 super().handle_error(request, client_address)
 
     try:

@@ -1,4 +1,4 @@
-"""From what the workers reported to what the protocol needs: lowest and highest step, speed, newest checkpoint."""
+"""From the workers' reports to the protocol's facts: lowest and highest step, speed, newest checkpoint."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..protocol.events import StepsSeen
 from ..workers.progress import Slot
 
 SPAN_SECONDS: Final = 0.5
-"""The speed is taken over at least this long."""
+"""The shortest time over which the speed is measured."""
 
 
 class Watch:
-    """Looks at one generation's slots again and again."""
+    """The progress of one generation, from repeated looks at its slots."""
 
     def __init__(self) -> None:
         self._last: StepsSeen | None = None
@@ -24,7 +24,7 @@ class Watch:
         self._stepped_at: float | None = None
 
     def look(self, generation: int, slots: Sequence[Slot], now: float) -> StepsSeen | None:
-        """What the slots say, None where it is what they said before."""
+        """The facts in the slots; None where they are the same as at the last look."""
         reported = [slot.step for slot in slots if slot.step is not None]
         highest = max(reported, default=None)
         self._measure(highest, now)
@@ -51,7 +51,7 @@ class Watch:
         return seen
 
     def forget(self) -> None:
-        """Say the next look's result even if nothing changed."""
+        """Have the next look return its result even if it is unchanged."""
         self._last = None
 
     def _measure(self, highest: int | None, now: float) -> None:
@@ -70,5 +70,5 @@ def _slowest(slots: Sequence[Slot]) -> int | None:
 
 
 def first_step(step: int, reports: int) -> int:
-    """The step a worker reported first, when this one came with the so-manieth report and steps are counted by one."""
+    """The first step a worker reported, from its current step and the number of its reports, one report a step."""
     return max(0, step - reports + 1)

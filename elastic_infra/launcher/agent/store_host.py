@@ -1,6 +1,6 @@
-"""Whether this node serves the store, and a port for the workers: questions to this machine's network.
+"""Whether this node serves the store, and a free port for the workers: both ask this machine's network.
 
-The rule is torchrun's ``is_host``: told so, or the endpoint names this machine
+The rule is torchrun's ``is_host``: the command line says so, or the endpoint names this machine
 (https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/rendezvous/utils.py); and where there are
 replicas and the endpoint's own name ends in an index, the replica of that index.
 """
@@ -25,7 +25,7 @@ def is_for(plan: Plan, settings: LauncherSettings) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Here:
-    """This machine, as an endpoint may name it."""
+    """The names by which an endpoint may mean this machine."""
 
     hostname: str
     node_name: str
@@ -39,13 +39,14 @@ def serves_store(
 ) -> bool:
     """``told`` wins; else ``host`` must be a name or address of this machine, or an alias of it.
 
-    An alias is a name all of whose addresses are this machine's: that of a headless service has those of all nodes.
+    An alias is a name all of whose addresses are this machine's; the name of a headless Service has the addresses of
+    all nodes, and is none.
 
     Args:
-        host: of the endpoint.
+        host: the endpoint's host.
         told: what the command line says.
         here: this machine.
-        resolve: addresses of a name; asks the network by default.
+        resolve: gives the addresses of a name; asks the network by default.
     """
     if told is not None:
         return told
@@ -97,7 +98,7 @@ def reserve_port(address: str) -> socket.socket:
     as long as only one of them listens (socket(7)); torch's ``TCPStore`` sets it, with libuv and without.
 
     Args:
-        address: of this node; says whether the port is of IPv4 or IPv6.
+        address: this node's address, which decides between an IPv4 and an IPv6 port.
 
     Raises:
         OSError: no port is free.

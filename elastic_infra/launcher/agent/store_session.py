@@ -1,6 +1,6 @@
-"""Where the agent meets the others: keeps the link to the store, and has it served again where this node owns it.
+"""The agent's link to the store, which is served again here where this node hosts the store and the store has ended.
 
-It carries; what is carried is decided by the protocol's machine.
+This module transports messages; the protocol's machine decides about their content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..store import link as links
 from ..store.client import Order, Target
 
 TELL_SECONDS: Final = 10.0
-"""One line about a store that cannot be reached in this time."""
+"""At most one line in this time about a store that cannot be reached."""
 HOST_AGAIN_SECONDS: Final = 1.0
 
 
@@ -47,32 +47,32 @@ class Rendezvous:
 
     @property
     def is_looking(self) -> bool:
-        """Whether there is no link yet: the port of the store served here is still to come."""
+        """Whether there is no link yet, because the port of the store served here is still unknown."""
         return self._link is None
 
     @property
     def knows_port(self) -> bool:
-        """Whether it can connect at once; else the store that this node serves tells its port first."""
+        """Whether the agent can connect at once; else the store that this node serves reports its port first."""
         return self._plan.port != 0 or not self._hosts
 
     def connect(self, port: int) -> links.Link:
-        """Begin to connect; readable when there is a notification."""
+        """Begin to connect; the returned descriptor is readable when there is a notification."""
         target = Target(self._plan.host, port, self._plan.run_id, self._node, self._token)
         self._link = link = links.Link(target, self._clock)
         link.start()
         return link
 
     def take(self) -> list[links.Notification]:
-        """What the store said."""
+        """The notifications that have come from the store."""
         return self._link.take() if self._link else []
 
     def order(self, order: Order) -> None:
-        """Have the store carry this out."""
+        """Send an order to the store."""
         if self._link:
             self._link.order(order)
 
     def trouble(self, notification: links.Unreachable) -> str:
-        """Serve the store again where no node does; returns a line for the log now and then, else an empty one."""
+        """Serve the store again where no node does; returns a line for the log now and then, else an empty string."""
         now = self._clock()
         if notification.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
             self._hosted_at = now

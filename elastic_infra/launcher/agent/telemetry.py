@@ -1,4 +1,4 @@
-"""What the agent tells the outside: event lines, and the snapshot behind ``/metrics``, ``/healthz`` and ``/status``.
+"""The agent's telemetry: event lines, and the snapshot behind ``/metrics``, ``/healthz`` and ``/status``.
 
 Reads the machine's state and changes nothing.
 """
@@ -17,12 +17,12 @@ from ..settings import LauncherSettings
 from . import status_server
 
 PROGRESS_SECONDS: Final = (1.0, 10.0)
-"""Steps are many. A young generation, whose first steps end an outage and which may be short, is told of every second;
-an old one, ten times less often."""
+"""Seconds between two ``progress`` events, since steps are many: every second in a young generation, whose first steps
+end an outage and which may be short, and ten times less often in an old one."""
 
 
 class Pace:
-    """Chooses which of the many reports of steps are told: a generation's first, its last, and some between."""
+    """Chooses which reports of steps become events: a generation's first, its last, and some between."""
 
     def __init__(self) -> None:
         self._untold: StepsSeen | None = None
@@ -30,10 +30,10 @@ class Pace:
         self._since = 0.0
         self._next = 0.0
         self.seen_at = 0.0
-        """When what was told last was seen, by the agent's clock."""
+        """When the steps of the last event were seen, by the agent's clock."""
 
     def see(self, seen: StepsSeen, now: float) -> None:
-        """Steps were seen at this moment; another speed alone is no news."""
+        """Take down the steps seen at this moment; a change of the speed alone gives no event."""
         steps = (seen.generation, seen.lowest, seen.highest, seen.checkpoint)
         if seen.highest is None or steps == self._last:
             return
@@ -42,11 +42,11 @@ class Pace:
         self._last, self._untold, self.seen_at = steps, seen, now
 
     def due(self, now: float) -> StepsSeen | None:
-        """What to tell now, if it is time."""
+        """The steps for an event, if one is due now."""
         return self.take(now) if now >= self._next else None
 
     def take(self, now: float) -> StepsSeen | None:
-        """What has not been told yet, whether it is time or not."""
+        """The steps that no event has reported yet, whether an event is due or not."""
         untold, self._untold = self._untold, None
         if untold is not None:
             shortest, longest = PROGRESS_SECONDS
@@ -76,19 +76,19 @@ class Observer:
         self.fork_server_ready = False
 
     def serve(self) -> None:
-        """Listen, where a port is set."""
+        """Serve the status pages where a port is set."""
         if self._port:
             status_server.serve(self._port, lambda: self._newest)
 
     def emit(self, event: str, state: State, fields: Mapping[str, object]) -> None:
-        """One event line, with the generation and attempt it is about; what is known of the steps is told first."""
+        """Write one event line with its generation and attempt, after an event for steps that are not reported yet."""
         self._tell(state, self._pace.take(self._clock()))
         if event == "membership_change":
             self._membership_changes += 1
         self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
 
     def progress(self, state: State, seen: StepsSeen, now: float) -> None:
-        """Steps were seen; a ``progress`` event follows now or soon."""
+        """Take down the steps seen; a ``progress`` event follows now or soon."""
         self._pace.see(seen, now)
         self._tell(state, self._pace.due(now))
 
@@ -105,7 +105,7 @@ class Observer:
         self._log.write(cast(event_log.Name, event), generation=generation, attempt=attempt, fields=fields)
 
     def update(self, state: State, phase: str, workers_running: int, now: float) -> None:
-        """Once a round of the agent: replace the snapshot, tell of steps where that is due."""
+        """Once a round of the agent: replace the snapshot, and write a ``progress`` event where one is due."""
         self._tell(state, self._pace.due(now))
         if not self._port:
             return

@@ -1,9 +1,10 @@
 """When this node loads its fork server, and when it is able to start workers.
 
-A program that imports torch anyway the supervisor loads by itself, while the nodes find each other: its workers are
-forked from the start. Any other is loaded once its first workers have shown what they import, and before that only by
-a newcomer that is not needed yet: a node that says ``ready`` ends the others' generation, and a group steps only once
-its slowest worker does. A node that is needed says so at once. The decision is pure; membership is not its business.
+Where the program is seen to import torch, the supervisor loads the fork server by itself while the nodes find each
+other, and all workers are forked. For any other program the fork server is loaded once the first workers have shown
+their imports, and before that only on a newcomer that is not needed yet: a node that says ``ready`` ends the others'
+generation, and a group steps only once its slowest worker does. A node that is needed says ``ready`` at once. The
+decision is pure and does not touch membership.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .worker_group import WorkerGroup
 
 
 class Warming:
-    """One node's way to ``ready``."""
+    """One node's warm-up before it says ``ready``."""
 
     def __init__(self, channel: ipc.Channel, group: WorkerGroup) -> None:
         self._channel = channel
@@ -27,7 +28,7 @@ class Warming:
         """The fork server is ready, or will never be."""
 
     def look(self, state: State, now: float) -> tuple[Ready, ...]:
-        """The event that this node is able, once it is; the fork server is asked for where it comes first."""
+        """The event that this node is ready, once it is; asks for the fork server where it must be loaded first."""
         if state.ready:
             return ()
         can_warm = self._group.is_warm and not self.is_over
@@ -39,7 +40,7 @@ class Warming:
 
 
 def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) -> Literal["wait", "ask", "ready"]:
-    """What to do on the way to ready; before the store was heard it is unknown which nodes are needed."""
+    """What to do before ``ready``; before the store has answered it is unknown which nodes are needed."""
     if not state.store.connected:
         return "wait"
     if not can_warm or not others_train(state):
@@ -50,7 +51,7 @@ def decide(state: State, *, can_warm: bool, asked_at: float | None, now: float) 
 
 
 def others_train(state: State) -> bool:
-    """Whether the generation there is can do without this node: it has enough members that live."""
+    """Whether the current generation can do without this node: enough of its members live."""
     generation = state.generation
     if generation is None or generation.phase == "final" or state.own_member() is not None:
         return False

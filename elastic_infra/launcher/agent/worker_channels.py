@@ -1,6 +1,6 @@
-"""The agent's end of the channel to workers that can be moved: who has connected, what they said, what they are told.
+"""The agent's end of the channel to workers that can be moved: the connected workers and the messages both ways.
 
-A worker that never connects is one that cannot be moved; nothing here is about it.
+A worker that never connects cannot be moved, and this module does nothing about it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class WorkerChannels:
         """Local rank by pid."""
         self._connections: dict[int, channel.Connection] = {}
         self._obstacles: dict[int, str] = {}
-        """Of workers that are in the group of the generation."""
+        """By local rank of a worker in the generation's process group: why it cannot be moved, empty where it can."""
         self.generation = 0
-        """The one whose workers these are."""
+        """The number of the generation to which these workers belong."""
         self._enters: Mapping[int, channel.Enter] = {}
         self._is_over = False
         """The generation's workers have been told to park."""
 
     def listen(self, path: str) -> None:
-        """Begin; where no socket can be made no worker can be moved, and all else is as ever."""
+        """Listen for workers; where no socket can be made no worker can be moved, and all else works."""
         try:
             self._server = channel.Server.listen(path)
         except OSError:
@@ -39,41 +39,41 @@ class WorkerChannels:
         self._selector.register(self._server, selectors.EVENT_READ, self._accept)
 
     def begin(self, generation: int, enters: Mapping[int, channel.Enter], kept: tuple[int, ...]) -> None:
-        """A generation begins: who is kept enters it now, those who are started do when they are ready.
+        """Begin a generation: kept workers enter it now, started workers when they are ready.
 
         Args:
             generation: its number.
-            enters: where each local rank goes.
-            kept: local ranks that live on.
+            enters: the place of each local rank.
+            kept: local ranks whose processes live on.
         """
         for rank in [rank for rank in self._connections if rank not in kept]:
             self._forget(rank)
         self._pids = {pid: rank for pid, rank in self._pids.items() if rank in kept}
         if self._server is not None:
-            self._server.drop_strangers()
+            self._server.drop_unclaimed()
         self.generation, self._enters, self._is_over = generation, enters, False
         self._obstacles = {}
         for rank in kept:
             self._send(rank, enters[rank])
 
     def started(self, local_rank: int, pid: int) -> None:
-        """A worker runs, and may have connected."""
+        """Take down the pid of a local rank, whose worker may have connected already."""
         self._pids[pid] = local_rank
         self._claim()
 
     def part(self, generation: int) -> None:
-        """Tell all that the generation is over; who is ready to enter it only now has parked already."""
+        """Tell all workers that the generation is over; a worker that becomes ready only now counts as parked."""
         self._is_over = True
         for rank in tuple(self._connections):
             self._send(rank, channel.Break(generation))
 
     def dismiss(self, *, keeps_state: bool) -> None:
-        """Tell all that training goes on without them."""
+        """Tell all workers that training goes on without them."""
         for rank in tuple(self._connections):
             self._send(rank, channel.Dismiss(keeps_state))
 
     def close(self) -> None:
-        """Hear no worker any more."""
+        """Close all connections and stop listening."""
         for rank in tuple(self._connections):
             self._forget(rank)
         if self._server is not None:

@@ -1,7 +1,7 @@
 """The local worker group as the agent sees it: its files, its progress, and why a worker ended.
 
-It prepares a generation's start (folders, progress memory, command lines) and reads what the workers leave behind.
-Starting and ending processes is the supervisor's.
+The group prepares a generation's start (folders, progress memory, command lines) and reads the files that workers
+leave. The supervisor starts and ends the processes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class WorkerGroup:
         self._run_dir = run_dir
         self._start: StartWorkers | None = None
         self.spawn = 0
-        """What supervisor and agent call these workers: the generation for which all were started; 0: none runs."""
+        """The number by which supervisor and agent name these workers: the generation for which all were started; 0:
+        none runs."""
         self._memory: progress.Memory | None = None
         self._tails: list[logs.Tail] = []
-        """Of this generation, and of earlier ones whose reader has not taken everything."""
+        """Those of this generation, and of earlier ones whose reader has not taken all output."""
         self._newest: dict[str, logs.Tail] = {}
-        """By stream."""
+        """The newest tail of each stream."""
         self._targets: tuple[logs.Destination, ...] = ()
         self._planned: tuple[ipc.WorkerSpec, ...] = ()
         self._failures: list[failures.Failure] = []
@@ -69,9 +70,9 @@ class WorkerGroup:
         return ipc.Spawn(start.generation, self._plan_workers(start, path), warm=self.is_warm)
 
     def move(self, start: StartWorkers) -> ipc.Spawn:
-        """Prepare the workers that live on for another generation; returns those to start in the others' place.
+        """Prepare the workers that live on for another generation; returns the workers to start in place of the others.
 
-        Logs, progress memory and processes stay. What is known of steps and ends is forgotten.
+        Logs, progress memory and processes stay; steps and ends of the last generation are forgotten.
         """
         memory = self._memory
         if memory is None:
@@ -88,7 +89,7 @@ class WorkerGroup:
         return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)
 
     def enters(self) -> dict[int, channel.Enter]:
-        """Where each local rank goes in the current generation, for workers that can be moved."""
+        """The place of each local rank in the current generation, for workers that can be moved."""
         number = self._start.generation if self._start else 0
         return {spec.local_rank: channel.Enter(number, specs.place_of(spec.env)) for spec in self._planned}
 
@@ -112,16 +113,16 @@ class WorkerGroup:
         return self._planned
 
     def read(self) -> tuple[progress.Slot, ...]:
-        """What the workers of the current generation reported; empty without one."""
+        """The reports of the current generation's workers; empty without a generation."""
         return self._memory.read() if self._memory else ()
 
     def started(self, message: ipc.WorkerStarted) -> None:
-        """A worker of the current generation runs."""
+        """Take down the pid of a worker of the current generation."""
         if message.generation == self.spawn:
             self._pids[message.local_rank] = message.pid
 
     def ended(self, message: ipc.WorkerEnded) -> None:
-        """A worker ended; its silence is no hang."""
+        """Take down that a worker ended: its silence is no hang."""
         if self._start and message.generation == self.spawn:
             self._pids.pop(message.local_rank, None)
             if message.exit_code == 0:
@@ -129,11 +130,11 @@ class WorkerGroup:
 
     @property
     def running(self) -> int:
-        """How many workers run."""
+        """Number of workers that run."""
         return len(self._pids)
 
     def look_for_hangs(self, now: float) -> hang_detection.Verdict | None:
-        """Compare what the living workers report and do with the hang rules."""
+        """Apply the hang rules to the living workers' reports and CPU use."""
         slots = self.read()
         seen = {}
         for rank, pid in self._pids.items():
@@ -172,7 +173,7 @@ class WorkerGroup:
         return failure
 
     def exception(self, local_rank: int) -> str:
-        """The name of the exception that a worker of the current generation left; empty where it left none."""
+        """The name of the exception in the error file of a worker of the current generation; empty without one."""
         path = self._targets[local_rank].error_file if local_rank < len(self._targets) else ""
         return failures.exception_name(failures.read_error_file(path)[0]) if path else ""
 
@@ -182,7 +183,7 @@ class WorkerGroup:
         return first.report() if first else {}
 
     def close(self) -> None:
-        """Have the last lines copied to the console and forget the memory; call once the workers are gone."""
+        """Have the last lines copied to the console and close the progress memory; call once the workers are gone."""
         for tail in self._tails:
             tail.finish()
         if self._memory:
@@ -190,7 +191,7 @@ class WorkerGroup:
         self._memory, self.spawn = None, 0
 
     def deliver(self, seconds: float) -> list[str]:
-        """Wait until all teed output is read, this long at most; returns the files that are not."""
+        """Wait at most so many seconds until all teed output is read; returns the files with unread output."""
         self.close()
         deadline = time.monotonic() + seconds
         for tail in self._tails:

@@ -1,1 +1,1 @@
-"""From a command line to a plan: torchrun's options, checked and resolved. Starts nothing."""
+"""From a command line to a plan: torchrun's options, checked and resolved, without starting a process."""

@@ -1,7 +1,7 @@
 """How many workers ``--nproc-per-node auto|cpu|gpu|xpu|...`` means, without importing torch where that is possible.
 
-``count`` is pure and answers from the device files and the environment, or says None when only torch can know; then
-``ask_torch`` asks a throwaway interpreter.
+``count`` is pure: it answers from the device files and the environment, or returns None when only torch can know.
+``ask_torch`` then asks a throwaway interpreter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OTHERS: Final = re.compile(r"kfd|dri|dxg|accel\d*|davinci\d*|habanalabs.*|vfio"
 """Device files of accelerators that only torch can count (AMD, Intel, Ascend, Gaudi, TPU, WSL)."""
 
 ASK_SECONDS: Final = 120.0
-"""Importing torch from a cold network disk takes a minute."""
+"""The longest wait for torch's answer: importing torch from a cold network disk takes a minute."""
 _LOOK_SECONDS: Final = 0.2
 
 _ASK: Final = """
@@ -59,7 +59,7 @@ def count(kind: str, environ: Mapping[str, str], device_files: Collection[str], 
 
 
 def _visible(gpus: int, environ: Mapping[str, str]) -> int | None:
-    """Of ``gpus`` devices, those the workers may use; None for MIG slices and UUIDs, which torch resolves."""
+    """The number of ``gpus`` devices that workers may use; None for MIG slices and UUIDs, which torch resolves."""
     if environ.get("NVIDIA_VISIBLE_DEVICES") in {"", "none", "void"}:
         return None
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
@@ -72,7 +72,7 @@ def _visible(gpus: int, environ: Mapping[str, str]) -> int | None:
 
 
 def ask_torch(kind: str, interpreter: str, cpus: int, *, interrupted: Callable[[], bool] = lambda: False) -> int:
-    """Ask torch in a process of its own; gives up as soon as the launcher is told to end.
+    """Ask torch in a separate process; gives up as soon as a signal tells the launcher to end.
 
     Raises:
         OptionsError: torch cannot be asked.

@@ -1,6 +1,6 @@
 """The small grammars inside torchrun's option values: ranges, endpoints, rendezvous settings, streams, signals.
 
-Pure: text in, values out, or an ``OptionsError`` that shows the text and the form it must have.
+Pure functions from text to values; an ``OptionsError`` shows the text and the form that it must have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def node_range(text: str) -> tuple[int, int]:
     """``"2"`` is (2, 2), ``"2:4"`` is (2, 4).
 
     Raises:
-        OptionsError: not a range, or an empty one.
+        OptionsError: the text is not a range, or the range is empty.
     """
     parts = text.split(":")
     if len(parts) > len(("MIN", "MAX")) or not all(re.fullmatch(r"\s*\d+\s*", part) for part in parts):
@@ -36,7 +36,7 @@ def endpoint(text: str, default_port: int) -> tuple[str, int]:
     """Host and port of an endpoint; IPv6 hosts stand in brackets.
 
     Raises:
-        OptionsError: not an endpoint.
+        OptionsError: the text is not an endpoint.
     """
     text = text.strip()
     if not text:
@@ -68,7 +68,7 @@ def stream_map(option: str, text: str) -> dict[int | None, frozenset[Stream]]:
     """Torchrun's ``3`` or ``0:1,1:3`` as streams by local rank.
 
     Raises:
-        OptionsError: neither form.
+        OptionsError: the text has neither form.
     """
     streams: Mapping[str, frozenset[Stream]] = {
         "0": frozenset(),
@@ -93,10 +93,10 @@ def signal_numbers(names: str) -> tuple[dict[str, signal.Signals], tuple[str, ..
 
 
 def local_ranks(text: str) -> frozenset[int] | None:
-    """``"0,2"`` as a set; empty means all, as None.
+    """``"0,2"`` as a set of local ranks; an empty text means all, which is None.
 
     Raises:
-        OptionsError: not a list of numbers.
+        OptionsError: the text is not a list of numbers.
     """
     if not text:
         return None
@@ -108,10 +108,10 @@ def local_ranks(text: str) -> frozenset[int] | None:
 
 
 def at_least(bound: int, name: str, value: int) -> int:
-    """The value, if it is large enough.
+    """The value, if it is at least ``bound``.
 
     Raises:
-        OptionsError: it is not.
+        OptionsError: the value is smaller.
     """
     if value >= bound:
         return value
@@ -120,10 +120,10 @@ def at_least(bound: int, name: str, value: int) -> int:
 
 
 def number(name: str, text: str) -> float:
-    """Seconds, zero or more.
+    """A number of seconds, zero or more.
 
     Raises:
-        OptionsError: not a number.
+        OptionsError: the text is not a number of seconds.
     """
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
@@ -132,10 +132,10 @@ def number(name: str, text: str) -> float:
 
 
 def tristate(text: str | None) -> bool | None:
-    """Torch's words for true and false; None where there is none.
+    """Torch's words for true and false; None for an absent value.
 
     Raises:
-        OptionsError: another word.
+        OptionsError: the text is none of torch's words.
     """
     if text is None:
         return None

@@ -2,7 +2,7 @@
 
 The table below is torchrun 2.15's parser (https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py);
 options that older releases lack are accepted always. This module only turns words and ``PET_*`` variables into a
-namespace; what they mean is decided in ``plan``. Every place where we differ on purpose is in ``DEVIATIONS``.
+namespace, which ``plan`` interprets. ``DEVIATIONS`` lists every intended difference from torchrun.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "warm_start": "On by default: workers are forked from a process that has imported what they import.",
     "warnings": "Options without effect here (event_log_handler, start_method) are named in one line.",
 }
-"""Where we differ from torchrun on purpose, each with its reason."""
+"""The intended differences from torchrun by option, each with its reason."""
 
 SHELLS: Final = ("bash", "zsh", "tcsh")
 NUMA_MODES: Final = ("node", "socket", "exclusive", "core-complex")
@@ -47,7 +47,8 @@ class Option:
 
     name: str
     kind: Literal["env", "flag", "plain"]
-    """env: reads ``PET_<DEST>``; flag: the same, without a value; plain: no variable."""
+    """``env``: the variable ``PET_<DEST>`` is read; ``flag``: the same, without a value; ``plain``: there is no
+    variable."""
     help: str
     default: Any = None
     type: Callable[[str], Any] = str
@@ -62,7 +63,7 @@ class Option:
 
 
 def comma_separated_list(text: str) -> list[str]:
-    """Split at single commas; a doubled comma stands for one."""
+    """Split at single commas; a doubled comma stands for a comma."""
     placeholder = "\0"
     return [item.replace(placeholder, ",") for item in text.replace(",,", placeholder).split(",")]
 
@@ -112,7 +113,7 @@ class Parser(argparse.ArgumentParser):
     """Argparse that raises instead of exiting, so that one place owns the exit code."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
+        """Raise the message that argparse would print."""
         text = f"{message}. See '{PROGRAM} --help'."
         raise OptionsError(text)
 
@@ -144,13 +145,13 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> argparse.Name
     """Read a command line.
 
     Raises:
-        OptionsError: it cannot be read.
+        OptionsError: the command line cannot be read.
     """
     return parser(environ).parse_args(arguments)
 
 
 def variable(option: Option) -> str | None:
-    """The ``PET_*`` variable of an option, or None for the two that torchrun gives none."""
+    """The ``PET_*`` variable of an option; None for the two options for which torchrun has none."""
     return None if option.kind == "plain" else "PET_" + option.name[2:].replace("-", "_").upper()
 
 

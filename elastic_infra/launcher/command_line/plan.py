@@ -1,6 +1,6 @@
-"""What a command line means: torchrun's words resolved into one frozen ``Plan``.
+"""Resolves torchrun's options into one frozen ``Plan``.
 
-Pure but for ``check_entrypoint``, which looks at the file system. It starts nothing. Torchrun's rules are those of
+Pure, except that ``check_entrypoint`` reads the file system. The rules are torchrun's, of
 ``config_from_args`` and ``run`` in https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py.
 """
 
@@ -22,16 +22,16 @@ C10D_PORT: Final = 29400
 MASTER_PORT: Final = 29500
 """Torchrun's port of the workers' own store under static rendezvous."""
 OUR_BACKEND: Final = "c10d"
-"""Torchrun itself runs a launch on any other rendezvous backend: only torch speaks to the stores behind those."""
+"""Torchrun itself runs a launch on any other rendezvous backend, because only torch has clients for those stores."""
 MISSING_UNDER_TORCHRUN: Final = (
     "membership changes without a restart, warm start, hang detection, the watchdog, events, status and the exit codes"
 )
-"""What a launch that torchrun runs does without."""
+"""The features that a launch lacks where torchrun runs it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entrypoint:
-    """What every worker runs."""
+    """The program that every worker runs."""
 
     kind: Literal["script", "module", "command", "run_path"]
     target: str
@@ -45,12 +45,12 @@ class Entrypoint:
 
 @dataclasses.dataclass(frozen=True)
 class LogPlan:
-    """Where the workers' output goes."""
+    """The destinations of the workers' output."""
 
     directory: str | None = None
     """Folder given by the user; None makes a temporary one, as torchrun does."""
     redirects: Mapping[int | None, frozenset[option_values.Stream]] = dataclasses.field(default_factory=dict)
-    """Streams that go to files, by local rank; None holds for every rank that is not named."""
+    """Streams that go to files, by local rank; the key None stands for every rank that is not named."""
     tee: Mapping[int | None, frozenset[option_values.Stream]] = dataclasses.field(default_factory=dict)
     """Streams that go to files and to the console."""
     console_ranks: frozenset[int] | None = None
@@ -93,7 +93,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Delegated:
-    """A launch that torchrun itself has to run, and why."""
+    """A launch that torchrun itself has to run, with the reason."""
 
     reason: str
 
@@ -162,7 +162,7 @@ def check_entrypoint(
     readable: Callable[[str, int], bool] = os.access,
     which: Callable[[str], str | None] = shutil.which,
 ) -> None:
-    """Fail early where a worker could only fail.
+    """Raise before the start where every worker would fail.
 
     Raises:
         OptionsError: the script or program is missing or may not be read.

@@ -1,4 +1,4 @@
-"""What the agent's pure machine returns: orders that the edges carry out, in the order given. Shapes only.
+"""The actions that the pure machine returns, which the agent carries out in the order given. Data types only.
 
 Times are seconds of this node's monotonic clock.
 """
@@ -15,17 +15,17 @@ Level = Literal["info", "warning", "error"]
 
 @dataclass(frozen=True)
 class CompareAndSet:
-    """Compare-and-set of ``gen``: at most one is outstanding a node; answered by ``CompareAndSetDone``."""
+    """Compare-and-set of the key ``gen``: at most one is outstanding a node; answered by ``CompareAndSetDone``."""
 
     generation: Generation | None
-    """None deletes: no live node saw this final record."""
+    """The new record; None deletes the key, because no live node saw this final record."""
     version: int
-    """The version it must still have; 0 means it must not exist."""
+    """The version that the key must still have; 0 means that the key must not exist."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """Set this node's own record (with no compare: only its owner writes it)."""
+    """Set this node's own record, without a compare, since only its owner writes it."""
 
     record: NodeRecord
 
@@ -46,14 +46,14 @@ class ChoosePort:
 
 @dataclass(frozen=True)
 class StartWorkers:
-    """Start this node's workers. The names are torch's facts of a worker group, and what is ours.
+    """Start this node's workers. The field names are torch's for a worker group; the others are the launcher's own.
 
     Local worker ``i`` has rank ``first_rank + i``; role ranks equal ranks (one role, as torchrun's).
     """
 
     generation: int
     attempt: int
-    """How often workers of this job were started before, for any cause (ELASTIC_INFRA_ATTEMPT)."""
+    """How many times workers of this job were started before, for any cause (ELASTIC_INFRA_ATTEMPT)."""
     restart_count: int
     """Failures charged to ``max_restarts`` so far (TORCHELASTIC_RESTART_COUNT)."""
     first_rank: int
@@ -66,7 +66,7 @@ class StartWorkers:
     cause: Cause | None
     """Why the generation before ended; None for the first."""
     kept: tuple[int, ...] = ()
-    """Local ranks whose processes live, parked, and enter this generation; the others are started."""
+    """Local ranks whose parked processes enter this generation; the other workers are started."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class StopWorkers:
 
 @dataclass(frozen=True)
 class ParkWorkers:
-    """Tell this node's workers that the generation is over: they leave their step and its group, and live on.
+    """Tell this node's workers that the generation is over: they leave their step and the group, and live on.
 
     Answered by a ``WorkerParked`` for each.
     """
@@ -104,7 +104,7 @@ class KillWorkers:
 
 @dataclass(frozen=True)
 class ResumeWorkers:
-    """Let workers go on that the dead-man timer had suspended: their generation stands."""
+    """Let workers that the dead-man timer had suspended go on: their generation stands."""
 
     generation: int
 
@@ -114,7 +114,7 @@ class SetStopStep:
     """Write the stop step to the progress memory.
 
     While not ``agreed`` a worker that reaches ``step`` waits there; once agreed ``progress.step(step)`` returns
-    True; None withdraws.
+    True; a step of None withdraws the stop step.
     """
 
     generation: int
@@ -124,7 +124,7 @@ class SetStopStep:
 
 @dataclass(frozen=True)
 class Emit:
-    """One event line (design: events); ``fields`` are its own, in order."""
+    """One event line; ``fields`` are the event's own fields, in order."""
 
     event: str
     fields: tuple[tuple[str, str | int | float | bool | None], ...] = ()
@@ -140,7 +140,7 @@ class Tell:
 
 @dataclass(frozen=True)
 class Exit:
-    """Nothing of this node runs any more: leave with this code. The last action of a machine."""
+    """No process of this node's workers runs any more: leave with this code. The last action of a machine."""
 
     code: int
     reason: str

@@ -1,4 +1,4 @@
-"""Events into state: each takes one fact down and decides nothing."""
+"""Events into state: each function takes one fact down and decides nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _store_lost(state: State, event: events.StoreLost, now: float) -> State:
 
 def _generation_seen(state: State, event: events.GenerationSeen, now: float) -> State:
     if event.generation is None:
-        state = replace(state, latest_seen=None)  # deleted: a node forgot an old end, which is not to be brought back
+        state = replace(state, latest_seen=None)  # a node deleted the final record: do not restore it
     return _generation(state, event.generation, event.version)
 
 
@@ -113,7 +113,7 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
 
 
 def _start_failure(workers: LocalWorkers, event: events.WorkerExited) -> str:
-    # A signal tells nothing of the script, and a worker that was told to end may exit with any code.
+    # A signal says nothing about the script, and a worker that was told to end may exit with any code.
     if workers.stepped_at is not None or event.exit_code <= 0 or (workers.told and not event.exception):
         return ""
     return f"{event.exit_code} {event.exception}".strip()
@@ -164,7 +164,7 @@ def _workers_gone(state: State, event: events.WorkersGone, now: float) -> State:
 
 
 def _all_finished(workers: LocalWorkers, local_world_size: int) -> bool:
-    """All ended by themselves although a stop step lay ahead: none had been told to stop at it."""
+    """Whether all ended by themselves although a stop step lay ahead: none had been told to stop at that step."""
     by_stop_step = workers.stop_step is not None and workers.stop_step_agreed
     return (
         by_stop_step and len(workers.exits) >= local_world_size and not any(stopped for _, _, stopped in workers.exits)

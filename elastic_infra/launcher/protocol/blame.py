@@ -1,4 +1,4 @@
-"""What is to blame for a generation's failure: a worker, the worker that a hang waits for, or the number of workers."""
+"""The cause of a generation's failure: a worker, the worker that a hang waits for, or the number of workers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .records import Cause, Generation
 
 
 def culprit(generation: Generation, statuses: tuple[MemberStatus, ...]) -> Cause | None:
-    """The generation's cause; of a hang the worker that is furthest behind on any node, for which the others wait."""
+    """The generation's cause; for a hang the worker that is furthest behind, since the others wait for it."""
     cause = generation.cause
     told = [status for status in statuses if len(status.hung_at) > 1]
-    # No hang, or no worker is behind another: the one that was seen first is as likely as any.
+    # No hang, or no worker is behind another: the worker that was seen first is as likely as any.
     if cause is None or cause.kind != "hang" or len({status.hung_at[0] for status in told}) <= 1:
         return cause
     slowest = min(told, key=lambda status: status.hung_at)
@@ -24,15 +24,15 @@ def culprit(generation: Generation, statuses: tuple[MemberStatus, ...]) -> Cause
 
 
 def is_size_in_question(generation: Generation) -> bool:
-    """The script has trained with another number of workers, and never with this one."""
+    """Whether the script has trained with another number of workers, and never with this one."""
     return bool(generation.trained) and ranks.world_size(generation.members) not in generation.trained
 
 
 def is_size_refused(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
-    """The first failure came before any step, with a number of workers in question, and another node failed alike.
+    """Whether the first failure came before any step, at a world size in question, and another node failed alike.
 
-    Where no number has trained yet the script itself may be at fault, and its failures are charged as ever. Failures
-    that only follow from the first, as those of its peers' collectives, are alike too, but not like the first.
+    Where no number has trained yet the script itself may be at fault, and its failures are charged as usual. Failures
+    that only follow from the first, such as those of its peers' collectives, equal each other but not the first.
     """
     failed = generation.cause.uuid if generation.cause else ""
     first = next((status.failure for status in statuses if status.member.uuid == failed), "")

@@ -1,4 +1,4 @@
-"""Why a running generation must end, and the agreement on the step at which it does.
+"""Why a running generation must end, and the agreement on the step at which it ends.
 
 As in ``commit`` every function returns the record that ``gen`` should become, or None.
 """
@@ -17,11 +17,11 @@ from .state import LocalWorkers, State
 def break_up(state: State, now: float) -> Generation | None:
     """All members must stop at once: a worker failed here, or a member is lost."""
     generation = state.generation
-    # Not this node's generation, or one that is broken or over already.
+    # Not this node's generation, or it is broken or over already.
     if generation is None or state.own_member() is None or generation.phase not in {"running", "proposed", "draining"}:
         return None
-    # What this node saw itself goes before what it hears of others, for it holds rank and exit code; unless a peer
-    # has crashed, which fails every other worker.
+    # This node's own observation goes before what the store says of peers, since it holds rank and exit code; unless a
+    # peer has crashed, which fails every other worker.
     own = _own_end(state, generation) or move.broken_step(state, generation, now)
     cause = _loss(state, generation, now) if own is None else _crash(state, generation, own, now)
     if cause is None:
@@ -33,8 +33,8 @@ def break_up(state: State, now: float) -> Generation | None:
 def reclaim(state: State, now: float) -> Generation | None:
     """The generation as it is, for a node whose workers were suspended beyond the dead-man timer's deadline.
 
-    The compare-and-set changes the revision only, and fails where anybody has gone on without this node; and whoever
-    is about to, on an older picture, fails after it.
+    The compare-and-set changes the revision only. It fails where peers have gone on without this node; a peer that
+    tries to afterwards, on an older picture of the store, fails in turn.
     """
     workers = state.workers_of(state.generation)
     suspended = workers is not None and workers.suspension == "suspended"
@@ -42,7 +42,7 @@ def reclaim(state: State, now: float) -> Generation | None:
 
 
 def propose(state: State, now: float) -> Generation | None:
-    """A planned change: a member is leaving, or newcomers are ready."""
+    """A planned change: this member is leaving, or newcomers are ready."""
     generation, workers = state.generation, state.workers_of(state.generation)
     # Only a member whose workers train proposes, and only one change at a time.
     if generation is None or workers is None or generation.phase != "running" or workers.phase != "running":
@@ -51,27 +51,27 @@ def propose(state: State, now: float) -> Generation | None:
     if cause is None:
         return None
     mode = move.mode_of_change(state, generation, cause, now)
-    # They can be moved and have made no step: none is lost where they leave their group at once.
+    # The workers can be moved and have made no step: no step is lost where they leave their group at once.
     if workers.highest is None and mode == "move":
         return replace(generation, phase="broken", cause=cause, next_mode=mode)
-    # The script reports no steps: there is nothing to agree on, SIGTERM ends the workers.
+    # The script reports no steps: there is no step to agree on, and SIGTERM ends the workers.
     if workers.highest is None:
         return replace(generation, phase="draining", cause=cause, stop_step=None)
-    # The script reports steps: the members agree on one that none of them has reached.
+    # The script reports steps: the members agree on a step that none of them has reached.
     return replace(generation, phase="proposed", cause=cause, stop_step=_stop_step(state, workers), next_mode=mode)
 
 
 def agree(state: State, now: float) -> Generation | None:
-    """All accepted the stop step: it holds. Or this node is past it: raise it."""
+    """The stop step holds once all have accepted it; where this node is past the stop step, it is raised."""
     generation, workers = state.generation, state.workers_of(state.generation)
     if generation is None or generation.phase != "proposed" or state.own_member() is None:
         return None
-    # This node has shown its workers the stop step and they have not accepted it: either they are past it and it must
-    # be raised, or their answer is still to come.
+    # This node has shown its workers the stop step and they have not accepted it: either they are past the step, which
+    # must be raised, or their answer is still to come.
     if workers is not None and workers.stop_step == generation.stop_step and workers.accepted != workers.stop_step:
         return replace(generation, stop_step=_stop_step(state, workers)) if _is_past(workers) else None
     statuses = member_statuses(state, generation, now)
-    # Every worker waits at the stop step or is below it: none can pass it any more.
+    # Every worker is at most at the stop step: none can pass the step any more.
     if all(status.finished or _accepts(state, generation, status) for status in statuses):
         return replace(generation, phase="draining")
     # A peer has yet to answer.
@@ -81,14 +81,14 @@ def agree(state: State, now: float) -> Generation | None:
 def _own_end(state: State, generation: Generation) -> Cause | None:
     """Why this node's own workers ended before the generation did."""
     workers = state.workers_of(generation)
-    # No workers of this generation ran here, or SIGTERM ends the workers one by one: those that get it a moment later
-    # see their collectives fail, which means nothing.
+    # No workers of this generation ran here, or SIGTERM ends the workers one by one: those that get the signal a moment
+    # later see their collectives fail, which is no failure of their own.
     if workers is None or (generation.phase == "draining" and generation.stop_step is None):
         return None
     # A worker failed or hangs, or the dead-man timer ended them.
     if workers.failure is not None:
         return workers.failure
-    # They were stopped for a reason of this node's own, without an agreement: SIGTERM came and time ran out.
+    # The workers were stopped without an agreement for this node's own reason: SIGTERM came and time ran out.
     if workers.phase == "stopped" and generation.phase != "draining":
         node = state.node
         return Cause("leaving" if state.leaving else "orphaned", node.name or node.address, node.uuid)
@@ -96,7 +96,7 @@ def _own_end(state: State, generation: Generation) -> Cause | None:
 
 
 def _crash(state: State, generation: Generation, own: Cause, now: float) -> Cause:
-    """The worker here failed, and a peer's connection has ended too: then that peer's crash is what failed it."""
+    """The crash of a peer whose connection has ended too: it explains the failure of the worker here."""
     if own.kind != "worker_failed":
         return own
     away = {peer.record.uuid for peer in state.store.peers if peer.presence == "disconnected"}
@@ -107,10 +107,10 @@ def _crash(state: State, generation: Generation, own: Cause, now: float) -> Caus
 
 def _loss(state: State, generation: Generation, now: float) -> Cause | None:
     for status in member_statuses(state, generation, now):
-        # Its workers exited 0 by themselves: nothing is lost with it.
+        # The member's workers exited 0 by themselves: no work is lost with the member.
         if status.finished or status.member.uuid == state.node.uuid:
             continue
-        # It stopped although no stop was agreed, or it does not answer and had not stopped before.
+        # The member stopped although no stop was agreed, or does not answer and had not stopped before.
         stopped_alone = status.done and generation.phase != "draining"
         if stopped_alone and status.failure and not status.leaving:
             return _failed_start(status)
@@ -120,7 +120,7 @@ def _loss(state: State, generation: Generation, now: float) -> Cause | None:
 
 
 def _failed_start(status: MemberStatus) -> Cause:
-    """Its record says why it stopped, and came before its own change of the generation."""
+    """The cause of a failed start: the member's record arrived before the member's change of the generation."""
     node = status.member.name
     message = f"A worker on {node} failed before its first step ({status.failure})."
     return Cause("worker_failed", node, status.member.uuid, message=message)
@@ -143,7 +143,7 @@ def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: f
     if any(status.finished for status in statuses):
         return None
     wanted = larger(state, generation, statuses)
-    # No newcomer is ready but one that keeps failing alone, or those who are do not make up a larger size that may be.
+    # The only ready newcomer keeps failing alone, or the ready newcomers do not make up a larger size that is allowed.
     members = {member.uuid for member in generation.members}
     newcomer = next((member for member in wanted if member.uuid not in members), None)
     if newcomer is None:
@@ -155,29 +155,29 @@ def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: f
 
 
 def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bool:
-    """The generation has trained, and the last planned change is long enough ago or its work is saved since.
+    """Whether the generation has trained, and the last planned change is long enough ago or the work since is saved.
 
-    A generation that a newcomer ends before its first step has cost its start and given nothing, and where nodes come
-    one by one as fast as workers start, none would ever train. The newcomer's wait costs no node a step, for the
-    others train on.
+    A generation that a newcomer ends before its first step has cost its start and trained no step, and where nodes come
+    one by one as fast as workers start, no generation would ever train. The newcomer's wait costs no node a step, since
+    the others train on.
     """
-    # They load, compile or hang: newcomers wait for longer than any start has taken so far.
+    # The workers load, compile or hang: newcomers wait for longer than any start has taken so far.
     if workers.stepped_at is None:
         longest = state.generation.startup_seconds if state.generation else None
         return now - workers.started >= state.limits.patience(longest)
-    # The start of these workers has paid off, whatever they report.
+    # These workers have trained for long enough to repay their start, whatever they report.
     if now - workers.stepped_at >= state.limits.planned_gap:
         return True
-    # A checkpoint was saved since they started: a stop now repeats next to nothing.
+    # A checkpoint was saved since the workers started: a stop now repeats few steps.
     if workers.checkpoint is not None and workers.checkpoint != workers.first_checkpoint:
         return True
-    # They make steps, and newcomers have not ended a generation a moment ago.
+    # The workers make steps, and no newcomer has ended a generation a moment ago.
     recent = state.planned_since is not None and now - state.planned_since < state.limits.planned_gap
     return workers.highest is not None and not recent
 
 
 def _stop_step(state: State, workers: LocalWorkers) -> int:
-    """A step no worker has reached: one ahead, and as many more as pass while the nodes agree."""
+    """A step that no worker has reached: one step ahead, and as many more as pass while the nodes agree."""
     ahead = 1 + int(workers.per_second * state.limits.stop_step_lead)
     return (workers.highest or 0) + ahead
 

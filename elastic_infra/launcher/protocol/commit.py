@@ -1,4 +1,4 @@
-"""The next generation: when it may be committed, who is in it, what the end of the last one costs.
+"""The next generation: when it may be committed, its members, and what the end of the last one costs.
 
 Every function returns the record that ``gen`` should become, or None where it is not time. Compare-and-set decides
 between nodes that want different ones.
@@ -16,9 +16,9 @@ from .state import State, record
 
 
 def restore(state: State, now: float) -> Generation | None:
-    """Bring what this node knows into a store that knows less: it was reborn."""
+    """Bring this node's record into a reborn store, which knows less."""
     known, there = state.latest_seen, state.generation
-    # This node has seen no record: it has nothing to bring.
+    # This node has seen no record that it could bring.
     if known is None:
         return None
     restored = known.incarnation != state.store.incarnation
@@ -26,7 +26,7 @@ def restore(state: State, now: float) -> Generation | None:
     if known.order > order_of(there):
         return replace(known, confirmed=restored and state.has_latest)
     # A member that may have missed a later record has brought this one in; this node cannot have missed one, so it
-    # vouches for the record.
+    # confirms the record.
     if there is not None and restored and not there.confirmed and state.has_latest and there.identity == known.identity:
         return replace(there, confirmed=True)
     # The store knows as much as this node, or more.
@@ -34,8 +34,8 @@ def restore(state: State, now: float) -> Generation | None:
 
 
 def form(state: State, now: float) -> Generation | None:
-    """The first generation of a store that knows none."""
-    # There is a record, or was one that `restore` brings back first.
+    """The first generation, in a store without a record."""
+    # There is a record, or there was one, which `restore` brings back first.
     if state.generation is not None or state.latest_seen is not None:
         return None
     # Too few nodes are ready, or more of them are worth waiting for.
@@ -46,23 +46,23 @@ def form(state: State, now: float) -> Generation | None:
 
 
 def first_round_is_complete(state: State, now: float) -> bool:
-    """Enough nodes are ready, and no further node is worth waiting for."""
+    """Whether enough nodes are ready, and no further node is worth waiting for."""
     limits, ready = state.limits, len(candidates(state, ()))
     # The job cannot run with so few nodes.
     if ready < limits.min_nodes or state.forming_since is None:
         return False
-    # Every place is taken, or all the nodes are here that the first round hopes for.
+    # Every place is taken, or all nodes that the first round hopes for are here.
     if ready >= limits.max_nodes or (limits.startup_wait > 0 and ready >= limits.initial_nodes):
         return True
-    # The component knows how many pods it has made: late image pulls are waited for.
+    # The component knows its number of pods: the first round waits for late image pulls.
     if limits.startup_wait > 0:
         return now - state.store.since >= limits.startup_wait
-    # From the command line nothing says how many nodes will come: torchrun's last call.
+    # The command line does not say how many nodes will come: torchrun's last call applies.
     return now - state.forming_since >= limits.last_call
 
 
 def candidates(state: State, survivors: tuple[NodeRecord, ...]) -> tuple[NodeRecord, ...]:
-    """Ready nodes that are not among the survivors, this one included; not those that are left out for their faults."""
+    """Ready nodes that are not among the survivors, this one included, without those left out for their faults."""
     taken = {survivor.uuid for survivor in survivors} | {state.node.uuid}
     mine = record(state)
     others = (said for said in state.store.live() if said.uuid not in taken)
@@ -89,16 +89,16 @@ def commit(state: State, now: float) -> Generation | None:
     if generation is None or generation.phase == "final":
         return None
     statuses = member_statuses(state, generation, now)
-    # A member lives and has not stopped its workers, or nothing asks this generation to end.
+    # A member lives and has not stopped its workers, or there is no reason to end this generation.
     if any(status.busy for status in statuses) or not _is_over(generation, statuses):
         return None
-    # No member says that it has stopped, and one of them may only be out of reach: its workers may still train.
+    # No member says that it has stopped, and a member may only be out of reach: its workers may still train.
     if not (any(status.done for status in statuses) or all(status.dead for status in statuses)):
         return None
     # The script failed: the failure is charged, and the job ends where the budget is spent.
     if _is_chargeable(state, generation, statuses):
         return _charged(state, generation, statuses, now)
-    # A membership change: free of charge, and the charge for its first sign is taken back.
+    # A membership change is not charged, and a charge for its first sign is taken back.
     budget = (
         restart_budget.refund(generation.budget) if _is_refundable(state, generation, statuses) else generation.budget
     )
@@ -106,8 +106,8 @@ def commit(state: State, now: float) -> Generation | None:
 
 
 def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
-    """Its members agreed to stop, or none of them is left to agree to anything."""
-    # Planned or forced, the members have been told.
+    """Whether the members agreed to stop, or no member is left that could agree."""
+    # The members have been told to stop, by plan or by force.
     if generation.phase in {"draining", "broken"}:
         return True
     # Every member died at once: newcomers begin where the members ended.
@@ -115,7 +115,7 @@ def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool
 
 
 def _is_chargeable(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
-    """A failure of the script's own making: the failure of a group that lost a member is a membership change.
+    """Whether the script caused the failure: the failure of a group that lost a member is a membership change.
 
     Where the store was reborn under this generation, no node knows any more which member broke it first.
     """
@@ -125,7 +125,7 @@ def _is_chargeable(state: State, generation: Generation, statuses: tuple[MemberS
 
 
 def _is_refundable(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
-    """The node whose failure was charged a moment ago is lost now: its failure was the first sign of that."""
+    """Whether the node whose failure was charged a moment ago is lost now: the failure was the first sign."""
     at_once = state.phase_since - state.committed_since <= state.limits.loss_wait
     lost = {status.member.uuid for status in statuses if status.lost}
     return generation.charged and at_once and generation.budget.culprit in lost
@@ -136,13 +136,13 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     if failure is None:
         return None
     generation = replace(generation, cause=failure)
-    # The script cannot use this number of workers: the number is to blame, and no node.
+    # The script cannot use this number of workers: the number is at fault, and no node.
     if blame.is_size_refused(generation, statuses):
         return _fall_back(state, generation, failure, statuses, now)
     verdict = restart_budget.charge(generation.budget, failure, state.limits.max_restarts)
     others = tuple(status for status in statuses if status.member.uuid != failure.uuid)
     alone = restart_budget.keeps_failing_alone(verdict.budget)
-    # One node fails again and again while its peers are well: the node is left out, the job's budget is spared.
+    # One node fails repeatedly while its peers are healthy: the node is left out, and the job's budget is not charged.
     if alone and verdict.exit_code != exit_codes.NO_PROGRESS and len(others) >= state.limits.min_nodes:
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
@@ -153,7 +153,7 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
     # The budget allows another try.
     if verdict.exit_code is None:
         return _next(state, replace(generation, budget=verdict.budget, charged=True), statuses, now)
-    # The budget is spent, but the job must not end for what may yet turn out to be the first sign of a lost node.
+    # The budget is spent, but the job must not end for a failure that may be the first sign of a lost node.
     if len(statuses) > 1 and now - state.phase_since < state.limits.loss_wait:
         return None
     # The script failed beyond its budget: the job is over.
@@ -203,12 +203,12 @@ def _trained(generation: Generation, statuses: tuple[MemberStatus, ...]) -> tupl
 def next_members(
     state: State, generation: Generation, statuses: tuple[MemberStatus, ...], prefer: tuple[int, ...] = ()
 ) -> tuple[Member, ...]:
-    """Who would be in the generation after this one; in a number of workers of ``prefer`` where there is one."""
+    """The members of the generation after this one, in a number of workers of ``prefer`` where there is one."""
     survivors = tuple(status.live for status in statuses if status.live is not None)
     newcomers = candidates(state, survivors)
     # The node that keeps failing alone is not let in again.
     newcomers = tuple(said for said in newcomers if said.uuid != generation.evicted)
-    # A node has finished, so the others are about to: a newcomer would only start the script to see it end.
+    # A node has finished, so the others are about to finish: a newcomer would only start the script to see it end.
     if generation.finishing and len(survivors) >= state.limits.min_nodes:
         newcomers = ()
     preferred = _places(state, generation, survivors, newcomers, prefer) if prefer else ()
@@ -217,7 +217,7 @@ def next_members(
 
 
 def larger(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[Member, ...]:
-    """The same where that has more workers than this generation; else none."""
+    """The next members where they have more workers than this generation; else none."""
     wanted = next_members(state, generation, statuses)
     return wanted if ranks.world_size(wanted) > ranks.world_size(generation.members) else ()
 
@@ -238,7 +238,7 @@ def _places(
 def _generation(
     state: State, last: Generation, survivors: tuple[NodeRecord, ...], members: tuple[Member, ...]
 ) -> Generation | None:
-    # Too few nodes are left or there, or no place is left for this node: only a member commits its generation.
+    # Too few nodes are ready, or no place is left for this node: only a member commits its generation.
     if len(members) < state.limits.min_nodes or state.node.uuid not in {member.uuid for member in members}:
         return None
     return Generation(

@@ -1,4 +1,4 @@
-"""What the agent's pure machine takes: facts that the edges observed. Shapes only, no decisions.
+"""The events that the pure machine takes: facts that the agent observed. Data types only, no decisions.
 
 Times are seconds of this node's monotonic clock.
 """
@@ -11,14 +11,14 @@ from typing import Literal
 from .records import Generation, Master, NodeRecord
 
 Presence = Literal["live", "silent", "disconnected", "ended"]
-"""How the store sees a node: it beats; it has not beaten for ``silence_seconds``; its connection ended, by a crash or
-by something on the way (a proxy, a firewall), so that it may still run; its supervisor said farewell, having reaped
-the last worker."""
+"""How the store sees a node. ``live``: the node beats. ``silent``: no beat has come for ``silence_seconds``.
+``disconnected``: the connection ended, by a crash or by a device on the way (a proxy, a firewall), so that the node may
+still run. ``ended``: its supervisor said farewell, having reaped the last worker."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Time passed and nothing else."""
+    """Time passed, without another event."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,17 @@ class Peer:
     record: NodeRecord
     presence: Presence
     since: float
-    """When the presence began, on this node's clock; of a disconnected node that was silent, when the silence did."""
+    """When the presence began, on this node's clock; for a disconnected node that was silent before, when the silence
+    began."""
     arrived: int = 0
-    """The store counts first arrivals and disconnections of nodes as it sees them: no clocks are compared."""
+    """The store's count of arrivals and disconnections at the node's first arrival, so that no clocks are compared."""
     departed: int = 0
     """The same count when its connection last ended; 0 before that."""
 
 
 @dataclass(frozen=True)
 class StoreConnected:
-    """A connection to the store stands, with everything that is in it."""
+    """A connection to the store stands; holds a snapshot of the store's content."""
 
     incarnation: str
     generation: Generation | None
@@ -54,7 +55,7 @@ class StoreLost:
     """The connection is gone or does not answer.
 
     ``fresh`` is True when the store's own end was seen closing and the last acknowledged beat had been sent less
-    than ``silence_seconds`` before: then the store cannot have dropped this node without its knowledge.
+    than ``silence_seconds`` before: then the store cannot have dropped this node without the node's knowledge.
     """
 
     fresh: bool
@@ -77,7 +78,7 @@ class PeerSeen:
 
 @dataclass(frozen=True)
 class PeerForgotten:
-    """A node's record was deleted: it left."""
+    """A node's record was deleted, because the node left."""
 
     node: str
 
@@ -91,7 +92,7 @@ class MasterSeen:
 
 @dataclass(frozen=True)
 class CompareAndSetDone:
-    """The outstanding ``CompareAndSet`` was answered; the value it met comes as ``GenerationSeen`` before this."""
+    """The outstanding ``CompareAndSet`` was answered; a ``GenerationSeen`` with the store's value comes before."""
 
     succeeded: bool
 
@@ -117,16 +118,16 @@ class WorkerExited:
     local_rank: int
     exit_code: int
     message: str = ""
-    """One line on the root cause where the worker left one (torch's error file)."""
+    """One line on the root cause, from torch's error file; empty where the worker left none."""
     exception: str = ""
-    """The name of the exception that ended it, where the worker left one."""
+    """The name of the exception that ended the worker; empty where the worker left none."""
     stopped: bool = False
     """True when ``progress.step`` had told this worker to stop before it exited."""
 
 
 @dataclass(frozen=True)
 class WorkersSuspended:
-    """The dead-man timer stopped the workers: they stand still, and are killed in seconds unless they are resumed."""
+    """The dead-man timer suspended the workers, which are killed within seconds unless they are resumed."""
 
     generation: int
 
@@ -142,7 +143,7 @@ class WorkersGone:
 
 @dataclass(frozen=True)
 class WorkersIn:
-    """All workers of this node are in the generation's process group, and whether they can be moved to the next one."""
+    """All workers of this node are in the generation's process group; ``can_move``: they can enter the next one."""
 
     generation: int
     can_move: bool
@@ -158,7 +159,7 @@ class WorkerParked:
 
 @dataclass(frozen=True)
 class StepBroke:
-    """A collective of one worker failed; it lives, and waits to be told what the others do."""
+    """A collective of one worker failed; the worker lives, and waits for the agent's order."""
 
     generation: int
     local_rank: int
@@ -173,13 +174,13 @@ class StepsSeen:
     lowest: int | None
     highest: int | None
     per_second: float = 0.0
-    """Steps a second, for the choice of the stop step."""
+    """Steps a second, from which the stop step is chosen."""
     checkpoint: int | None = None
     """The newest step the script reported as saved."""
     first: int | None = None
-    """The step this generation began with, where steps are counted one by one."""
+    """The step with which this generation began, where the script reports every step."""
     stepped_at: float | None = None
-    """When a worker made its first step, reported or seen at torch's optimizer; None before."""
+    """When a worker made its first step, reported or seen at torch's optimizer; None before that step."""
     failing: bool = False
     """An exception has left a worker's script; the worker may take seconds more to end."""
     slowest: int | None = None

@@ -20,9 +20,9 @@ _STRENGTH: Final = {"none": 0, "SIGTERM": 1, "stacks": 2, "SIGKILL": 2}
 
 
 def enter(state: State, now: float) -> Step:
-    """Take the place this node has in a newly committed generation; never before the old workers are gone."""
+    """Take this node's place in a newly committed generation; never before the old workers are gone."""
     generation = state.generation
-    # This node has no place in it, has old workers to stop first, or took its place already.
+    # This node has no place in the generation, has old workers to stop first, or took its place already.
     if generation is None or state.own_member() is None or state.workers_of(generation) is not None:
         return state, ()
     if state.active and not move.carries_over(state):
@@ -30,7 +30,7 @@ def enter(state: State, now: float) -> Step:
     # A reborn store shows an older record, the job is over, or this node cannot start workers yet.
     if not is_newest(state) or generation.phase == "final" or not state.ready:
         return state, ()
-    # The workers parked: they go on in this generation as they are.
+    # The parked workers go on in this generation with their processes.
     if state.workers is not None and move.carries_over(state):
         return with_workers(state, move.carried_over(state.workers, generation, now)), ()
     # A generation that ends before this node has started counts as stopped here, so that no peer waits for this node.
@@ -41,14 +41,14 @@ def enter(state: State, now: float) -> Step:
 def start(state: State, now: float) -> Step:
     """Start the workers once the generation's meeting place is known."""
     generation, workers, place = state.generation, state.workers, state.own_member()
-    # Nothing is to be started, or the store cannot say whether this generation still stands.
+    # No workers are to be started, or the store cannot say whether this generation still stands.
     if workers is None or workers.phase != "preparing" or not state.store.connected or not is_newest(state):
         return state, ()
     # The generation ended, or this node was told to end, before its workers started.
     if generation is None or place is None or not _may_start(state, generation, workers):
         ended = move.parked_again(workers) if move.alive(workers) else replace(workers, phase="stopped")
         return with_workers(state, ended), ()
-    # A follower waits for the leader's meeting place of this very generation.
+    # A follower waits for the leader's meeting place of this generation.
     if generation.members[0].uuid != state.node.uuid:
         master = state.store.master
         met = master is not None and master.identity == generation.identity
@@ -62,12 +62,12 @@ def start(state: State, now: float) -> Step:
 
 
 def meet(state: State, now: float) -> Step:
-    """The leader publishes the meeting place, once in every life of the store."""
+    """The leader publishes the meeting place, once in every incarnation of the store."""
     generation, workers = state.generation, state.workers_of(state.generation)
     # There is no port to publish yet, or no store to publish it in.
     if generation is None or workers is None or not workers.port or not state.store.connected:
         return state, ()
-    # This life of the store has it, or another node leads.
+    # This incarnation of the store has the meeting place, or another node leads.
     if workers.met_in == state.store.incarnation or generation.members[0].uuid != state.node.uuid:
         return state, ()
     workers = replace(workers, met_in=state.store.incarnation)
@@ -75,7 +75,7 @@ def meet(state: State, now: float) -> Step:
 
 
 def is_newest(state: State) -> bool:
-    """Whether the store knows all that this node knows: a reborn one does not at first."""
+    """Whether the store knows at least this node's newest record; a reborn store at first does not."""
     return state.latest_seen is None or order_of(state.generation) >= state.latest_seen.order
 
 
@@ -110,9 +110,9 @@ def _started(
 
 
 def set_stop_step(state: State, now: float) -> Step:
-    """Keep the stop step in the progress memory what the generation record says."""
+    """Keep the stop step in the progress memory equal to the generation record's."""
     generation, workers = state.generation, state.workers_of(state.generation)
-    # No workers of this generation train here, or it has no stop step.
+    # No workers of this generation train here, or the generation has no stop step.
     if generation is None or workers is None or workers.phase != "running" or generation.stop_step is None:
         return state, ()
     agreed = generation.phase == "draining"
@@ -127,7 +127,7 @@ def set_stop_step(state: State, now: float) -> Step:
 
 
 def stop(state: State, now: float) -> Step:
-    """Order the local workers to stop where there is a reason, or harder and earlier than before."""
+    """Order the local workers to stop where there is a reason, or to stop harder or earlier than ordered before."""
     workers = state.workers
     order = _order(state, workers, now) if workers is not None and workers.active else None
     # No workers run here, or there is no reason to stop them.
@@ -135,7 +135,7 @@ def stop(state: State, now: float) -> Step:
         return state, ()
     by = now + order.grace
     stronger = _STRENGTH[order.first] > _STRENGTH[workers.stop_first]
-    # They were told already, as hard and as early as this order asks.
+    # The workers were told already, as hard and as early as this order asks.
     if workers.phase == "stopping" and not stronger and by >= workers.stop_by - 0.05:
         return state, ()
     by = min(by, workers.stop_by) if workers.phase == "stopping" else by
@@ -146,7 +146,7 @@ def stop(state: State, now: float) -> Step:
 
 
 def stands(state: State) -> bool:
-    """Whether the generation of the local workers goes on, with all of them, as far as the store's record says."""
+    """Whether the generation of the local workers goes on with all of them, by the store's record."""
     generation, workers = state.generation, state.workers_of(state.generation)
     if generation is None or workers is None or not state.store.connected or not is_newest(state):
         return False
@@ -177,7 +177,7 @@ class _Order:
 
 def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     """The most urgent reason to stop, None while there is none."""
-    # Every worker has ended by itself: what they started and left behind ends with them.
+    # Every worker has ended by itself: the processes that they started and left are ended.
     if len(workers.exits) >= state.node.local_world_size:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
     return (
@@ -189,7 +189,7 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
 
 
 def _abandoned(state: State, workers: LocalWorkers) -> _Order | None:
-    """They are suspended, and the job went on without them."""
+    """Whether the workers are suspended and the job went on without them."""
     if not workers.suspension or not state.store.connected or not is_newest(state) or stands(state):
         return None
     return _Order("SIGKILL", 0.0, "the job went on while the workers were paused")
@@ -206,7 +206,7 @@ def _own_failure(state: State, workers: LocalWorkers, now: float) -> _Order | No
 
 
 def _failure_grace(state: State, now: float) -> float:
-    """Between peers that are all there a worker may still save; with one lost it only waits for that one."""
+    """The grace after a failure: a worker may still save while all peers live, and only waits where one is lost."""
     generation, limits = state.generation, state.limits
     statuses = member_statuses(state, generation, now) if generation is not None else ()
     is_lost = any(status.gone and not status.finished for status in statuses)
@@ -214,7 +214,7 @@ def _failure_grace(state: State, now: float) -> float:
 
 
 def _departure(state: State, now: float) -> _Order | None:
-    """SIGTERM came: an agreed stop is better, but only while there is time and a store to agree through."""
+    """The order after SIGTERM: an agreed stop is better, but only while there is time and a store to agree through."""
     if state.leaving_since is None:
         return None
     end = state.leaving_since + state.limits.shutdown_grace
@@ -227,28 +227,28 @@ def _departure(state: State, now: float) -> _Order | None:
 def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     generation = state.generation
     limits = state.limits
-    # A store that is away, or reborn and behind, ends no worker: the dead-man timer bounds that time.
+    # A store that does not answer, or was reborn and is behind, ends no worker: the dead-man timer bounds that time.
     if generation is None or not is_newest(state):
         return None
-    # The peers took this node for lost and went on: its workers are of no use any more. So are parked ones where all
-    # are started anew.
+    # The peers took this node for lost and went on, so its workers cannot take part any more. The same holds for parked
+    # workers where all are started anew.
     if generation.identity != workers.identity:
         return _Order("SIGTERM", limits.failure_grace, "the job goes on in a later generation")
-    # A peer could not start with this number of workers: whether these cannot either shows which is to blame. Or they
-    # leave the generation and live on.
+    # A peer could not start with this number of workers: whether these workers fail alike shows whether the number is
+    # at fault. Or the workers leave the generation and live on.
     if _may_fail_alike(state, generation, workers, now) or move.parks(state, workers):
         return None
-    # A peer failed, hangs or is lost; a hung collective holds these workers too.
+    # A peer failed, hangs or is lost; a hung collective blocks these workers too.
     if generation.phase in {"broken", "final"}:
         hung = generation.cause is not None and generation.cause.kind == "hang"
         broke = _Order("SIGTERM", _failure_grace(state, now), "the generation broke")
         return _Order("stacks", 0.0, "a peer hangs, so these workers do") if hung else broke
-    # A planned change, agreed.
+    # An agreed planned change.
     return _planned(state, generation, workers) if generation.phase == "draining" else None
 
 
 def _may_fail_alike(state: State, generation: Generation, workers: LocalWorkers, now: float) -> bool:
-    """A peer failed before its first step with a number of workers that is in question, and these may do so yet."""
+    """Whether a peer failed before its first step at a world size in question, and these workers may still do so."""
     failed = generation.phase == "broken" and generation.cause is not None and generation.cause.kind == "worker_failed"
     if not failed or workers.stepped_at is not None or not blame.is_size_in_question(generation):
         return False
@@ -257,11 +257,11 @@ def _may_fail_alike(state: State, generation: Generation, workers: LocalWorkers,
 
 
 def _planned(state: State, generation: Generation, workers: LocalWorkers) -> _Order | None:
-    """Without a stop step SIGTERM, with one nothing before it is reached."""
+    """The order of a planned change: SIGTERM without a stop step; with one, no order before the step is reached."""
     # The script reports no steps.
     if generation.stop_step is None:
         return _Order("SIGTERM", state.limits.shutdown_grace, "a planned change")
-    # `progress.step` has told a worker to stop: it saves and exits by itself, within the grace.
+    # `progress.step` has told a worker to stop: the worker saves and exits by itself, within the grace.
     reached = workers.highest is not None and workers.highest >= generation.stop_step
     if reached or workers.exits:
         return _Order("none", state.limits.shutdown_grace, "a planned change at an agreed step")

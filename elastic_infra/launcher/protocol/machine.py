@@ -1,8 +1,8 @@
 """The agent's decisions: ``step(state, event, now) -> (state, actions)``.
 
-Takes one fact down, then looks at the whole state and orders what is due; nothing depends on which event came, so a
-lost or repeated one does no harm. Pure: no I/O, no clock, no randomness. States, transitions and guarantee are on one
-page, ``docs/protocol.md``.
+A step takes one fact down, then looks at the whole state and orders the actions that are due. The actions do not depend
+on which event came, so a lost or repeated event does no harm. Pure: no I/O, no clock, no randomness. States,
+transitions and guarantee are on one page, ``docs/protocol.md``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .turns import is_turn
 
 
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Action, ...]]:
-    """The next state and the orders to carry out, in their order."""
+    """The next state, and the actions to carry out in their order."""
     before, state = state, _observe(apply_event(state, event, now), now)
     actions: list[Action] = []
     for rule in RULES:
@@ -38,7 +38,7 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ac
 
 
 def _observe(state: State, now: float) -> State:
-    """Note since when things are as they are."""
+    """Note the moments at which the observed conditions began."""
     generation = state.generation
     seen = (generation.identity, generation.phase) if generation else None
     if seen != state.seen and generation is not None and seen is not None:
@@ -55,7 +55,7 @@ def _observe(state: State, now: float) -> State:
 
 
 def _is_occupied(state: State) -> bool:
-    """Workers run here, or a generation runs that this node can wait for."""
+    """Whether workers run here, or a generation runs that this node can wait for."""
     if state.active:
         return True
     generation = state.generation
@@ -66,7 +66,7 @@ def _is_occupied(state: State) -> bool:
 
 
 def _compare_and_set(state: State, now: float) -> Step:
-    """Ask for the one change of ``gen`` that is due, if none is under way."""
+    """Ask for the most urgent change of ``gen`` that is due, unless a request is under way."""
     if not state.store.connected or state.store.is_setting:
         return state, ()
     wanted = commit.restore(state, now)
@@ -96,7 +96,7 @@ def _with_pending(state: State) -> State:
 
 
 def _forget(state: State, now: float) -> Step:
-    """Delete the end of an earlier job under this id: no live node saw the record, and it has expired."""
+    """Delete the final record of an earlier job under this id: no live node saw the record, and it has expired."""
     generation = state.generation
     if generation is None or generation.phase != "final" or not _is_stale(state, generation, now):
         return state, ()
@@ -117,7 +117,7 @@ def _publish(state: State, now: float) -> Step:
 
 
 def _exit(state: State, now: float) -> Step:
-    """Leave, once nothing runs here and there is a reason to."""
+    """Leave, once no worker runs here and there is a reason to leave."""
     if state.active:
         return state, ()
     ending = _ending(state, now)
@@ -146,15 +146,15 @@ def _ending(state: State, now: float) -> Exit | None:
 
 
 def _tell_namesake(state: State, now: float) -> Step:
-    """The later of two launchers with one name says so, once: no harm is done, but logs and events show them as one."""
+    """Warn once in the later of two launchers with one name: both train, but logs and events show them as one."""
     mine = state.store.peer(state.node.uuid)
     if state.told_namesake or not state.node.name or mine is None:
         return state, ()
     if not any(_is_earlier_namesake(peer, mine) for peer in state.store.peers):
         return state, ()
     line = (
-        f"Another launcher of this job is connected as {state.node.name} too. Both take part; give each a name of its "
-        "own (ELASTIC_INFRA_NODE_NAME) to tell them apart."
+        f"Another launcher of this job is connected as {state.node.name} too. Both take part; give each a different "
+        "name (ELASTIC_INFRA_NODE_NAME) to tell them apart."
     )
     return replace(state, told_namesake=True), (Tell("warning", line),)
 
@@ -172,7 +172,7 @@ def _tell(state: State, now: float) -> Step:
 
 
 def waiting_for(state: State, now: float) -> str:
-    """Why this node, able to work, is of no running generation; empty where it is or leaves."""
+    """Why this ready node is in no running generation; empty where it is in one, or leaves."""
     if not state.ready or state.active or state.leaving or state.exited:
         return ""
     if not state.store.connected:
@@ -216,13 +216,13 @@ DECISIONS: Final = (
     change.agree,
     change.propose,
 )
-"""What may become of the generation record, most urgent first: the first that wants a change is asked for."""
+"""The possible changes of the generation record, most urgent first: the first change that is due is asked for."""
 
 RULES: Final = (
     group.enter,
     group.meet,
     group.start,
-    group.set_stop_step,  # before stop: a worker that waits at the stop step must hear that it holds
+    group.set_stop_step,  # before `stop`: a worker that waits at the stop step must hear that the step holds
     move.park,
     group.stop,
     group.resume,

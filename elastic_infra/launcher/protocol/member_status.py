@@ -1,4 +1,4 @@
-"""Where each member of a generation stands, from what the store tells."""
+"""The status of each member of a generation, from this node's picture of the store."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ from .state import State, record
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One member, as far as ending its generation is concerned."""
+    """The facts about one member that decide how its generation ends."""
 
     member: Member
     done: bool = False
-    """It said that none of its workers trains in this generation any more: none is left, or those that live parked."""
+    """The member said that none of its workers trains in this generation any more: all have ended or parked."""
     finished: bool = False
-    """They all exited 0 by themselves."""
+    """All workers of the member exited 0 by themselves."""
     gone: bool = False
-    """It does not answer, long enough to go on without it."""
+    """The member has not answered for long enough to go on without it."""
     dead: bool = False
-    """Certainly none of its workers is left: its supervisor or the dead-man timer ended them, or its pod was made
-    again."""
+    """None of the member's workers is left for certain: its supervisor or the dead-man timer ended them, or its pod was
+    recreated."""
     leaving: bool = False
     orphaned: bool = False
-    """It was cut off so long that its workers were ended."""
+    """The member was cut off for so long that its workers were ended."""
     live: NodeRecord | None = None
-    """Its record, where it can be in the next generation."""
+    """The member's record, where the member can be in the next generation."""
     stepped: bool = False
-    """Its workers of this generation have made a step."""
+    """The member's workers of this generation have made a step."""
     hung_at: tuple[int, ...] = ()
-    """In a hang: their lowest step, and the local rank that is there."""
+    """In a hang: the lowest step of the member's workers, and the local rank at that step."""
     failure: str = ""
-    """How they failed before any step."""
+    """How the member's workers failed before any step; empty where they did not."""
 
     @property
     def busy(self) -> bool:
-        """It lives and has not stopped: wait for it."""
+        """Whether the member lives and has not stopped, so that the others wait for it."""
         return not (self.done or self.gone)
 
     @property
     def lost(self) -> bool:
-        """It takes no part any more, and not because it finished: what follows is a membership change."""
+        """Whether the member takes no part any more without having finished: a membership change follows."""
         return not self.finished and (self.gone or self.leaving or self.orphaned or (self.done and self.live is None))
 
 
 def member_statuses(state: State, generation: Generation, now: float) -> tuple[MemberStatus, ...]:
-    """Of every member, in rank order."""
+    """The status of every member, in rank order."""
     return tuple(_member_status(state, generation, member, now) for member in generation.members)
 
 
 def _member_status(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
-    # This node: what it knows of itself is newer than its record in the store.
+    # This node: its own state is newer than its record in the store.
     if member.uuid == state.node.uuid:
         return _seen(generation, member, record(state))
     peer = state.store.peer(member.uuid)
-    # The store has no record of it.
+    # The store has no record of the member.
     if peer is None:
         return _unseen(state, generation, member, now)
-    # While it is only silent or disconnected it may come back, so the others go on without it and do not count it dead.
+    # A silent or disconnected member may come back, so the others go on without it and do not count it dead.
     dead = _is_dead(state, peer, now)
     gone = dead or peer.presence == "silent" or _is_cut_off(state, generation, peer, now)
     return _seen(generation, member, peer.record, gone=gone, dead=dead)
 
 
 def _is_dead(state: State, peer: Peer, now: float) -> bool:
-    """Its supervisor said so, its dead-man timer has fired, or its pod's successor is here."""
+    """Whether the member's supervisor said farewell, its dead-man timer has fired, or its pod's successor is here."""
     if peer.presence in {"live", "ended"}:
         return peer.presence == "ended"
     away_for = now - peer.since
@@ -76,7 +76,7 @@ def _is_dead(state: State, peer: Peer, now: float) -> bool:
 
 
 def _is_cut_off(state: State, generation: Generation, peer: Peer, now: float) -> bool:
-    """Its connection ended, and it does not come back; or its peers' collectives failed: it crashed."""
+    """Whether the member's connection ended without a new one in time, or its crash failed the peers' collectives."""
     waited = now - peer.since >= state.limits.reconnect_wait
     own = state.workers_of(generation)
     collectives_failed = generation.phase == "broken" or (own is not None and own.failing)
@@ -105,24 +105,24 @@ def _seen(
 def _unseen(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     """A member without a record: the store forgot it long after its end, or was reborn and has yet to see it.
 
-    After a rebirth a member trains on until it is back, so it is not counted out while all is well; once the
-    generation has to stop anyway it is waited for briefly. Without a confirmed record it may be in a generation that
-    only it knows, so nothing but its death will do.
+    After the store's rebirth a member trains on until it has reconnected, so the member counts as present while the
+    generation runs; once the generation has to stop, the others wait for it briefly. Without a confirmed record the
+    member may be in a generation that only it knows, so only its death counts.
     """
-    # The store that committed the generation had its record and has forgotten it: it ended long ago.
+    # The store that committed the generation had the member's record and has dropped it: the member ended long ago.
     if generation.incarnation == state.store.incarnation:
         return MemberStatus(member, gone=True, dead=True)
     # The store was reborn: the member has been out of reach past its dead-man timer, or a successor has its name.
     returned = now - state.store.since >= state.limits.reconnect_wait and _has_successor(state, generation, member)
     dead = now - state.store.since >= state.limits.dead_after or returned
-    # Or it is late to reconnect while the generation stops: the others go on without it.
+    # The member is late to reconnect while the generation stops: the others go on without it.
     stopping = generation.phase in {"draining", "broken"}
     waited = now - max(state.store.since, state.phase_since) >= state.limits.reconnect_wait
     return MemberStatus(member, gone=dead or (generation.confirmed and stopping and waited), dead=dead)
 
 
 def _is_replaced(state: State, peer: Peer) -> bool:
-    """A launcher with the same pod name has come since: a pod is made again only when the former is gone."""
+    """Whether a launcher with the same pod name has come since: a pod is recreated only when the former is gone."""
     said = peer.record
     return any(
         other.record.uuid != said.uuid and other.arrived > peer.departed for other in state.store.named(said.name)
@@ -130,6 +130,6 @@ def _is_replaced(state: State, peer: Peer) -> bool:
 
 
 def _has_successor(state: State, generation: Generation, member: Member) -> bool:
-    """The same for a member that a reborn store has not seen; a namesake beside it in the generation proves nothing."""
+    """The same for a member that a reborn store has not seen; a namesake in the same generation is no proof."""
     beside = {other.uuid for other in generation.members}
     return any(peer.record.uuid not in beside for peer in state.store.named(member.name))

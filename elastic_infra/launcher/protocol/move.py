@@ -1,9 +1,9 @@
 """Workers that keep their processes: when they park in place of being stopped, and enter the next generation.
 
 A change of members is *attempted* as a move where a member's workers have said that they can be moved: they park, and
-the next generation's members are those workers and newly started ones, which get the state from them. Who cannot be
-moved is stopped and started again, in the same change. The record that ends a generation says what is attempted
-(``next_mode``); the next generation's own ``mode`` may be lower, where nobody parked.
+the next generation consists of those workers and newly started ones, which get the state from them. Workers that cannot
+be moved are stopped and started again in the same change. The record that ends a generation says what is attempted
+(``next_mode``); the next generation's own ``mode`` is ``restart`` where no worker parked.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .state import LocalWorkers, State, with_workers
 Step = tuple[State, tuple[Action, ...]]
 
 MOST_FAILED: Final = 2
-"""Moves in a row that came to no step: the next change starts all workers anew."""
+"""After so many moves in a row without a step the next change starts all workers anew."""
 PARK_SECONDS: Final = 5.0
 PARK_STEPS: Final = 3
-"""A worker may finish what it computes before it parks: so many steps as they usually are, and 5 s at least."""
+"""Time for a worker to finish its computation before it parks, in steps of the usual length, and 5 s at least."""
 
 
 def mode_of_change(state: State, generation: Generation, cause: Cause, now: float) -> Mode:
     """How the end of this generation is attempted."""
-    # A hung worker answers nothing, and its peers wait in its collective: their stacks are wanted, and an end.
+    # A hung worker does not answer, and its peers wait in its collective: all write their stacks and are ended.
     if cause.kind == "hang" or failed_moves(state, generation, now) >= MOST_FAILED:
         return "restart"
     can = (status for status in member_statuses(state, generation, now) if _can_move(generation, status))
@@ -42,7 +42,7 @@ def mode_of_next(generation: Generation, survivors: tuple[MemberStatus, ...]) ->
 
 
 def failed_moves(state: State, generation: Generation, now: float) -> int:
-    """Moves in a row that came to no step, this generation's included once it ends."""
+    """Number of moves in a row without a step, this generation's included once it ends."""
     if generation.mode == "restart":
         return 0
     records = [status.live for status in member_statuses(state, generation, now)]
@@ -54,14 +54,14 @@ def failed_moves(state: State, generation: Generation, now: float) -> int:
 
 
 def is_due(state: State, workers: LocalWorkers, cause: Cause, now: float) -> bool:
-    """Whether a newcomer may come in at once: the workers make steps, and a move costs them one or two."""
+    """Whether a newcomer may join at once: the workers make steps, and a move costs them only one or two."""
     generation = state.generation
     has_stepped = workers.stepped_at is not None and workers.highest is not None
     return has_stepped and generation is not None and mode_of_change(state, generation, cause, now) == "move"
 
 
 def broken_step(state: State, generation: Generation, now: float) -> Cause | None:
-    """A step broke here and nothing says why: its peers' crash explains it, and what stays unexplained is a failure."""
+    """Why a step broke here while no worker ended: a peer's crash where one is seen in time, else a failure."""
     workers = state.workers_of(generation)
     if workers is None or workers.broke is None:
         return None
@@ -73,12 +73,12 @@ def broken_step(state: State, generation: Generation, now: float) -> Cause | Non
     crashed = any(member.uuid in away for member in generation.members)
     if not (waited or crashed):
         return None
-    # A planned change is under way: a peer has left its step early, and that is no failure.
+    # A planned change is under way: a peer left its step early, which is no failure.
     return generation.cause if generation.phase == "draining" else workers.broke
 
 
 def holds_back(state: State, workers: LocalWorkers, now: float) -> bool:
-    """A worker of this node failed, and its siblings are not stopped: the change of members will have them park."""
+    """Whether a worker of this node failed and the others go on, since the change of members will have them park."""
     generation = state.generation
     if generation is None or workers.failure is None or state.workers_of(generation) is None or state.leaving:
         return False
@@ -108,7 +108,7 @@ def park(state: State, now: float) -> Step:
         return state, ordered
     gone = {rank for rank, _, _ in workers.exits}
     missing = tuple(rank for rank in range(state.node.local_world_size) if rank not in gone | set(workers.parked))
-    # All that live have parked; where none lives, what they left is cleaned up as after any end.
+    # All living workers have parked; where none lives, leftover processes are cleaned up as after any end.
     if not missing and len(gone) < state.node.local_world_size:
         return with_workers(state, replace(workers, phase="parked")), ordered
     late = tuple(rank for rank in missing if rank not in workers.killed)
@@ -119,7 +119,7 @@ def park(state: State, now: float) -> Step:
 
 
 def nobody_goes_on(state: State) -> bool:
-    """Whether every member was told to end, so that the state lives on only in what the workers save now."""
+    """Whether every member was told to end, so that only what the workers save now keeps the state."""
     members = state.generation.members if state.generation else ()
     others = [state.store.peer(member.uuid) for member in members if member.uuid != state.node.uuid]
     return state.leaving and all(peer is not None and peer.record.leaving for peer in others)
@@ -137,24 +137,24 @@ def carries_over(state: State) -> bool:
 
 
 def carried_over(workers: LocalWorkers, generation: Generation, now: float) -> LocalWorkers:
-    """The same processes as the next generation's workers; where that has ended already they stay parked."""
+    """The same processes as the next generation's workers; they stay parked where that generation has ended already."""
     kept = LocalWorkers(generation.identity, "preparing", now, kept=alive(workers), exits=workers.exits, can_move=True)
     return kept if generation.phase in {"running", "proposed"} else parked_again(kept)
 
 
 def alive(workers: LocalWorkers) -> tuple[int, ...]:
-    """Local ranks of those that parked and live."""
+    """Local ranks of the workers that parked and live."""
     gone = {rank for rank, _, _ in workers.exits}
     return tuple(rank for rank in (*workers.parked, *workers.kept) if rank not in gone)
 
 
 def parked_again(workers: LocalWorkers) -> LocalWorkers:
-    """Workers that were to enter a generation which ended before: they never left their place."""
+    """The workers that were to enter a generation which ended before they did: they are still parked."""
     return replace(workers, phase="parked", parked=alive(workers), kept=())
 
 
 def _ordered(state: State, workers: LocalWorkers, now: float) -> tuple[State, LocalWorkers, tuple[Action, ...]]:
-    """The workers know that they are to park: by the stop step, or by a word that ends their step."""
+    """Order the workers to park: by a message that ends their step, or by the stop step that they have reached."""
     generation = state.generation
     assert generation is not None  # noqa: S101  `parks` has looked
     broken = generation.phase == "broken"

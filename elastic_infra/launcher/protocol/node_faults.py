@@ -1,7 +1,7 @@
-"""How often a node has ended generations by a fault of its own, and when it is left out for that.
+"""How many generations a node has ended by its own faults, and when the node is left out for that.
 
-A pod that exits with 200 is made again under the same name, without a bound of the cluster's: the operator counts no
-pods that it makes again (https://github.com/kubeflow/trainer/issues/2045). The bound is here, where all nodes agree.
+A pod that exits with 200 is recreated under the same name. The cluster sets no bound, since the operator does not count
+the pods that it recreates (https://github.com/kubeflow/trainer/issues/2045). The bound is here, where all nodes agree.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def counted(
 ) -> tuple[NodeFaults, ...]:
     """The counts after this generation, by name; a node without a name has no successors and no count.
 
-    A member's launcher has ended by itself, or its supervisor has replaced the agent, where its supervisor said
-    farewell although the node had not been told to end and its work was not done. A node that trained for long
-    beforehand begins a new count.
+    A fault: the member's supervisor said farewell although the node had not been told to end and its work was not done,
+    so its launcher has ended by itself or its agent was replaced. A node that trained for long beforehand begins a new
+    count.
     """
     counts = {faults.name: faults.count for faults in generation.node_faults}
     if now - state.committed_since >= state.limits.node_faults_window:
@@ -42,7 +42,7 @@ def counted_eviction(faults: tuple[NodeFaults, ...], name: str) -> tuple[NodeFau
 
 
 def is_refused(state: State, name: str) -> bool:
-    """Whether launchers of this name are let into no further generation."""
+    """Whether launchers of this name are kept out of all further generations."""
     faults = state.generation.node_faults if state.generation else ()
     return any(each.name == name and each.count >= state.limits.node_faults for each in faults)
 

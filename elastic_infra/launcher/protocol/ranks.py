@@ -1,4 +1,4 @@
-"""Who is taken and who gets which rank: by replica index where there is one, else survivors keep their order."""
+"""The nodes that are taken and their ranks: by replica index where there is one, else survivors keep their order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def assign(
 ) -> tuple[Member, ...]:
     """The members of the next generation in rank order, as many as may be; none where no number of them may.
 
-    ``survivors`` come in the order they had and are never displaced by newcomers. Where every node has a replica
-    index of its own the indices give the order, else survivors stay in front and newcomers follow by age.
+    ``survivors`` come in the order they had and are never displaced by newcomers. Where all nodes have different
+    replica indices the indices give the order, else survivors stay in front and newcomers follow by age.
 
     Args:
         survivors: members of the last generation.
         newcomers: nodes that are ready besides.
         max_nodes: how many nodes may be taken.
         allows: whether a generation may have so many nodes and so many workers.
-        in_place: workers keep their processes: whatever the indices, survivors come first, and rank 0 has parked and
-            has the state.
+        in_place: whether workers keep their processes: then survivors come first, whatever the indices, and rank 0 has
+        parked and has the state.
     """
     if in_place:
         survivors = sorted(survivors, key=lambda record: record.state != "parked")
@@ -50,7 +50,7 @@ def first_rank(members: Sequence[Member], uuid: str) -> int:
 
 
 def world_size(members: Sequence[Member]) -> int:
-    """Workers of all members."""
+    """The number of workers of all members."""
     return sum(member.local_world_size for member in members)
 
 

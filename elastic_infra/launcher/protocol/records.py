@@ -1,4 +1,4 @@
-"""What nodes write into the store, as frozen records; ``codec`` gives their JSON form. Shapes only, no decisions.
+"""The records that nodes write into the store; ``codec`` gives their JSON form. Data types only, no decisions.
 
 Keys: ``gen`` holds one ``Generation`` (compare-and-set only), ``node/<uuid>`` one ``NodeRecord`` (written by its
 owner), ``gen/<n>/master`` one ``Master``. The end of the job is a phase of ``gen`` and not a key of its own, so that
@@ -31,11 +31,11 @@ CauseKind = Literal[
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a generation ended: what was seen first."""
+    """Why a generation ended: the first sign that was seen."""
 
     kind: CauseKind
     node: str
-    """The name, for people, of the node it is about."""
+    """The readable name of the node that the cause is about."""
     uuid: str = ""
     rank: int | None = None
     exit_code: int | None = None
@@ -56,24 +56,24 @@ class Member:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the job has spent, global because it travels in ``gen``."""
+    """The failures that the job has spent; global, because ``gen`` holds them."""
 
     restarts: int = 0
-    """Charged to ``max_restarts`` since the last progress."""
+    """Failures charged to ``max_restarts`` since the last progress."""
     charged: int = 0
-    """Charged in all: TORCHELASTIC_RESTART_COUNT."""
+    """Failures charged in all: TORCHELASTIC_RESTART_COUNT."""
     startup_failures: int = 0
     failed_step: int | None = None
     same_step_failures: int = 0
     culprit: str = ""
     """The node whose worker failed last."""
     culprit_failures: int = 0
-    """How often in a row it was that node."""
+    """Number of failures in a row of that node."""
 
 
 @dataclass(frozen=True)
 class NodeFaults:
-    """How often launchers of one name ended generations by faults of their own, without long training in between."""
+    """Number of generations that launchers of one name ended by their own faults, without long training in between."""
 
     name: str
     count: int
@@ -81,7 +81,7 @@ class NodeFaults:
 
 @dataclass(frozen=True)
 class Generation:
-    """The key ``gen``: the only thing nodes must agree on."""
+    """The value of the key ``gen``: the only record on which nodes must agree."""
 
     number: int
     phase: Phase = "running"
@@ -98,44 +98,46 @@ class Generation:
     finishing: bool = False
     """A node has finished: newcomers are not admitted any more."""
     charged: bool = False
-    """The failure that led to this generation was charged."""
+    """Whether the failure that led to this generation was charged."""
     confirmed: bool = False
-    """Brought into a reborn store by a node that cannot have missed a later one."""
+    """Whether a node that cannot have missed a later record brought this one into a reborn store."""
     evicted: str = ""
-    """The node that keeps failing alone and was left out of this generation for it."""
+    """The node that was left out of this generation because it keeps failing alone."""
     node_faults: tuple[NodeFaults, ...] = ()
-    """By name; a node without faults is not in it."""
+    """The counts by name, without nodes that have no faults."""
     trained: tuple[int, ...] = ()
-    """World sizes with which a generation before has made a step."""
+    """World sizes with which an earlier generation has made a step."""
     refused: tuple[int, ...] = ()
     """World sizes with which the script does not start, although it has trained with another."""
     startup_seconds: int | None = None
     """The longest time from the order to start to a first step in any generation before; None where none is known."""
     mode: Mode = "restart"
-    """How its members came into it."""
+    """How the members entered this generation."""
     next_mode: Mode = "restart"
-    """How they are to leave it, once it is proposed, draining or broken; the next one's ``mode`` may be lower."""
+    """How the members are to leave this generation, once it is proposed, draining or broken; the next generation's
+    ``mode`` is ``restart`` where no worker has parked."""
     failed_moves: int = 0
-    """Moves in a row, up to the one that led here, that came to no step."""
+    """Number of moves in a row without a step, up to the one that led to this generation."""
     exit_code: int | None = None
-    """Of the job, in phase ``final``."""
+    """The job's exit code, in phase ``final``."""
     ended_at: int = 0
-    """Unix seconds of phase ``final``, by the store's clock: its age must not depend on two nodes' clocks."""
+    """Unix seconds of phase ``final``, by the store's clock, so that the record's age does not depend on two nodes'
+    clocks."""
 
     @property
     def identity(self) -> tuple[int, str]:
-        """Names one committed generation, also across two lives of the store."""
+        """The identity of one committed generation, over all incarnations of the store."""
         return (self.number, self.incarnation)
 
     @property
     def order(self) -> tuple[int, int]:
-        """The higher of two records is the newer one, over all lives of the store."""
+        """The sort key: the higher of two records is the newer one, over all incarnations of the store."""
         return (self.number, self.revision)
 
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """The key ``node/<uuid>``: what a node says of itself."""
+    """The value of the key ``node/<uuid>``: the node's own report of its state."""
 
     uuid: str
     name: str
@@ -144,29 +146,31 @@ class NodeRecord:
     replica_index: int | None = None
     address: str = ""
     generation: int = 0
-    """The generation that ``state`` speaks of."""
+    """The number of the generation to which ``state`` refers."""
     incarnation: str = ""
-    """With ``generation`` the identity of that generation."""
+    """The incarnation of that generation: with ``generation`` its identity."""
     accepted: int | None = None
-    """The stop step it promises to stop at: its workers were all below and wait there until it is agreed."""
+    """The stop step at which the node promises to stop: its workers were all below it, and wait there until it is
+    agreed."""
     orphaned: bool = False
-    """Its workers were ended because the store had not answered it for ``orphan_timeout``."""
+    """Whether the node's workers were ended because the store had not answered for ``orphan_timeout``."""
     leaving: bool = False
-    """It got SIGTERM: it stops with the others and does not come back."""
+    """Whether the node got SIGTERM: it stops with the others and does not come back."""
     joined: int = 0
-    """Unix milliseconds of its start: the order of newcomers without replica index."""
+    """Unix milliseconds of the node's start, which order newcomers without replica index."""
     startup_seconds: int | None = None
-    """How long its workers of ``generation`` took to their first step; None before that step."""
+    """How long the node's workers of ``generation`` took to their first step; None before that step."""
     hung_at: tuple[int, ...] = ()
-    """Where the generation hangs, and all its workers report steps: the lowest step, and the local rank at it."""
+    """(lowest step, its local rank) where the generation hangs and all workers of the node report steps; empty
+    otherwise."""
     failure: str = ""
-    """Exit code and exception of the first of its workers that failed before any step: equal ones are one cause."""
+    """Exit code and exception of the node's first worker that failed before any step: equal texts mean one cause."""
     can_move: bool = False
-    """Its workers of ``generation`` have said that they can be moved to the next one."""
+    """Whether the node's workers of ``generation`` have said that they can be moved to the next one."""
 
     @property
     def identity(self) -> tuple[int, str]:
-        """Of the generation that ``state`` speaks of."""
+        """The identity of the generation to which ``state`` refers."""
         return (self.generation, self.incarnation)
 
 
@@ -181,10 +185,10 @@ class Master:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """Of the generation it belongs to."""
+        """The identity of the generation to which the meeting place belongs."""
         return (self.generation, self.incarnation)
 
 
 def order_of(generation: Generation | None) -> tuple[int, int]:
-    """``Generation.order``, where no record is older than any."""
+    """``Generation.order``; for None an order before that of every record."""
     return generation.order if generation else (-1, -1)

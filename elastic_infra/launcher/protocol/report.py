@@ -1,4 +1,4 @@
-"""What a step was, for event lines and log: read off from the states before and after it and from its actions. Pure."""
+"""Event and log lines for a step of the machine, from the states before and after the step and its actions. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(before: State, event: events.Event, after: State, actions: tuple[Acti
 
 
 def announce(before: State, after: State) -> tuple[Tell, ...]:
-    """What ended the last generation and what happens next, in one line for people."""
+    """One log line that says what ended the last generation and what happens next."""
     generation = after.generation
     if before.seen is None or before.seen == after.seen or generation is None or generation.cause is None:
         return ()
@@ -48,7 +48,7 @@ def _ended_by(after: State, generation: Generation) -> str:
 
 
 def transitions(before: State, after: State, actions: tuple[Action, ...]) -> tuple[str, ...]:
-    """Lines for the log: which node or generation went from which state to which, and what this node asks for."""
+    """Log lines: the transitions of this node and of the generation, and the change that this node asks for."""
     return (*_node_transition(before, after), *_generation_transition(before, after), *_wishes(after, actions))
 
 

@@ -1,7 +1,7 @@
-"""What a failure costs the job, as one pure function: go on, or end with which exit code.
+"""What a failure costs the job: a pure function that says whether the job goes on, or with which exit code it ends.
 
-The budget is global because it travels in the generation record. Only failures come here: a generation that ended
-through a lost or leaving member, or a planned change, is never charged (the protocol sees to that).
+The budget is global because the generation record holds it. The protocol charges only failures: a generation that ended
+by a lost or leaving member, or by a planned change, costs nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from ..exit_codes import NO_PROGRESS, SCRIPT_FAILED
 from .records import Budget, Cause
 
 STARTUP_TRIES: Final = 2
-"""A script that cannot start is tried twice: once may be bad luck, a third try teaches nothing."""
+"""A script that cannot start is tried twice: the first failure may be an accident, and a third try shows nothing
+new."""
 SAME_STEP_TRIES: Final = 3
 """Failures without a step of progress before the job ends with ``NO_PROGRESS``."""
 ALONE_TRIES: Final = 2
-"""A node that fails this often in a row, its peers healthy, is left out."""
+"""A node that fails this many times in a row while its peers are healthy is left out."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Verdict:
 def charge(budget: Budget, failure: Cause, max_restarts: int) -> Verdict:
     """Charge one failure.
 
-    A failure after progress (a step beyond the last failed one) finds a full budget again. Without reported steps
-    and without start-up failures this is torchrun's ``max_restarts`` exactly.
+    After progress (a step beyond the last failed one) the budget is full again. Without reported steps and without
+    start-up failures the rule is exactly torchrun's ``max_restarts``.
     """
     progressed = failure.step is not None and (budget.failed_step is None or failure.step > budget.failed_step)
     spent = _spend(budget, failure, fresh=progressed)
@@ -47,12 +48,12 @@ def charge(budget: Budget, failure: Cause, max_restarts: int) -> Verdict:
 
 
 def refund(budget: Budget) -> Budget:
-    """Take the last charge back: its culprit turned out to be a lost node."""
+    """Take the last charge back, because the failed node turned out to be lost."""
     return replace(budget, restarts=max(0, budget.restarts - 1), charged=max(0, budget.charged - 1))
 
 
 def charge_size(budget: Budget, max_restarts: int) -> Budget:
-    """Charge a world size that the script refuses: once, and never so much that the job ends for it."""
+    """Charge a world size that the script refuses: one restart, but never beyond ``max_restarts``."""
     return replace(
         budget,
         restarts=min(budget.restarts + 1, max_restarts),
@@ -63,7 +64,7 @@ def charge_size(budget: Budget, max_restarts: int) -> Budget:
 
 
 def keeps_failing_alone(charged: Budget) -> bool:
-    """Whether the failure just charged makes its node one to leave out: the same node again, without progress."""
+    """Whether the failure just charged leaves its node out: the same node failed again, without progress."""
     return bool(charged.culprit) and charged.culprit_failures >= ALONE_TRIES
 
 

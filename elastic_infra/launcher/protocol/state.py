@@ -1,4 +1,4 @@
-"""What the agent's machine knows: itself, its own workers, and its picture of the store. Shapes and lookups."""
+"""The state of the agent's machine: this node, its workers, and its picture of the store. Data types and lookups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Identity = tuple[int, str]
 
 @dataclass(frozen=True)
 class Node:
-    """What never changes about this node."""
+    """The facts about this node that never change."""
 
     uuid: str
     name: str = ""
-    """The pod's name; empty where there is none. A launcher that comes under the name of a disconnected one proves that
-    one's death."""
+    """The pod's name; empty where there is none. A launcher that comes under the name of a disconnected node proves
+    that the node is dead."""
     local_world_size: int = 1
     replica_index: int | None = None
     address: str = ""
@@ -39,7 +39,7 @@ class Store:
     since: float = 0.0
     """When this incarnation was first seen."""
     clock_offset: float = 0.0
-    """Unix time of the store less this node's monotonic clock."""
+    """The store's Unix time minus this node's monotonic clock."""
     generation: Generation | None = None
     version: int = 0
     peers: tuple[Peer, ...] = ()
@@ -62,7 +62,7 @@ class Store:
 
     @cached_property
     def _by_uuid(self) -> Mapping[str, Peer]:
-        """Every member is looked up several times a step: with a search each time a step would grow with the square."""
+        """Peers by uuid: a search for each of the many lookups would make a step's cost quadratic."""
         return {peer.record.uuid: peer for peer in self.peers}
 
     @cached_property
@@ -79,29 +79,29 @@ class LocalWorkers:
 
     identity: Identity
     phase: Literal["preparing", "running", "stopping", "parking", "parked", "stopped", "finished"]
-    """``preparing``: nothing runs yet, or only what parked. ``parking``: told to leave the generation and live on;
-    ``parked``: they have. ``stopped``: nothing runs any more, and it must start again. ``finished``: every worker
-    exited 0 by itself."""
+    """``preparing``: no worker runs yet, or only parked ones. ``parking``: told to leave the generation and live on;
+    ``parked``: they have left it. ``stopped``: no worker runs any more, and all must start again. ``finished``: every
+    worker exited 0 by itself."""
     started: float = 0.0
     port_asked: bool = False
     port: int = 0
     met_in: str = ""
-    """The life of the store in which this node, the leader, last published the meeting place."""
+    """The store's incarnation in which this node, as leader, last published the meeting place."""
     exits: tuple[tuple[int, int, bool], ...] = ()
-    """(local rank, exit code, told to stop), as they ended."""
+    """(local rank, exit code, told to stop) of each ended worker, in the order of the ends."""
     failure: Cause | None = None
-    """The first failure among them, not yet in the generation record or already there."""
+    """The first failure among the workers, whether in the generation record yet or not."""
     start_failure: str = ""
     """Exit code and exception of the first worker that failed before any step."""
     stop_by: float = 0.0
-    """SIGKILL time once stopping."""
+    """The time of SIGKILL, once stopping."""
     stop_first: str = "none"
     """The strongest first signal ordered so far."""
     told: bool = False
-    """They were asked to stop, by signal or stop step: what follows is no failure."""
+    """The workers were asked to stop, by signal or stop step: a bad exit afterwards is no failure."""
     suspension: Literal["", "suspended", "verifying", "verified"] = ""
-    """The dead-man timer suspended them; a compare-and-set is under way that only succeeds if the store's record of
-    the generation is the one known here; it has succeeded."""
+    """``suspended`` by the dead-man timer; ``verifying``: a compare-and-set is under way that only succeeds if the
+    store's record of the generation is the one known here; ``verified``: the compare-and-set has succeeded."""
     lowest: int | None = None
     slowest: int | None = None
     """The local rank at ``lowest``."""
@@ -111,27 +111,27 @@ class LocalWorkers:
     first_checkpoint: int | None = None
     """The newest checkpoint when this generation began to report."""
     stepped_at: float | None = None
-    """When the first of them made its first step, reported or not; None before."""
+    """When the first worker made its first step, reported or not; None before that step."""
     failing: bool = False
-    """An exception has left the script of one of them, which is about to end."""
+    """An exception has left the script of a worker, which is about to end."""
     startup_seconds: int | None = None
-    """From the order to start to that step, rounded up."""
+    """Time from the order to start to the first step, rounded up."""
     stop_step: int | None = None
     """The stop step in the progress memory."""
     stop_step_agreed: bool = False
     accepted: int | None = None
     can_move: bool = False
-    """They have said that they can be moved."""
+    """The workers have said that they can be moved."""
     kept: tuple[int, ...] = ()
     """While preparing: local ranks of parked workers of the generation before, which go on in this one."""
     parked: tuple[int, ...] = ()
     """Local ranks that have parked."""
     told_to_park: bool = False
-    """They were told that the generation is over."""
+    """The workers were told that the generation is over."""
     killed: tuple[int, ...] = ()
     """Local ranks that did not park in time."""
     broke: Cause | None = None
-    """A step broke although no worker here ended: a failure, unless a lost peer explains it."""
+    """A step broke although no worker here ended: a failure, unless a lost peer explains the break."""
     broke_at: float = 0.0
 
     @property
@@ -150,14 +150,14 @@ class State:
     ready: bool = False
     store: Store = Store()
     latest_seen: Generation | None = None
-    """The newest generation record ever seen, over all lives of the store."""
+    """The newest generation record ever seen, over all incarnations of the store."""
     has_latest: bool = True
-    """No later one can exist that this node has not seen."""
+    """Whether no later generation record can exist that this node has not seen."""
     workers: LocalWorkers | None = None
     signal: int | None = None
     leaving_since: float | None = None
     idle_since: float | None = None
-    """Since when nothing this node could wait for is going on; None while something is."""
+    """Since when there is no generation that this node could wait for; None while there is one."""
     seen: tuple[Identity, str] | None = None
     """Identity and phase of the record last looked at."""
     phase_since: float = 0.0
@@ -166,14 +166,15 @@ class State:
     planned_since: float | None = None
     """When the last planned change was committed, where this node saw it."""
     wanting_since: float | None = None
-    """Since when this node has wanted to change the generation record and not asked for it; None where it does not."""
+    """Since when a change of the generation record has been due and this node has not asked for it; None where none is
+    due."""
     forming_since: float | None = None
-    """When a first round could first have begun."""
+    """Since when there have been enough nodes for a first round."""
     published: NodeRecord | None = None
     waiting_for: str = ""
-    """Why this ready node is of no generation, as last told."""
+    """Why this ready node is in no generation, as last written to the log."""
     told_namesake: bool = False
-    """Said that another launcher of its name is connected."""
+    """Whether the warning about another launcher of this name was written."""
     exited: bool = False
 
     @property
@@ -219,7 +220,7 @@ def with_store(state: State, store: Store) -> State:
 
 
 def record(state: State) -> NodeRecord:
-    """What this node says of itself."""
+    """This node's own record, as it is written to the store."""
     node, workers = state.node, state.workers
     number, incarnation = workers.identity if workers else (0, "")
     return NodeRecord(
@@ -243,7 +244,7 @@ def record(state: State) -> NodeRecord:
 
 
 def _hung_at(state: State, workers: LocalWorkers) -> tuple[int, ...]:
-    """Told only where it decides: steps would be news all the time."""
+    """(lowest step, its local rank) in a hang; otherwise empty, since the record would change with every step."""
     generation = state.generation
     told = generation.cause if generation is not None and state.workers_of(generation) is not None else None
     hangs = any(cause is not None and cause.kind == "hang" for cause in (workers.failure, told))

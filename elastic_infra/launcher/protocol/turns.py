@@ -1,7 +1,7 @@
-"""Who asks for a change that all members see at once: in a large generation one after the other.
+"""Which member asks for a change that all members see at once: in a large generation one after the other.
 
-Every request carries the whole record, one of them wins, and the store is one thread: a thousand at once would keep the
-store from everything else for seconds. Nothing is unsafe about asking too early or too late: compare-and-set decides.
+Every request carries the whole record, one request wins, and the store has one thread: a thousand requests at once
+would block the store for seconds. Asking too early or too late is safe, since compare-and-set decides.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from .records import Generation
 from .state import State
 
 CROWD: Final = 64
-"""Up to so many members all ask at once, which is quickest and costs the store milliseconds."""
+"""Up to so many members all ask at once, which is fastest and costs the store milliseconds."""
 TURN_SECONDS: Final = 0.05
-"""How long the next member waits for the ones before it."""
+"""How long a member waits for the member before it."""
 
 
 def is_turn(state: State, wanted: Generation, now: float) -> bool:
@@ -26,7 +26,7 @@ def is_turn(state: State, wanted: Generation, now: float) -> bool:
 
 
 def _is_own_news(state: State, wanted: Generation) -> bool:
-    """Only this node can know why: its own workers failed, are suspended, or are past the stop step."""
+    """Whether only this node can know the reason: its own workers failed, are suspended, or are past the stop step."""
     before, workers = state.generation, state.workers
     if before is None:
         return False
@@ -38,7 +38,7 @@ def _is_own_news(state: State, wanted: Generation) -> bool:
 
 
 def _place(state: State, wanted: Generation) -> int:
-    """How many members that answer come before this one, in the order of the ranks; newcomers come last."""
+    """The number of answering members before this one, in the order of the ranks; newcomers come last."""
     members = (state.generation or wanted).members or wanted.members
     place = 0
     for member in members:

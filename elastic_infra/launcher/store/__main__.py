@@ -1,4 +1,4 @@
-"""``python -m elastic_infra.launcher.store --port N``: the store of its own pod."""
+"""``python -m elastic_infra.launcher.store --port N``: the store in a dedicated pod."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from . import server
 
 def main() -> int:
     """Serve until a signal ends the process."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # as PID 1 the default would ignore it
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # PID 1 ignores it by default
     signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
-    parser = argparse.ArgumentParser("python -m elastic_infra.launcher.store", description="The store of its own pod.")
+    parser = argparse.ArgumentParser("python -m elastic_infra.launcher.store", description="A store in its own pod.")
     parser.add_argument("--host", default="", help="address to listen on; all by default")
     parser.add_argument("--port", type=int, default=29400, help="port to listen on; torchrun's 29400 by default")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""One connection to the store: it says hello, beats, carries orders out and reads notices."""
+"""One connection to the store: says hello, beats, carries orders out and reads notices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Order = actions.CompareAndSet | actions.Publish | actions.PublishMaster
 
 @dataclass(frozen=True)
 class Target:
-    """Where the store is and how to be let in."""
+    """The store's address, and the credentials for it."""
 
     host: str
     port: int
@@ -29,13 +29,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """The store answered a beat sent then."""
+    """The store answered the beat that was sent at this time."""
 
     sent_at: float
 
 
 class LostError(Exception):
-    """The connection is of no use any more; ``by_peer``: its other end was seen closing."""
+    """The connection is lost; ``by_peer``: the store's end was seen closing."""
 
     def __init__(self, reason: str, *, by_peer: bool) -> None:
         super().__init__(reason)
@@ -47,11 +47,11 @@ class RefusalError(Exception):
 
 
 def connect(target: Target, clock: Callable[[], float]) -> tuple[Session, list[events.Event | Acknowledged]]:
-    """A connection that the store has let in, and what the store said at once: all keys of the job.
+    """A connection that the store has accepted, and the store's first answer: all keys of the job.
 
     Raises:
-        OSError, wire.WireError, UnicodeError: the store cannot be reached, or what listens there is no store.
-        RefusalError: the store does not want this node.
+        OSError, wire.WireError, UnicodeError: the store cannot be reached, or another program listens there.
+        RefusalError: the store refuses this node.
     """
     end = socket.create_connection((target.host, target.port), timeout=CONNECT_SECONDS)
     try:
@@ -65,7 +65,7 @@ def _introduce(
     end: socket.socket, target: Target, clock: Callable[[], float]
 ) -> tuple[Session, list[events.Event | Acknowledged]]:
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if end.getsockname() == end.getpeername():  # a free port of our own range connected to itself
+    if end.getsockname() == end.getpeername():  # a free port of the ephemeral range connected to itself
         message = "nothing listens there"
         raise ConnectionRefusedError(message)
     sent_at = clock()
@@ -83,7 +83,7 @@ def _introduce(
 
 
 class Session:
-    """One connection that stands."""
+    """One connection that the store has accepted."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class Session:
         self._calls: dict[int, tuple[str, float]] = {}
         self._last_id = 0
         self._heard_at = acknowledged_at
-        """When bytes came last: a store that tells thousands of nodes of a change is slow, not lost."""
+        """When the last bytes came: a store that sends a change to thousands of nodes is slow, not lost."""
         self._next_beat = clock()  # the first beat makes this connection the node's
 
     def wait(self) -> float:
-        """Seconds until something is due."""
+        """Seconds until the next beat or deadline."""
         due = [self._next_beat]
         if self._calls:
             due.append(max(self._heard_at, min(at for _, at in self._calls.values())) + wire.CALL_SECONDS)
@@ -135,7 +135,7 @@ class Session:
             self._call("beat")
 
     def receive(self) -> list[events.Event | Acknowledged]:
-        """Read once; what came, as notifications."""
+        """Read once, and return the messages as notifications."""
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -153,7 +153,7 @@ class Session:
 
     def read(self, message: dict[str, object]) -> list[events.Event | Acknowledged]:
         """One message as notifications."""
-        if message.get("event") == "snapshot":  # this connection had fallen behind
+        if message.get("event") == "snapshot":  # the store sends a snapshot where this connection had fallen behind
             return [self.mirror.connected(str(message["incarnation"]), message, self._clock())]
         if "event" in message:
             return list(self.mirror.noticed(message, self._clock()))
@@ -180,7 +180,7 @@ class Session:
 def _until_first(
     end: socket.socket, lines: wire.Lines, deadline: float, clock: Callable[[], float]
 ) -> list[dict[str, object]]:
-    """The answer to hello, and what came with it; raises ``OSError`` where none comes in time."""
+    """The answer to hello with the messages behind it; raises ``OSError`` where no answer comes in time."""
     while True:
         end.settimeout(max(0.01, deadline - clock()))
         data = end.recv(1 << 18)
@@ -196,7 +196,7 @@ def _until_first(
 
 
 def why(error: BaseException) -> str:
-    """What failed, as part of a sentence about the store."""
+    """The reason of a failure, as part of a sentence about the store."""
     if isinstance(error, socket.gaierror):
         return f"its name cannot be resolved ({error.strerror})"
     if isinstance(error, TimeoutError):

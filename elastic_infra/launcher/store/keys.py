@@ -1,4 +1,4 @@
-"""The store's keys and notices as the protocol's events. What cannot be read is left out: it is not ours."""
+"""The store's keys and notices as the protocol's events. Unreadable values are left out: no launcher wrote them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PRESENCES: Final[tuple[events.Presence, ...]] = ("live", "silent", "disconnecte
 
 
 def node_key(uuid: str) -> str:
-    """Where a node's record lives."""
+    """The key of a node's record."""
     return _NODE + uuid
 
 
 def master_key(number: int) -> str:
-    """Where the workers' meeting place of a generation lives."""
+    """The key of a generation's meeting place for the workers."""
     return f"gen/{number}/master"
 
 
 @dataclass(frozen=True)
 class _Presence:
-    """What ``events.Peer`` says beside the record."""
+    """The fields of ``events.Peer`` beside the record."""
 
     state: events.Presence
     since: float
@@ -35,14 +35,14 @@ class _Presence:
 
 
 class Mirror:
-    """What the store said, joined to peers: a node is its record and its presence, which come apart."""
+    """The store's content, joined to peers: a node's record and presence arrive separately."""
 
     def __init__(self) -> None:
         self._records: dict[str, records.NodeRecord] = {}
         self._presences: dict[str, _Presence] = {}
 
     def connected(self, incarnation: str, snapshot: Mapping[str, object], now: float) -> events.StoreConnected:
-        """The picture that a new connection begins with."""
+        """The event for the snapshot with which a new connection begins."""
         self._records.clear()
         self._presences.clear()
         entries = cast("Mapping[str, list[object]]", snapshot.get("entries", {}))

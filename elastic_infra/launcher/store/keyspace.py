@@ -1,6 +1,6 @@
-"""One job's keys and nodes as the server holds them, and the checked fields of a request. No I/O, no clock.
+"""One job's keys and nodes in the server's memory, and the checked fields of a request. No I/O, no clock.
 
-Every method that changes something returns the notices that all watchers of the job must get, in order.
+Every method that changes the keyspace returns the notices that all watchers of the job must get, in order.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ Json = object
 Notice = dict[str, object]
 
 MAX_KEYS: Final = 20_000
-"""A job never needs more: a bound for what a stranger can make the server remember."""
+"""A job never needs more keys: the bound limits the memory that a hostile client can take."""
 MAX_KEY: Final = 256
-"""Characters of a key."""
+"""The longest key, in characters."""
 NODE_PREFIX: Final = "node/"
 
 
 class RefusedError(ValueError):
-    """A request that cannot be granted; the message says why."""
+    """A request that the server refuses; the message says why."""
 
 
 State = Literal["live", "silent", "disconnected", "ended"]
-"""As ``protocol.events.Presence``."""
+"""A node's state, as ``protocol.events.Presence``."""
 
 
 @dataclass
 class Presence:
-    """When a node was last heard, and whether a connection of it stands."""
+    """When the last message of a node came, and whether a connection of the node stands."""
 
     heard: float
     state: State = "live"
     since: float = 0.0
-    """When the state began; of a disconnected node that was silent, when the silence did."""
+    """When the state began; for a disconnected node that was silent before, when the silence began."""
     arrived: int = 0
-    """First arrivals and disconnections are counted together, in the order in which they were seen: whether a namesake
-    came after a node had gone must not depend on clocks of two machines."""
+    """The store's count of arrivals and disconnections at the node's first arrival: whether a namesake came after a
+    node had gone must not depend on the clocks of two machines."""
     departed: int = 0
     """The count when its connection last ended; 0 before that."""
 
     def to_json(self, node: str) -> bytes:
-        """The member of a snapshot for this node."""
+        """This node's member of a snapshot."""
         return b"%b:%b" % (wire.to_json(node), wire.to_json([self.state, self.since, self.arrived, self.departed]))
 
 
 @dataclass
 class Keyspace:
-    """What the nodes of one job share."""
+    """The keys and the presences of one job's nodes."""
 
     entries: dict[str, tuple[int, Json]] = field(default_factory=dict)
     presences: dict[str, Presence] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Keyspace:
     _entries_json: dict[str, bytes] = field(default_factory=dict)
     """Each entry as a snapshot's member: a thousand nodes that connect at once each get all of them."""
     _presences_json: dict[str, bytes] = field(default_factory=dict)
-    """The same of the presences that were asked for since they changed."""
+    """Each presence as a snapshot's member, where it was asked for since its last change."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be lost with it."""
+        """Whether the keyspace can be dropped without a loss."""
         return not self.entries and not self.presences
 
     def growth(self, key: str, value: Json) -> int:
@@ -110,7 +110,7 @@ class Keyspace:
         return [] if self.entries.pop(key, None) is None else [{"event": "deleted", "key": key}]
 
     def heard(self, node: str, now: float) -> list[Notice]:
-        """A message of this node came."""
+        """Take down that a message of this node came."""
         if node not in self.presences:
             self.presences[node] = Presence(now, "disconnected", now, arrived=self._move())
         presence = self.presences[node]
@@ -118,7 +118,7 @@ class Keyspace:
         return self._become(node, presence, "live", now)
 
     def disconnected(self, node: str, now: float) -> list[Notice]:
-        """The connection of this node ended: it crashed, or something on the way ended it."""
+        """Take down that the connection of this node ended, by a crash or by a device on the way."""
         presence = self.presences.get(node)
         if presence is None or presence.state in {"disconnected", "ended"}:
             return []
@@ -127,16 +127,16 @@ class Keyspace:
         return self._become(node, presence, "disconnected", now)
 
     def ended(self, node: str, now: float) -> list[Notice]:
-        """The supervisor of this node said farewell: none of its workers is left."""
+        """Take down that the supervisor of this node said farewell: none of its workers is left."""
         presence = self.presences.get(node)
         return [] if presence is None else self._become(node, presence, "ended", now)
 
     def awaits(self, now: float, seconds: float) -> bool:
-        """Whether a node that lost its connection may connect again: that was not so long ago."""
+        """Whether a node lost its connection so recently that it may connect again."""
         return any(p.state == "disconnected" and now - p.since < seconds for p in self.presences.values())
 
     def grow_silent(self, now: float, silence_seconds: float) -> list[Notice]:
-        """Nodes that stand connected and have not been heard for so long."""
+        """Mark connected nodes silent from which no message has come for so long."""
         notices: list[Notice] = []
         for node, presence in self.presences.items():
             if presence.state == "live" and now - presence.heard >= silence_seconds:
@@ -144,7 +144,7 @@ class Keyspace:
         return notices
 
     def forget(self, now: float, keep: Mapping[State, float], connected: Collection[str] = ()) -> list[Notice]:
-        """Drop nodes that have been gone for so long, with their records; at once those that left no record.
+        """Drop nodes that have been gone for so long, with their records; nodes without a record at once.
 
         Args:
             now: the server's clock.
@@ -166,7 +166,7 @@ class Keyspace:
         return notices
 
     def snapshot(self, now: float) -> bytes:
-        """Everything, for a node that connects, as members of a JSON object; ``since`` and ``clock`` share a clock."""
+        """All keys and presences, as members of a JSON object; ``since`` and ``clock`` share a clock."""
         for node in self.presences.keys() - self._presences_json.keys():
             self._presences_json[node] = self.presences[node].to_json(node)
         entries, presences = (b",".join(parts.values()) for parts in (self._entries_json, self._presences_json))
@@ -188,7 +188,7 @@ class Keyspace:
 
 
 def _memory_of(key: str, value: Json) -> int:
-    """Bytes of an entry as text and as Python holds it: many times its text where that is full of brackets."""
+    """Bytes of an entry as text and as Python objects, which take many times the text where it is full of brackets."""
     size, level = sys.getsizeof(key) + len(key) + len(wire.to_json(value)), [value]
     while level:
         size += sum(sys.getsizeof(each) for each in level)
@@ -197,7 +197,7 @@ def _memory_of(key: str, value: Json) -> int:
 
 
 def key_of(request: Mapping[str, object]) -> str:
-    """Which key it is about."""
+    """The key in the request."""
     name = request.get("key")
     if isinstance(name, str) and 0 < len(name) <= MAX_KEY:
         return name
@@ -206,7 +206,7 @@ def key_of(request: Mapping[str, object]) -> str:
 
 
 def value_of(request: Mapping[str, object]) -> object:
-    """The value that the request sets."""
+    """The value in the request."""
     given = request.get("value")
     if given is not None:
         return given

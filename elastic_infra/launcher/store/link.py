@@ -1,4 +1,4 @@
-"""A node's link to the store: a thread of its own, so that no name lookup and no dead peer ever holds up the agent.
+"""A node's link to the store: a separate thread, so that neither a name lookup nor a dead peer blocks the agent.
 
 The agent gives orders and takes notifications; both are queues. A link connects again by itself until it is closed,
 tells at most one line about it in ten seconds, and beats once a second. The agent's machine decides what it carries.
@@ -25,23 +25,23 @@ from .client import Acknowledged, Order
 RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Waits between attempts to connect; the last one repeats."""
 SPREAD: Final = (0.5, 1.5)
-"""The share of it that a node waits: the nodes that lost one store must not come back in step."""
+"""The share of the wait that a node takes, at random: nodes that lost one store must not reconnect in step."""
 FRESH_MARGIN: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Holding:
-    """This connection is the node's now: the supervisor, which outlives the agent, holds it too."""
+    """A connection became the node's current one, which the supervisor, outliving the agent, is to hold too."""
 
     descriptor: int
-    """A duplicate, the taker closes it."""
+    """A duplicate, which the receiver closes."""
     address: str
-    """This node's own, as the way to the store shows it."""
+    """This node's own address, as the connection to the store shows it."""
 
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The store cannot be had, and why; ``refused``: its address answers, and nothing listens there."""
+    """The store cannot be reached, and why; ``refused``: its address answers, and no program listens there."""
 
     reason: str
     refused: bool
@@ -49,7 +49,7 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The store is there and does not want this node (a wrong token): trying again is of no use."""
+    """The store answers and refuses this node (a wrong token), so that trying again cannot help."""
 
     reason: str
 
@@ -64,7 +64,7 @@ class Link:
         self._target = target
         self._clock = clock
         self._former: socket.socket | None = None
-        """Kept open until the next connection stands: its end would tell the store that this node is disconnected."""
+        """The former connection, kept open until the next one stands: its end would mark this node as disconnected."""
         self._orders: collections.deque[Order] = collections.deque()
         self._notifications: collections.deque[Notification] = collections.deque()
         self._notified_read, self._notified_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -81,7 +81,7 @@ class Link:
         return self._notified_read
 
     def order(self, order: Order) -> None:
-        """Carry this out on the connection that stands; without one it is dropped, as the machine expects."""
+        """Send an order on the current connection; without one the order is dropped, as the machine expects."""
         self._orders.append(order)
         _poke(self._wake_write)
 
@@ -95,7 +95,7 @@ class Link:
         return taken
 
     def close(self) -> None:
-        """Give up the thread; orders given before are still sent."""
+        """End the thread; earlier orders are still sent."""
         if self._closing:
             return
         self._closing = True
@@ -116,7 +116,7 @@ class Link:
         return taken
 
     def _dispose(self) -> None:
-        """Close what the link opened."""
+        """Close the descriptors that the link opened."""
         for descriptor in (self._notified_read, self._notified_write, self._wake_read, self._wake_write):
             os.close(descriptor)
         if self._former is not None:
@@ -131,7 +131,7 @@ class Link:
             except (OSError, wire.WireError, UnicodeError, client.RefusalError) as error:
                 if isinstance(error, client.RefusalError) and self._former is None:
                     self._tell(Rejected(str(error)))
-                    return  # once let in, a node knows the token: then the store is another one, or will be again
+                    return  # a node that was accepted knows the token: a refusal then comes from another store, or ends
                 self._tell(Unreachable(client.why(error), refused=isinstance(error, ConnectionRefusedError)))
                 wait = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)] * random.uniform(*SPREAD)  # noqa: S311
                 select.select([self._wake_read], [], [], wait)
@@ -146,7 +146,7 @@ class Link:
         if self._former is not None:
             self._former.close()
         self._former = session.socket
-        self._take_orders()  # given to a connection that is gone
+        self._take_orders()  # drop orders for a connection that is gone
         self._tell(Holding(os.dup(session.socket.fileno()), session.socket.getsockname()[0]), *first)
         return session
 
@@ -169,7 +169,7 @@ class Link:
 
 
 def _poke(descriptor: int) -> None:
-    """Make the reader of this pipe look; a pipe that is closed has none."""
+    """Wake the reader of this pipe; a closed pipe has none."""
     with contextlib.suppress(OSError):  # full means awake already, closed means that the thread has ended
         os.write(descriptor, b"x")
 

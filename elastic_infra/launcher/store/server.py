@@ -1,12 +1,12 @@
-"""The store's server: one thread, one selector, JSON lines; nothing that a client sends ends it or fills its memory.
+"""The store's server: one thread, one selector, JSON lines; no client's input ends the server or fills its memory.
 
-A connection says ``hello`` first (job, node, token) and then gets everything of its job, and every change as it
-happens. One connection a node: a later one takes the place of the former. A node that stopped beating is silent, one
-whose connection ended is disconnected, and one whose supervisor said farewell has ended: only that is its death.
+A connection says ``hello`` first (job, node, token) and then gets all keys of its job, and every change as it happens.
+One connection a node: a later one replaces the former. A node that stopped beating is silent, a node whose connection
+ended is disconnected, and a node whose supervisor said farewell has ended: only the farewell proves that it is dead.
 
-What clients make the server hold has bounds: values ``STORED_BYTES``, unsent and unread bytes ``BUFFERED_BYTES``, 64 MB
-together. A connection that has not said hello may send one short line. One that does not read gets no more notices
-beyond ``BACKLOG_BYTES``, and a fresh snapshot once it has read those.
+The memory that clients can take has bounds: values ``STORED_BYTES``, unsent and unread bytes ``BUFFERED_BYTES``, 64 MB
+together. A connection that has not said hello may send one short line. A connection that does not read gets no more
+notices beyond ``BACKLOG_BYTES``, and a fresh snapshot once it has read those.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from . import wire
 from .keyspace import Keyspace, Notice, RefusedError, State, key_of, value_of, version_of
 
 HELLO_SECONDS: Final = 10.0
-"""A connection that has not introduced itself by then is closed."""
+"""A connection that has not said hello by then is closed."""
 KEEP_SECONDS: Final[Mapping[State, float]] = {"ended": 600.0, "disconnected": 86_400.0, "silent": 86_400.0}
-"""The record of a node stays this long after its end, for peers that still settle its generation; one that is only away
-may train on until its orphan timeout, and without its record it would count as dead."""
+"""The record of a node stays this long after its end, for peers that still settle its generation. A disconnected node
+may train on until its orphan timeout, and without its record the node would count as dead."""
 RECONNECT_SECONDS: Final = 1.0
-"""A node that lost its connection has another by then, unless it is gone."""
+"""A node that lost its connection has another one by then, unless the node is gone."""
 MAX_CONNECTIONS: Final = 4096
 SPARE_DESCRIPTORS: Final = 32
 """Descriptors that connections leave to the listener, the selector and the interpreter."""
 HELLO_BYTES: Final = 4096
-"""The longest hello: 4096 strangers hold 16 MB together."""
+"""The longest hello: 4096 connections without one hold 16 MB together."""
 BACKLOG_BYTES: Final = 1 << 20
-"""Unread notices of one connection; beyond this it gets a snapshot instead."""
+"""Bytes of unread notices of one connection; beyond this the connection gets a snapshot instead."""
 BUFFERED_BYTES: Final = 32 << 20
-"""Bytes that all connections together have not read, or have sent of messages without an end."""
+"""Bytes that all connections together have not read, or have sent of incomplete messages."""
 STORED_BYTES: Final = 32 << 20
 """Memory of all jobs' values: ten thousand nodes take a third of it."""
 SAY_SECONDS: Final = 10.0
-"""At most one line about a fault of the server's own in this time."""
+"""At most one line in this time about a fault of the server itself."""
 TICK_SECONDS: Final = 0.25
 OPEN: Final = (
     "store: no token is set, so every client that reaches this port can end or take over the jobs. "
@@ -62,18 +62,18 @@ class Connection:
         self.lines = wire.Lines(HELLO_BYTES)
         self.out = bytearray()
         self.counted = 0
-        """Bytes of it in the server's sum."""
+        """Bytes of this connection in the server's sum."""
         self.awaits = selectors.EVENT_READ
-        """What the selector looks for."""
+        """The selector's events for this connection."""
         self.is_behind = False
-        """Notices were left out: a snapshot is due once everything before it is read."""
+        """Whether notices were left out: a snapshot is due once the connection has read all earlier bytes."""
         self.since = now
         self.job: str | None = None
         self.node = ""
 
     @property
     def buffered(self) -> int:
-        """Bytes in memory for it."""
+        """Bytes that this connection holds in memory."""
         return len(self.out) + len(self.lines)
 
 
@@ -85,7 +85,7 @@ class Server:
         self.places = _places()
         """Connections at a time."""
         self.faults = 0
-        """Connections ended by a fault of the server's own."""
+        """Connections ended by a fault of the server itself."""
         self._listener = listener
         self._token = token
         self._clock = clock
@@ -94,7 +94,7 @@ class Server:
         self._nodes: dict[tuple[str, str], Connection] = {}
         self._buffered = 0
         self._unsent: dict[Connection, None] = {}
-        """Connections that got something in this round: one call of the kernel sends all of it."""
+        """Connections with output in this round: one system call sends all of it."""
         self._is_flushing = False
         self._said_at = -SAY_SECONDS
         self._selector = selectors.DefaultSelector()
@@ -103,7 +103,7 @@ class Server:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def is_done(self) -> bool:
-        """Whether every job is over and all its nodes have gone, having read so."""
+        """Whether every job is over and all its nodes have read the end and gone."""
         now, keyspaces = self._clock(), self._keyspaces.values()
         if not keyspaces or self._nodes or not all(_is_over(keyspace) for keyspace in keyspaces):
             return False
@@ -117,7 +117,7 @@ class Server:
         self._listener.close()
 
     def serve_once(self, timeout: float) -> None:
-        """Wait for something to do, at most ``timeout`` seconds, and do it."""
+        """Wait at most ``timeout`` seconds for connections that are ready, and serve them."""
         for key, events in self._selector.select(timeout):
             if key.fileobj is self._listener:
                 self._accept()
@@ -141,23 +141,23 @@ class Server:
         self._is_flushing = False
 
     def _attend(self, connection: Connection, events: int) -> None:
-        """Write and read what is possible; a fault costs this connection and no other."""
+        """Write and read without blocking; a fault ends this connection and no other."""
         try:
             if events & selectors.EVENT_WRITE:
                 self._flush(connection)
             if events & selectors.EVENT_READ:
                 self._read(connection)
-        except Exception as error:  # noqa: BLE001  whatever it is, one client's bytes are no reason to end all jobs
+        except Exception as error:  # noqa: BLE001  one client's bytes must not end all jobs, whatever the fault
             self.faults += 1
             self._drop(connection)
             if self._clock() - self._said_at >= SAY_SECONDS:
                 self._said_at = self._clock()
                 frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
-                where = f"{frame.f_code.co_name}, line {line}"  # and no text, which may be a client's
+                where = f"{frame.f_code.co_name}, line {line}"  # without the error's text, which may quote a client
                 print(f"store: {type(error).__name__} in {where} ended a connection.", file=sys.stderr, flush=True)
 
     def _tick(self, now: float) -> None:
-        if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process itself was stopped: no node could be heard
+        if now - self._ticked > wire.SILENCE_SECONDS / 2:  # this process was stopped: no beat could be read
             presences = [each for keyspace in self._keyspaces.values() for each in keyspace.presences.values()]
             for presence in presences:
                 presence.heard = max(presence.heard, now)
@@ -183,7 +183,7 @@ class Server:
         try:
             end, _ = self._listener.accept()
         except OSError:
-            return  # the client is gone again, or descriptors are short: the next one will show
+            return  # the client is gone again, or descriptors are short, which the next connection shows
         if not self._has_place():
             end.close()
             return
@@ -194,13 +194,13 @@ class Server:
         self._selector.register(end, selectors.EVENT_READ)
 
     def _has_place(self) -> bool:
-        """Whether a newcomer has a place; the stranger that has waited longest gives its own up."""
+        """Whether a new connection has a place; a full server closes the oldest connection without a hello."""
         if len(self._connections) < self.places:
             return True
-        stranger = next((each for each in self._connections.values() if each.job is None), None)
-        if stranger is not None:
-            self._drop(stranger)
-        return stranger is not None
+        oldest = next((each for each in self._connections.values() if each.job is None), None)
+        if oldest is not None:
+            self._drop(oldest)
+        return oldest is not None
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -218,7 +218,7 @@ class Server:
             self._count(connection)
         except wire.WireError as error:
             if connection.node and connection.lines.rest.strip() == wire.FAREWELL.strip():
-                self._answer(connection, {"op": "farewell"})  # behind the line in which the agent was killed
+                self._answer(connection, {"op": "farewell"})  # behind a line that the agent's death cut
                 return
             self._send(connection, {"error": f"{error}."})
             self._drop(connection)
@@ -274,7 +274,7 @@ class Server:
         raise RefusedError(message)
 
     def _hello(self, connection: Connection, request: Mapping[str, object]) -> bytes:
-        """Let a client in; everything of its job, as members of the answer."""
+        """Accept a client; returns all keys of its job, as members of the answer."""
         job, node, token = request.get("job"), request.get("node", ""), request.get("token", "")
         if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
             message = "a connection begins with hello"
@@ -294,14 +294,14 @@ class Server:
         return hmac.compare_digest(token.encode(), self._token.encode(errors="surrogateescape"))
 
     def _head(self) -> dict[str, object]:
-        """What a snapshot says of the store itself."""
+        """The members of a snapshot about the store itself."""
         return {"incarnation": self.incarnation, "unix_time": time.time()}
 
     def _make_room(self, keyspace: Keyspace, key: str, value: object) -> None:
-        """See that a value fits, at the cost of the jobs that were left longest ago.
+        """Make room for a value by dropping the jobs that were left longest ago.
 
         Raises:
-            RefusedError: it does not.
+            RefusedError: the value does not fit.
         """
         excess = keyspace.growth(key, value) + sum(each.memory for each in self._keyspaces.values()) - STORED_BYTES
         for job in self._left_jobs() if excess > 0 else ():
@@ -313,9 +313,9 @@ class Server:
             raise RefusedError(message)
 
     def _become_current(self, job: str, connection: Connection) -> None:
-        """A connection becomes its node's with the first request after hello: it has read the answer.
+        """Make a connection its node's current one: its first request after hello shows that it read the answer.
 
-        A client that gave up waiting for that leaves hellos behind whose end means nothing.
+        A client that gave up waiting for the answer leaves connections behind whose end says nothing about the node.
         """
         former = self._nodes.get((job, connection.node))
         if former is connection:
@@ -339,7 +339,7 @@ class Server:
         self._send_bytes(connection, wire.encode(message, members))
 
     def _send_bytes(self, connection: Connection, data: bytes) -> None:
-        """Send at the end of this round; at once what is much, so that only what is not read counts as unread."""
+        """Send at the end of this round, but large output at once, so that only unread bytes count as such."""
         if connection.socket not in self._connections:
             return
         connection.out += data
@@ -354,7 +354,7 @@ class Server:
     def _flush(self, connection: Connection) -> None:
         if connection.socket not in self._connections:
             return
-        with contextlib.suppress(OSError):  # a broken connection shows as one that reads its end
+        with contextlib.suppress(OSError):  # the next read shows a broken connection
             sent = connection.socket.send(connection.out) if connection.out else 0
             del connection.out[:sent]
         if connection.is_behind and not connection.out:
@@ -371,7 +371,7 @@ class Server:
             self._selector.modify(connection.socket, awaits)
 
     def _count(self, connection: Connection) -> None:
-        """Keep the sum of what all connections hold; beyond its bound the one that holds most is ended."""
+        """Keep the sum of the bytes that all connections hold; beyond the bound the largest holder is ended."""
         if connection.socket not in self._connections:
             return
         self._buffered += connection.buffered - connection.counted
@@ -380,10 +380,10 @@ class Server:
             self._drop(max(self._connections.values(), key=lambda each: each.counted))
 
     def _drop(self, connection: Connection) -> None:
-        """Close a connection; a node that has no other is disconnected."""
+        """Close a connection; a node without another one is disconnected."""
         if connection.socket not in self._connections:
             return
-        with contextlib.suppress(OSError):  # its last words, such as why it is refused
+        with contextlib.suppress(OSError):  # the last answer, such as the reason of a refusal
             connection.socket.send(connection.out)
         del self._connections[connection.socket]
         self._unsent.pop(connection, None)
@@ -405,13 +405,13 @@ class Server:
 
 
 def _is_over(keyspace: Keyspace) -> bool:
-    """The one thing the server knows of what it stores, and only to end itself."""
+    """Whether a value is the final record: the server reads stored values only to know when to end itself."""
     value = keyspace.entries.get("gen", (0, None))[1]
     return isinstance(value, Mapping) and value.get("phase") == "final"
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket: on loopback where ``host`` names it, else on every address, IPv6 included.
+    """A listening socket: on loopback where ``host`` names loopback, else on every address, IPv6 included.
 
     Raises:
         OSError: the port is taken or not allowed.
@@ -446,7 +446,7 @@ def serve_forever(host: str, port: int, token: str, listening: Callable[[int], N
 
 
 def _raise_descriptor_limit() -> None:
-    """As far as this process may: the usual 1024 is less than a large job's nodes and strangers together."""
+    """Raise the limit as far as this process may: the usual 1024 is too few for a large job and foreign connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

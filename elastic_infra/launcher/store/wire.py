@@ -1,4 +1,4 @@
-"""JSON lines with bounds, for both ends of the store's connection. Framing only, no meaning."""
+"""JSON lines with bounds, for both ends of the store's connection: framing only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_LINE: Final = 1 << 20
 """Bytes of one message: the record of a generation of a thousand nodes is a tenth of it."""
 
 MAX_SNAPSHOT: Final = 64 << 20
-"""Bytes of one message from the store to a node: everything that a job's nodes have told the store."""
+"""Bytes of one message from the store to a node, which may hold all keys of a job."""
 
 MAX_DEPTH: Final = 32
 """Arrays and objects in one another; a record has four. Python reads deeper values than it can write inside others."""
@@ -20,19 +20,19 @@ BEAT_SECONDS: Final = 1.0
 """How often a node beats: five may fail before it counts as silent."""
 
 SILENCE_SECONDS: Final = 4.0
-"""A node whose last beat is older is silent. With the beat and the way there a lost node is seen within 5 s."""
+"""A node whose last beat is older is silent. With the beat's interval and its travel a lost node is seen within 5 s."""
 
 CALL_SECONDS: Final = 3.0
-"""A call that is not answered by then is lost, and the connection with it: every call has this deadline."""
+"""Deadline of every call: a call without an answer by then is lost, and the connection with it."""
 
 
 FAREWELL: Final = b'\n{"op":"farewell"}\n'
-"""A supervisor's last word on its agent's connection. It begins a line, for the agent may have died in the middle of
-one, and an empty line means nothing."""
+"""A supervisor's last message on its agent's connection. A newline comes first, since the agent may have died in the
+middle of a line; an empty line has no meaning."""
 
 
 class WireError(ValueError):
-    """What arrived is no message of this protocol."""
+    """The bytes that arrived are no message of this protocol."""
 
 
 def encode(message: dict[str, object], members: bytes = b"") -> bytes:
@@ -40,7 +40,7 @@ def encode(message: dict[str, object], members: bytes = b"") -> bytes:
 
     Args:
         message: must not be empty where ``members`` are given.
-        members: further members of the object that are JSON already: what many messages share is encoded once.
+        members: further members of the object that are JSON already, so that members of many messages are encoded once.
     """
     text = to_json(message)
     return b"%b,%b}\n" % (text[:-1], members) if members else text + b"\n"
@@ -52,7 +52,7 @@ def to_json(value: object) -> bytes:
 
 
 class Lines:
-    """Bytes in, messages out.
+    """Splits a stream of bytes into messages.
 
     Args:
         longest: bytes of a message, MAX_LINE by default.
@@ -68,7 +68,7 @@ class Lines:
 
     @property
     def rest(self) -> bytes:
-        """What came behind the last line that was taken."""
+        """The bytes behind the last line that was taken."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[dict[str, object]]:
@@ -101,7 +101,7 @@ def decode(line: bytes) -> dict[str, object]:
     """The message of one line; it can be encoded again, alone or inside another message.
 
     Raises:
-        WireError: it is not JSON in UTF-8, not an object, or cannot be encoded again.
+        WireError: the line is not JSON in UTF-8, not an object, or cannot be encoded again.
     """
     try:
         value = json.loads(line.decode(), parse_float=_finite, parse_constant=_finite)

@@ -1,6 +1,6 @@
 """The supervisor's own children beside the workers: the agent, and the store server where this node hosts it.
 
-Also the only place that reaps. Nothing here decides when a child must end.
+Only this module reaps children. It does not decide when a child must end.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .ownership import Owner
 
 _DUMP_SECONDS: Final = 0.5
 _LAST_LINES_SECONDS: Final = 2.0
-"""What an agent that leaves gets for its last lines, whatever else there is to wait for."""
+"""The least time that a leaving agent gets to write its last lines."""
 _GONE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _FAREWELL_SECONDS: Final = 0.5
-"""A store that is there reads a farewell in milliseconds; one that is not keeps no launcher from ending."""
+"""A running store reads a farewell in milliseconds; a store that is gone must not keep the launcher from ending."""
 
 AgentMain = Callable[[ipc.Channel], None]
 StoreMain = Callable[[str, int, Callable[[int], None]], None]
 
 
 class Children:
-    """The agent at the other end of the seam, the hosted store, and every orphan that comes to us."""
+    """The agent at the other end of the channel, the hosted store, and the orphans that the kernel hands over."""
 
     def __init__(self, agent: AgentMain, store: StoreMain, owner: Owner) -> None:
         self._agent_main = agent
@@ -44,11 +44,11 @@ class Children:
         self.channel, self.agent = _fork_agent(agent)
 
     def known(self) -> tuple[int, ...]:
-        """Children that belong to no generation."""
+        """Pids of the children that belong to no generation."""
         return tuple(pid for pid in (self.agent, self._store) if pid)
 
     def send(self, message: ipc.Message) -> None:
-        """Tell the agent; an agent that is gone or full hears nothing, which the watchdog sees."""
+        """Send the agent a message, which is lost if the agent is gone or its channel full; the watchdog sees that."""
         with contextlib.suppress(OSError):
             self.channel.send(message)
 
@@ -76,7 +76,7 @@ class Children:
         os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
 
     def host_store(self, message: ipc.HostStore) -> None:
-        """Start the store server, unless one runs; ``tell_store`` says what became of it."""
+        """Start the store server, unless one runs; ``tell_store`` reports the outcome."""
         if self._store:
             return
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -102,7 +102,7 @@ class Children:
         return self._store_report is not None
 
     def tell_store(self) -> None:
-        """Tell the agent where the store listens, or why it does not; finding its address may take a while."""
+        """Tell the agent where the store listens, or why it does not; finding the address may take a while."""
         if self._store_report is None:
             return
         try:
@@ -115,14 +115,14 @@ class Children:
         self.send(ipc.StoreHosted(port, "" if port else answer or "The store server could not start."))
 
     def dump_agent(self) -> None:
-        """Have a stuck agent write its stacks, if it still can."""
+        """Have a stuck agent write its stacks, if its handler still runs."""
         processes.without_core(self.agent)
         processes.send(self.agent, signal.SIGABRT)
         processes.send(self.agent, signal.SIGCONT)
         self._await_end(lambda: self.agent, _DUMP_SECONDS)
 
     def replace_agent(self) -> None:
-        """Start an agent anew, as another node: the store hears that the old one, with all its workers, has ended."""
+        """Start another agent as another node; tell the store that the old node has ended with all its workers."""
         self._kill(self.agent)
         self._release_store_connection(is_clear=True)
         self.channel.close()
@@ -131,12 +131,12 @@ class Children:
             self.send(ipc.StoreHosted(self._store_port, ""))
 
     def end(self, leave: ipc.Leave, interrupted: Callable[[], bool], *, is_clear: bool) -> None:
-        """End agent and store; both may go on for their time, as long as no signal comes.
+        """End agent and store; both keep their remaining time as long as no signal comes.
 
         Args:
-            leave: what they may still do, and for how long.
+            leave: how long agent and store may go on.
             interrupted: whether a signal asks to end now.
-            is_clear: no worker is left, and the store may be told so.
+            is_clear: whether no worker is left, so that the store may be told.
         """
         self._release_store_connection(is_clear=is_clear)
         now = time.monotonic()
@@ -153,7 +153,7 @@ class Children:
         self._kill_orphans()
 
     def _release_store_connection(self, *, is_clear: bool) -> None:
-        """The store waits for this node too; where no worker is left it may be told so."""
+        """Close the held connection, for which a hosted store waits too; say farewell first where no worker is left."""
         if self._held is None:
             return
         with socket.socket(fileno=self._held) as connection:
@@ -192,9 +192,9 @@ class Children:
 
 
 def _say_farewell(connection: socket.socket) -> None:
-    """Tell the store that this node is no more, and wait until it has read so.
+    """Tell the store that this node has ended, and wait until the store has read it.
 
-    A connection that is closed with answers unread is reset, and a reset may overtake what was said before.
+    A connection that is closed with answers unread is reset, and a reset may overtake the message sent before it.
     """
     deadline = time.monotonic() + _FAREWELL_SECONDS
     try:

@@ -1,8 +1,8 @@
-"""What was asked of the fork server, and what each of its answers means.
+"""The requests sent to the fork server, and what each answer means.
 
 Pure. Answers come in the order of the requests, but may come after the generation that asked is over. Every request
-therefore has a number of its own, which its answer repeats: a local rank alone would let the answer to a request of
-the last generation pass for the worker of the next one.
+therefore has a unique number, which its answer repeats: by a local rank alone the answer to a request of the last
+generation would be taken for the worker of the next one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from .. import ipc
 
 ANSWER_SECONDS: Final = 5.0
-"""A fork takes milliseconds; a fork server that gives no answer for longer is given up."""
+"""A fork takes milliseconds; a fork server that does not answer for this long is given up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,27 +31,27 @@ class Pending(Held):
     """A worker that was asked for and has no pid yet."""
 
     go: int
-    """Pipe on which the worker waits for our word; closing it ends the worker."""
+    """Pipe on which the worker waits for the order to run; closing the pipe ends the worker."""
 
 
 @dataclasses.dataclass
 class ForkRequests:
-    """The requests that have no answer yet."""
+    """The requests to the fork server that have no answer yet."""
 
     wanted: dict[int, Pending] = dataclasses.field(default_factory=dict)
-    """By number: the worker of the answer is to run."""
+    """By request number: the worker in the answer is to run."""
     forgotten: dict[int, int] = dataclasses.field(default_factory=dict)
-    """Generation by number: the worker of the answer is to be killed."""
+    """Generation by request number: the worker in the answer is to be killed."""
     late_at: float | None = None
-    """CLOCK_MONOTONIC at which the fork server is given up; None while nothing is asked."""
+    """CLOCK_MONOTONIC at which the fork server is given up; None while no request is open."""
     _numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
     def next_number(self) -> int:
-        """A number that no request has had."""
+        """A number that no earlier request has had."""
         return next(self._numbers)
 
     def add(self, number: int, pending: Pending, now: float) -> None:
-        """A request was sent."""
+        """Take down a request that was sent."""
         self.wanted[number] = pending
         self.late_at = now + ANSWER_SECONDS if self.late_at is None else self.late_at
 
@@ -72,7 +72,7 @@ class ForkRequests:
         return tuple(self.wanted.pop(number) for number in numbers)
 
     def clear(self) -> tuple[Pending, ...]:
-        """No answer will come any more; returns the workers that have none."""
+        """Drop all requests, since no answer will come any more; returns the workers without an answer."""
         left = tuple(self.wanted.values())
         self.wanted.clear()
         self.forgotten.clear()
@@ -85,6 +85,6 @@ class ForkRequests:
         return bool(self.wanted or self.forgotten)
 
     def concerns(self, generation: int) -> bool:
-        """Whether an answer for this generation is to come: a process of its may yet appear."""
+        """Whether an answer for this generation is to come, so that a process of the generation may yet appear."""
         generations = (pending.generation for pending in self.wanted.values())
         return generation in (*generations, *self.forgotten.values())

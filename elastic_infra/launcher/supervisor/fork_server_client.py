@@ -1,7 +1,8 @@
 """The supervisor's view of the fork server: when to start it, and how to have it fork a worker.
 
-Waited for only where it comes first, that is, where workers would import the same: until it is ready otherwise, and
-whenever it does not answer at once, workers are started cold. ``workers.fork_server`` runs in the process itself.
+Workers wait for the fork server only where it comes first, that is, where they would import the same. In all other
+cases workers are started cold until the fork server is ready, and whenever it does not answer at once.
+``workers.fork_server`` runs in the process itself.
 """
 
 from __future__ import annotations
@@ -25,36 +26,38 @@ from ..workers import import_scan, specs
 from .fork_requests import ForkRequests, Held, Pending
 
 QUIET_SECONDS: Final = 2.0
-"""The first generation has stopped importing for this long: only then the fork server may take its CPU."""
+"""The workers of the first generation must have imported nothing for this long before the fork server may use the
+CPU."""
 LATEST_SECONDS: Final = 30.0
-"""Start anyway after this long; the script may import nothing."""
+"""The fork server starts after this long in any case; the script may import nothing."""
 LOOK_SECONDS: Final = 1.0
-"""How often the records of the workers are looked at."""
+"""Seconds between two looks at the workers' import records."""
 PAUSE: Final = 4.0
-"""After it has loaded more it rests for this many times as long: the CPU is the workers'."""
+"""After a load the fork server rests for this many times as long, to leave the CPU to the workers."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What the fork server imports beside torch."""
+    """The imports of the fork server beside torch."""
 
     environ: Mapping[str, str]
-    """Of every worker, whichever its place."""
+    """The variables that all workers of this node share."""
     entrypoint: Entrypoint
     modules: tuple[str, ...]
-    """As far as that is known before a worker has run."""
+    """The modules known before a worker has run."""
     differing: tuple[str, ...]
-    """Variables that workers do not share."""
+    """Names of the variables that differ between workers."""
     comes_first: bool
-    """The workers import the same anyway: it starts before them, and they wait for it while it loads."""
+    """Whether the workers import the same in any case: the fork server then starts first, and the workers wait for
+    it."""
 
 
 def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> Load:
     """What this launch's fork server imports.
 
-    It comes first where the program is seen to import torch: its workers would take as long by themselves, and those
-    that are forked share one import.
+    The fork server comes first where the program is seen to import torch: a cold worker takes as long by itself, and
+    forked workers share one import.
     """
     program = import_scan.declared(plan.entrypoint, os.curdir)
     comes_first = specs.may_fork(plan, settings) and program.imports_torch
@@ -65,30 +68,30 @@ def load_of(plan: Plan, settings: LauncherSettings, environ: Mapping[str, str]) 
 
 @dataclasses.dataclass(frozen=True)
 class Forked:
-    """An answer: a worker waits for our word."""
+    """An answer of the fork server: a forked worker that waits for the order to run."""
 
     request: Pending | int
-    """What it was asked for, or the generation that asked and is over."""
+    """The request behind it, or the generation that sent the request and is over."""
     pid: int
 
 
 class ForkServer:
-    """One fork server for the whole launch; it is not replaced when it ends."""
+    """The one fork server of a launch, which is not replaced when it ends."""
 
     def __init__(self, run_dir: RunDir, load: Load, now: float) -> None:
         self._run_dir = run_dir
         self._load = load
         self._wanted_at: float | None = -math.inf if load.comes_first else None
         self._load_by: float | None = now + ipc.LOAD_SECONDS if load.comes_first else None
-        """CLOCK_MONOTONIC until which workers wait for it; None where they do not."""
+        """CLOCK_MONOTONIC until which workers wait for the fork server; None where they do not."""
         self._was_started = False
         self.pid = 0
         self._channel: socket.socket | None = None
         self.ready = False
         self._read_size = 0
-        """How much of the workers' records it has seen."""
+        """Bytes of the workers' import records that the fork server has seen."""
         self._more_at = 0.0
-        """CLOCK_MONOTONIC from which it may be asked to load more."""
+        """CLOCK_MONOTONIC from which the fork server may be asked to load more."""
         self._more_since = now
         self._loaded = 0
         self._left_out: list[str] = []
@@ -97,23 +100,23 @@ class ForkServer:
 
     @property
     def channel(self) -> socket.socket:
-        """Our end of the connection; there is one once ``start`` was called."""
+        """The supervisor's end of the connection, which exists once ``start`` was called."""
         if self._channel is None:
             message = "The fork server was not started."
             raise RuntimeError(message)
         return self._channel
 
     def want(self, now: float) -> None:
-        """Have it started once the first workers have imported what they need."""
+        """Have the fork server started once the first workers have imported their modules."""
         if self._wanted_at is None:
             self._wanted_at = now
 
     def want_now(self) -> None:
-        """Have it started as soon as may be."""
+        """Have the fork server started at the next look."""
         self._wanted_at = -math.inf
 
     def is_due(self, now: float, wall: float) -> bool:
-        """Whether it is to start."""
+        """Whether the fork server is to start now."""
         if self._wanted_at is None or self._was_started:
             return False
         if now - self._wanted_at >= LATEST_SECONDS or self._load_by is not None:
@@ -127,21 +130,21 @@ class ForkServer:
         return max((each.st_mtime for each in found), default=0.0), sum(each.st_size for each in found)
 
     def load_more(self, now: float, wall: float) -> None:
-        """Have it import what workers turned out to need, once they are quiet; it forks workers meanwhile."""
+        """Have the fork server import the recorded modules, once workers are quiet; it forks workers meanwhile."""
         if not self.ready or now < self._more_at:
             return
         self._more_at = now + LOOK_SECONDS
         newest, size = self._records()
         if size > self._read_size and wall - newest >= QUIET_SECONDS:
             self._read_size, self._more_at, self._more_since = size, math.inf, now
-            with contextlib.suppress(OSError):  # one that is gone is seen when it is read from
+            with contextlib.suppress(OSError):  # a fork server that is gone is seen at the next read
                 self.channel.send(json.dumps({"load": True}).encode())
 
     def start(self) -> None:
-        """Start the process.
+        """Start the fork server's process.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the process cannot be started.
         """
         self._was_started = True
         self._read_size = self._records()[1]
@@ -164,14 +167,14 @@ class ForkServer:
             self.pid = processes.start(argv, environ, None, None)
 
     def request(self, generation: int, spec: ipc.WorkerSpec) -> bool:
-        """Ask for a worker, at once or when it is ready; False when it must be started cold."""
+        """Ask for a worker, at once or when the fork server is ready; False when the worker must be started cold."""
         if self._load_by is not None:
             self.held.append(Held(generation, spec))
             return True
         return self.ready and self._ask(generation, spec)
 
     def take_held(self) -> tuple[Held, ...]:
-        """The workers that waited; no other will."""
+        """The workers that waited for the fork server; no further worker will wait."""
         held = tuple(self.held)
         self.held.clear()
         self._load_by = None
@@ -192,7 +195,7 @@ class ForkServer:
         return True
 
     def receive(self) -> Forked | ipc.ForkServerState | Literal["nothing new"] | None:
-        """One message: a worker, what is to be told, or None when the process is gone."""
+        """One message: a forked worker, a notice for the agent, or None when the process is gone."""
         try:
             data = self.channel.recv(1 << 16)
         except OSError:
@@ -226,34 +229,34 @@ class ForkServer:
         return sum(each.generation == generation for each in (*self.held, *self.requests.wanted.values()))
 
     def release(self, pending: Pending) -> None:
-        """Let a worker run."""
+        """Give a forked worker the order to run."""
         os.write(pending.go, b"1")
         os.close(pending.go)
 
     def forget(self, generation: int) -> None:
-        """The generation ends before these workers ran: they end too."""
+        """End the workers of a generation that ends before they ran."""
         for pending in self.requests.forget(generation):
             os.close(pending.go)
         self.held = [held for held in self.held if held.generation != generation]
 
     def reaped(self, pid: int) -> None:
-        """A child of ours is gone, and its pid may be another process's soon."""
+        """Take down that a child was reaped: its pid may soon be another process's."""
         if pid == self.pid:
             self.pid = 0
 
     def close(self) -> None:
-        """End it for good."""
+        """End the fork server without a successor."""
         self.kill()
         if self._channel is not None:
             self._channel.close()
 
     def kill(self) -> tuple[Held, ...]:
-        """End it; returns the workers that must now be started cold."""
+        """Kill the fork server; returns the workers that must now be started cold."""
         pending = self.requests.clear()
         for each in pending:
             os.close(each.go)
         self.ready = False
         if self.pid:
             processes.send(self.pid, signal.SIGKILL)
-            self.pid = 0  # from now on it is an orphan among others, and waited for like them
+            self.pid = 0  # from now on the process is an orphan like others, and is reaped as they are
         return (*self.take_held(), *pending)

@@ -1,7 +1,8 @@
 """Which processes this launch may kill: those that it started, and what those started.
 
 The launcher may have children that it never started: the shell that became the launcher by ``exec`` had started a
-sidecar, a FUSE mount or a database proxy. As the reaper of its subtree it also gets orphans of theirs.
+sidecar, a FUSE mount or a database proxy. As the reaper of its subtree the launcher also gets the orphans of these
+children.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ..workers import specs
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """What tells this launch's orphans from others."""
+    """The marks that distinguish this launch's orphans from others."""
 
     supervisor: int
     """Pid of the supervisor, to which orphans come (``PR_SET_CHILD_SUBREAPER``)."""
     mark: bytes
     """``NAME=value`` in the environment of every worker of this launch."""
     before: frozenset[tuple[int, int]] = frozenset()
-    """Children that were there before the launch."""
+    """Pids of the children from before the launch."""
 
     def owns(self, process: processes.Process) -> bool:
         """Whether an orphan may be killed: this launch's, or one that holds an accelerator, which the workers need."""
@@ -43,15 +44,15 @@ def here(run_dir: RunDir) -> Owner:
 def members(
     table: Iterable[processes.Process], leaders: Mapping[int, int], *, owner: Owner, known: Collection[int]
 ) -> tuple[processes.Process, ...]:
-    """Of the process table, what belongs to these groups, and this launch's orphans.
+    """The processes that belong to these groups, and this launch's orphans.
 
-    A child of a worker that made a session of its own is recognised once its parent is dead.
+    A worker's child that has left for another session is recognised once its parent is dead.
 
     Args:
-        table: every process.
+        table: the process table.
         leaders: ids of the process groups, with the start of the process that led each: where another process has
             the pid by now, the group is no longer ours.
-        owner: whose orphans these are.
+        owner: the launch to which orphans must belong.
         known: the supervisor's other children.
     """
     table = tuple(table)

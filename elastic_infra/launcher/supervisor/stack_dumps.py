@@ -1,7 +1,8 @@
-"""The stacks of workers that hang, written one worker after the other: on one stderr they would mix line by line.
+"""The stacks of workers that hang, written one worker after the other: on one stderr their lines would mix.
 
-Workers that are to end are stopped (SIGSTOP) until it is their turn: the end of one makes its peers' collectives fail,
-and they would show that instead of the place where they hung. Whether to ask at all is decided elsewhere.
+Workers that are to end are stopped (SIGSTOP) until their turn: the end of one worker makes its peers' collectives
+fail, and the peers' stacks would show that failure instead of the hang. Whether stacks are written is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from .. import console, processes
 
 WRITE_SECONDS: Final = 1.0
-"""What one worker gets, where milliseconds are usual; one that cannot write does not keep the others from it."""
+"""Time for one worker to write, where milliseconds are usual; a worker that cannot write must not block the others."""
 
 DUMP_SIGNAL: Final = signal.SIGRTMIN + 7
 """The bootstrap's handler writes the stacks of all threads; sent only to processes that have a handler for it."""
@@ -22,16 +23,16 @@ DUMP_SIGNAL: Final = signal.SIGRTMIN + 7
 
 @dataclasses.dataclass
 class Dump:
-    """Workers that are asked for their stacks in turn."""
+    """Workers that write their stacks in turn."""
 
     number: int
-    """The signal that asks."""
+    """The signal that asks a worker for its stacks."""
     waiting: list[tuple[int, int]]
-    """(pid, local rank) of those still to be asked."""
+    """(pid, local rank) of the workers still to be asked."""
     asked: int = 0
-    """Pid of the last one."""
+    """Pid of the worker asked last; 0 before the first."""
     until: float = 0.0
-    """CLOCK_MONOTONIC at which its time is over."""
+    """CLOCK_MONOTONIC at which that worker's time is over."""
 
     @property
     def ends_workers(self) -> bool:
@@ -43,7 +44,7 @@ class Dump:
         return not self.waiting and (self.asked not in alive or now >= self.until)
 
     def go_on(self, alive: Mapping[int, int], now: float) -> None:
-        """Ask the next worker once the last one has ended or had its time."""
+        """Ask the next worker once the last one has ended or its time is over."""
         while self.waiting and (self.asked not in alive or now >= self.until):
             self.asked, rank = self.waiting.pop(0)
             self.until = now + WRITE_SECONDS
@@ -68,7 +69,7 @@ def of_ending(alive: Mapping[int, int]) -> Dump:
 
 
 def of_living(alive: Mapping[int, int]) -> Dump:
-    """Have every worker that can write its stacks and live on."""
+    """Have every worker with a handler write its stacks and live on."""
     return Dump(DUMP_SIGNAL, [one for one in _by_rank(alive) if processes.catches(one[0], DUMP_SIGNAL)])
 
 

@@ -1,8 +1,8 @@
-"""The process that owns all others: it starts them, reaps them, and ends them whatever the agent does.
+"""The supervisor owns all other processes: it starts, reaps and ends them, whatever the agent does.
 
-It is the launcher's first process, PID 1 in a container, standard library only and one thread, so it may fork. It
-decides nothing about training or membership: the agent tells it through the seam what to start and to stop. On its
-own account it only enforces deadlines: the grace of a stop, the dead-man timer (no worker runs longer than
+The supervisor is the launcher's first process, PID 1 in a container, standard library only and one thread, so it may
+fork. It decides nothing about training or membership: the agent orders starts and stops over the channel (``ipc``).
+By itself the supervisor only enforces deadlines: the grace of a stop, the dead-man timer (no worker runs longer than
 ``orphan_timeout`` after the store's last answer), the watchdog over the agent, and the end after a signal.
 """
 
@@ -25,7 +25,7 @@ from .ownership import Owner
 from .worker_processes import WorkerProcesses
 
 SIGNAL_MARGIN_SECONDS: Final = 1.5
-"""What the agent gets beyond the grace to leave by itself after a signal."""
+"""Time beyond the grace in which the agent may leave by itself after a signal."""
 
 _TICK_SECONDS: Final = 1.0
 _BUSY_TICK_SECONDS: Final = 0.02
@@ -48,7 +48,8 @@ class Supervisor:
         self._generation = 0
         self._started = 0
         self._strays: dict[int, int] = {}
-        """Exit codes by pid, of what was reaped while an answer was to come: a worker may die before we know it."""
+        """Exit code by pid of children reaped while an answer of the fork server was to come: a forked worker may die
+        before the supervisor knows its pid."""
         self._beats = 0
         self._watch = watchdog.Watch()
         self._next_watch = 0.0
@@ -57,16 +58,16 @@ class Supervisor:
         self._end_by: float | None = None
         self._told = 0
         self.report: dict[str, object] = {}
-        """The root cause so far, as the agent last told it."""
+        """The root cause that the agent reported last."""
         self.outcome: ipc.Leave | None = None
         self.agent_failure: Literal["", "dead", "stuck"] = ""
-        """What ended this run, if the agent did: it ended unexpectedly, or the watchdog fired."""
+        """``dead``: the agent ended unexpectedly and with it this run; ``stuck``: the watchdog ended the agent."""
         self.is_clear = True
-        """Nothing that was killed is left."""
+        """Whether no killed process is left."""
 
     @property
     def has_only_lost_its_agent(self) -> bool:
-        """The agent alone is at fault, nothing of its workers is left, and the launcher has not been told to end."""
+        """Whether only the agent failed: no process of its workers is left, and no signal has come."""
         return bool(self.agent_failure) and self.is_clear and self.caught is None
 
     @property
@@ -79,7 +80,7 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals.fd, selectors.EVENT_READ, self._signals.drain)
             selector.register(self._children.channel, selectors.EVENT_READ, self._receive)
-            self._once(time.monotonic(), selector)  # what the fork server loads, it loads while the agent does
+            self._once(time.monotonic(), selector)  # the fork server loads while the agent loads
             while self.outcome is None:
                 for key, _ in selector.select(self._patience()):
                     key.data()
@@ -165,7 +166,7 @@ class Supervisor:
             self._groups[message.generation].kill_workers(message.local_ranks)
 
     def _kill_leftovers(self, group: WorkerProcesses) -> None:
-        """End what workers that ended have left, before others take their places beside the living."""
+        """Kill the processes that ended workers left, before new workers take their places beside living ones."""
         ended = {pid: started for pid, started in group.leaders.items() if pid not in group.alive}
         group.leaders = {pid: started for pid, started in group.leaders.items() if pid in group.alive}
         known = {*self._children.known(), self._warm.pid, *group.alive, *group.unwanted}
@@ -185,7 +186,7 @@ class Supervisor:
         self._dead_man = message.sent_at + self._orphan_timeout
 
     def _on_resume(self, message: ipc.Resume) -> None:
-        """The store answered after these workers were suspended, so its answer re-arms the timer as a beat's does."""
+        """Resume suspended workers: the store has answered since, and its answer re-arms the timer as a beat's does."""
         group, now = self._groups.get(message.generation), time.monotonic()
         if group is not None and group.resume(now):
             answered = now - worker_processes.SUSPENDED_SECONDS  # or later
@@ -256,7 +257,7 @@ class Supervisor:
         self._start_all_cold(self._warm.kill())
 
     def _start_all_cold(self, left: Iterable[Held]) -> None:
-        """The workers that the fork server does not fork."""
+        """Start all held and requested workers cold, since the fork server forks none."""
         for each in left:
             self._start_cold(each.generation, each.spec)
 
@@ -317,7 +318,7 @@ class Supervisor:
             running = any(group.alive for group in self._groups.values())
             patience = SIGNAL_MARGIN_SECONDS + (self._grace if running else 0.0)
             if number == signal.SIGINT and self._told > 1:
-                patience = 0.0  # a second Ctrl-C means now
+                patience = 0.0  # a second Ctrl-C ends the workers at once
             self._end_by = min(now + patience, self._end_by or now + patience)
 
     def _check_dead_man(self, now: float) -> None:
@@ -349,7 +350,7 @@ class Supervisor:
             self._end(exit_codes.RETRY, fire.reason)
 
     def _end(self, code: int, reason: str) -> None:
-        """End without the agent."""
+        """End the run without the agent."""
         if self.outcome is None:
             self.outcome = ipc.Leave(code, reason)
         self._kill_all(time.monotonic())

@@ -1,7 +1,7 @@
 """When the supervisor must end a launcher whose agent no longer does its work.
 
-One pure decision, taken about once a second from what the supervisor has itself seen. It never looks at zombies or
-at the process table, so orphans that wait to be reaped and storms of normal exits cannot fire it, and one dead worker
+One pure decision, taken about once a second from the supervisor's own observations. The watchdog reads neither zombies
+nor the process table, so orphans that wait to be reaped and storms of normal exits cannot fire it, and one dead worker
 under a deadlocked agent is enough to fire. Why the usual rule fails both ways is in
 https://github.com/flyteorg/flyte-sdk (zombie count in ``task.py``); the tests hold that rule as their control.
 """
@@ -12,27 +12,27 @@ import dataclasses
 from typing import Final
 
 BUDGET_SECONDS: Final = 10.0
-"""Silence of an agent that beats every second; the launcher is gone within 15 s of the fault."""
+"""The longest silence of an agent, which beats every second; with it the launcher is gone within 15 s of the fault."""
 
 LONGEST_TICK_SECONDS: Final = 2.0
-"""A longer pause between two looks was the supervisor's own (a suspended machine, a throttled container): it counts
-as this long only, since no process ran in that time."""
+"""A longer pause between two looks was the supervisor's own (a suspended machine, a throttled container). It counts as
+this long only, since no process ran in that time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What the supervisor knows at one moment."""
+    """The supervisor's observations at one moment."""
 
     now: float
     """CLOCK_MONOTONIC."""
     beats: int
-    """How many beats the agent has sent so far."""
+    """Number of beats the agent has sent so far."""
     phase: str
     generation: int
     running: int
-    """Workers of that generation that have not ended."""
+    """Number of workers of that generation that have not ended."""
     started: int
-    """Workers of that generation that were started."""
+    """Number of workers of that generation that were started."""
     stopping: bool
     """Whether the agent has asked for the generation's end."""
 
@@ -43,9 +43,9 @@ class Watch:
 
     last: Observation | None = None
     silent_seconds: float = 0.0
-    """Since the agent's last beat."""
+    """Time since the agent's last beat."""
     unseen_seconds: float = 0.0
-    """Since all workers ended while the agent still says that it watches them."""
+    """Time since all workers ended while the agent still reports the phase ``monitoring``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Fire:
 
 
 def decide(watch: Watch, seen: Observation) -> tuple[Watch, Fire | None]:
-    """Count the time since the last look and say whether it is too much."""
+    """Count the time since the last look and decide whether it is too long."""
     last = watch.last
     if last is None:
         return Watch(seen), None

@@ -1,9 +1,9 @@
-"""The local workers of one generation, as the supervisor keeps them, and how their end is enforced.
+"""The supervisor's record of one generation's local workers, and how their end is enforced.
 
-A worker leads a process group of its own; its children (data loaders) live in it. Ending a group means: the first
-signal to the workers alone, so that their children serve them while they save; SIGKILL to everything at the
-deadline, or as soon as the workers are gone; then wait until the kernel has nothing left. A process that is reaped
-has closed every file, accelerators included, so nothing that is gone still holds a device.
+A worker leads its own process group, in which its children (data loaders) live. Ending a group means: the first signal
+to the workers alone, so that their children serve them while they save; SIGKILL to the whole group at the deadline, or
+as soon as the workers are gone; then a wait until the kernel lists no process of the group. A process that is reaped
+has closed every file, accelerators included, so no ended process still holds a device.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ STUCK_SECONDS: Final = 30.0
 """How long a killed process may take to vanish (a driver that releases memory) before the launcher gives up."""
 
 SUSPENDED_SECONDS: Final = 3.0
-"""How long workers past the dead-man timer's deadline stay stopped while the store is asked whether their generation
-stands: as long as one call to the store may take."""
+"""How long workers past the dead-man timer's deadline stay stopped while the agent asks the store whether their
+generation stands: as long as one call to the store may take."""
 
 First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 
 
 @dataclasses.dataclass
 class WorkerProcesses:
-    """Workers of one generation on this node."""
+    """The worker processes of one generation on this node."""
 
     generation: int
     alive: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -38,21 +38,21 @@ class WorkerProcesses:
     leaders: dict[int, int] = dataclasses.field(default_factory=dict)
     """Start (``processes.Process.started``) by pid of every worker, reaped or not: the ids of the process groups."""
     unwanted: set[int] = dataclasses.field(default_factory=set)
-    """Forked after the end had begun; killed and not yet reaped."""
+    """Pids of workers that were forked after the end had begun: killed and not yet reaped."""
     deadline: float | None = None
-    """CLOCK_MONOTONIC at which everything is killed; None while the group may run."""
+    """CLOCK_MONOTONIC at which the whole group is killed; None while the group may run."""
     killed_at: float | None = None
     killed: list[int] = dataclasses.field(default_factory=list)
     """Local ranks that had to be killed."""
     suspended_until: float | None = None
-    """CLOCK_MONOTONIC until which they are stopped (SIGSTOP); None while they are not."""
+    """CLOCK_MONOTONIC until which the workers are suspended (SIGSTOP); None while they are not."""
     orphaned: bool = False
-    """The dead-man timer ended it."""
+    """Whether the dead-man timer ended the group."""
     dump: stack_dumps.Dump | None = None
-    """Workers that are being asked for their stacks."""
+    """The workers that are writing their stacks, in turn; None: none is."""
 
     def add(self, pid: int, local_rank: int) -> None:
-        """A worker runs, or ended and is not reaped."""
+        """Take in a worker that runs, or that ended and is not reaped yet."""
         self.alive[pid] = local_rank
         process = processes.read(pid)
         self.leaders[pid] = process.started if process else 0
@@ -66,7 +66,7 @@ class WorkerProcesses:
             _signal_group(pid, signal.SIGSTOP)
 
     def resume(self, now: float) -> bool:
-        """Let suspended workers go on; False where they are not suspended, or for too long already."""
+        """Let suspended workers go on; False where they are not suspended, or have been for too long."""
         if self.suspended_until is None or now >= self.suspended_until:
             return False
         self.suspended_until = None
@@ -81,7 +81,7 @@ class WorkerProcesses:
             self.stop("SIGKILL", 0.0, now)
 
     def stop(self, first: First, grace_seconds: float, now: float) -> None:
-        """Begin the end, or bring it forward: a deadline never moves back."""
+        """Begin the end, or bring it forward: a deadline is never moved later."""
         bounds = {"SIGKILL": 0.0, "stacks": stack_dumps.WRITE_SECONDS * len(self.alive)}
         deadline = now + bounds.get(first, grace_seconds)
         self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
@@ -108,15 +108,15 @@ class WorkerProcesses:
             self.dump.go_on(self.alive, now)
 
     def is_busy(self, now: float) -> bool:
-        """Whether something is to be done soon, whatever is heard."""
+        """Whether the supervisor must look again soon, even if no message comes."""
         return self.must_die(now) or (self.dump is not None and not self.dump.is_over(self.alive, now))
 
     def must_die(self, now: float) -> bool:
-        """Whether what is left is killed now."""
+        """Whether the remaining processes are to be killed now."""
         return self.deadline is not None and (not self.alive or now >= self.deadline)
 
     def kill(self, members: Iterable[processes.Process], now: float) -> None:
-        """SIGKILL to everything that is left."""
+        """Send SIGKILL to every remaining process."""
         if self.killed_at is None:
             self.killed_at = now
             self.killed = sorted(self.alive.values())
@@ -127,12 +127,12 @@ class WorkerProcesses:
                 os.killpg(leader, signal.SIGKILL)
 
     def is_stuck(self, now: float) -> bool:
-        """Whether killed processes refuse to vanish."""
+        """Whether killed processes have not vanished in time."""
         return self.killed_at is not None and now - self.killed_at > STUCK_SECONDS
 
 
 def _signal_group(leader: int, number: int) -> None:
-    """Signal a worker and its children; one that is only just forked leads no group yet."""
+    """Signal a worker and its children; a worker that was only just forked leads no group yet."""
     processes.send(leader, number)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)

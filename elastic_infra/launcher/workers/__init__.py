@@ -1,1 +1,1 @@
-"""The workers of one node: what they are started with, how they start and end, and what they leave behind."""
+"""The workers of one node: their command lines and environments, their start and end, and the files that they leave."""

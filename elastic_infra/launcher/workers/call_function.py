@@ -1,6 +1,6 @@
 """A worker that runs a pickled function: ``python -m ...call FILE``, started by ``api.elastic_launch``.
 
-What the function returns is left for the caller by global rank; what it raises goes where torch's ``record`` puts it.
+The function's result is left for the caller by global rank; an exception goes where torch's ``record`` puts it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def main() -> None:
     """Call the function and leave its result."""
     folder = Path(os.environ[PREFIX + "RESULTS"])
     rank = os.environ["RANK"]
-    main_module, call = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by our own caller
-    spawn.prepare(main_module)  # what spawned processes of multiprocessing call
+    main_module, call = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301  written by the calling process
+    spawn.prepare(main_module)  # spawned processes of multiprocessing call this too
     function, arguments = pickle.loads(call)  # noqa: S301  the same
     try:
         value = function(*arguments)
-    except BaseException:  # noqa: BLE001  whatever it was, the caller is told
+    except BaseException:  # noqa: BLE001  the caller gets every exception
         error_file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
         sys.excepthook(*sys.exc_info())
         if error_file and Path(error_file).exists():

@@ -1,9 +1,9 @@
-"""What the agent and a worker that can be moved tell each other, and the socket between them.
+"""The messages between the agent and a worker that can be moved, and the socket between them.
 
 A worker that keeps its process while nodes come and go is moved: it leaves its process group, parks, and enters the
 next generation's group. A worker says that it can be moved by connecting to the socket that ``VARIABLE`` names; the
 others are stopped and started again. Each message is one of the dataclasses below, as one packet of JSON whose
-``type`` is the class's name. The worker's side is ``elastic_infra.training``. Nothing here decides when to move.
+``type`` is the class's name. The worker's side is ``elastic_infra.training``. This module does not decide when to move.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 @dataclass(frozen=True)
 class Break:
-    """The generation is over before its step is: leave the step, whatever it waits for, and park."""
+    """The generation ends in the middle of a step: leave the step, even from a collective that waits, and park."""
 
     generation: int
 
 
 @dataclass(frozen=True)
 class Enter:
-    """Join the process group of a generation; answered by ``In``, or by ``Failed`` where that cannot be made."""
+    """Join the process group of a generation; answered by ``In``, or by ``Failed`` where the group cannot be made."""
 
     generation: int
     environ: dict[str, str]
-    """Torchrun's variables and ours, as they are now: the worker puts them into its own environment."""
+    """The current values of torchrun's variables and the launcher's, which the worker sets in its own environment."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Dismiss:
     """Training goes on without this process: leave the loop and exit."""
 
     keeps_state: bool = False
-    """Whether the state is to be saved first: all workers are dismissed, and start again from what is saved."""
+    """Whether the worker is to save its state first: all workers are dismissed, and start again from the saved
+    state."""
 
 
 # ---------------------------------------------------------- worker -> agent
@@ -61,16 +62,16 @@ class Dismiss:
 
 @dataclass(frozen=True)
 class Ready:
-    """Model and optimizer are built: this worker, which was in no generation yet, can enter one."""
+    """Model and optimizer are built: this worker, in no generation so far, can enter one."""
 
 
 @dataclass(frozen=True)
 class In:
-    """The worker is in the generation's group and goes on training; said again when ``obstacle`` changes."""
+    """The worker is in the generation's group and trains; sent again when ``obstacle`` changes."""
 
     generation: int
     obstacle: str = ""
-    """Why it cannot be moved; empty where it can."""
+    """Why the worker cannot be moved; empty where it can."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Parked:
 
     generation: int
     step: int
-    """Steps that are done here."""
+    """Number of steps that this worker has completed."""
 
 
 Message = Break | Enter | Dismiss | Ready | In | Failed | Parked
@@ -104,7 +105,7 @@ def decode(packet: bytes) -> Message:
     """The message of one packet.
 
     Raises:
-        ValueError, TypeError, KeyError: not a message of this kind.
+        ValueError, TypeError, KeyError: the packet is no message of these types.
     """
     fields = json.loads(packet)
     return codec.from_json(_TYPES[fields.pop("type")], fields)
@@ -116,7 +117,7 @@ class Connection:
 
     end: socket.socket
     pid: int
-    """Of the process at the other end when it connected or listened."""
+    """Pid of the process at the other end at the time when it connected or listened."""
 
     def fileno(self) -> int:
         """The descriptor by which a selector watches this end."""
@@ -131,7 +132,7 @@ class Connection:
         return True
 
     def receive(self) -> Message | None:
-        """Read one message; None where the other side is gone, or says what is no message."""
+        """Read one message; None where the other side is gone or its packet is no message."""
         try:
             packet = self.end.recv(LONGEST)
             return decode(packet) if packet else None
@@ -150,20 +151,20 @@ class Server:
     path: str
     end: socket.socket
     _waiting: list[Connection] = field(default_factory=list)
-    """Connected before their process was known to be a worker."""
+    """Connections from processes that are not known to be workers yet."""
 
     @classmethod
     def listen(cls, path: str) -> Server:
         """Make the socket, which processes of the same user alone can reach.
 
         Raises:
-            OSError: it cannot be made, because its path is too long, for one.
+            OSError: the socket cannot be made, for example because its path is too long.
         """
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # an agent that this one replaces has left it
+            os.unlink(path)  # a replaced agent may have left its socket
         end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            before = os.umask(0o177)  # the agent has one thread when it listens
+            before = os.umask(0o177)  # the umask is the process's, and the agent has only one thread at this time
             try:
                 end.bind(path)
             finally:
@@ -189,22 +190,22 @@ class Server:
         self._waiting.append(Connection(end, peer_of(end)))
 
     def claim(self, pid: int) -> Connection | None:
-        """The connection of this worker; None while it has made none. A second one of the same process is closed."""
+        """The connection of this worker; None while there is none. A second one is closed."""
         mine = [connection for connection in self._waiting if connection.pid == pid]
         self._waiting = [connection for connection in self._waiting if connection.pid != pid]
         for extra in mine[1:]:
             extra.close()
         return mine[0] if mine else None
 
-    def drop_strangers(self) -> None:
-        """Close connections of processes that are no workers: children of workers have the variable too."""
+    def drop_unclaimed(self) -> None:
+        """Close connections of processes that are no workers: children of workers inherit the variable."""
         for connection in self._waiting:
             connection.close()
         self._waiting = []
 
     def close(self) -> None:
         """Take no more connections."""
-        self.drop_strangers()
+        self.drop_unclaimed()
         self.end.close()
 
 

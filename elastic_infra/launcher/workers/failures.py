@@ -1,7 +1,7 @@
-"""Why a job failed, in words: the first failing worker, what its end usually means, and the termination message.
+"""Why a job failed: the first failing worker, the usual meaning of its exit, and the termination message.
 
-Pure but for reading a worker's error file and writing the report. Torch's ``record`` and our bootstrap leave the
-exception in ``TORCHELASTIC_ERROR_FILE``; its form is torch's (``errors/error_handler.py``).
+Pure, except that a worker's error file is read and the report written. Torch's ``record`` and the bootstrap leave the
+exception in ``TORCHELASTIC_ERROR_FILE``, in torch's form (``errors/error_handler.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 MESSAGE_BYTES: Final = 4096
-"""What the kubelet keeps of a termination message."""
+"""The most bytes of a termination message that the kubelet keeps."""
 
 HINTS: Final[Mapping[int, str]] = {
     -signal.SIGKILL: "Killed from outside: out of memory (raise resources.memory or use less), unless it was a "
@@ -32,7 +32,7 @@ HINTS: Final[Mapping[int, str]] = {
     126: "The program is not executable.",
     137: "A child was killed: most likely out of memory. Raise resources.memory or use less.",
 }
-"""What an exit code usually means and what to do about it."""
+"""The usual meaning of an exit code, and what to do about it."""
 
 ERROR_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
@@ -62,12 +62,12 @@ ERROR_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
         "A peer did not answer in time: look for the rank that hung or never started.",
     ),
 )
-"""What an exception's text usually means and what to do about it; the first that fits."""
+"""The usual meaning of an exception's text, and what to do about it; the first pattern that fits counts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One worker's bad end."""
+    """The failure of one worker."""
 
     rank: int
     local_rank: int
@@ -78,12 +78,12 @@ class Failure:
     exit_code: int
     """Negative for a signal."""
     error: str
-    """The exception, where the worker left one."""
+    """The exception's text; empty where the worker left none."""
     traceback: str
     at: float
     """Seconds since the epoch."""
     ended_early: tuple[int, ...] = ()
-    """Ranks of this node that had exited 0 before: a rank that ends early makes its peers' collectives fail."""
+    """Ranks of this node that had exited 0 before: the early end of a rank makes its peers' collectives fail."""
 
     @property
     def message(self) -> str:
@@ -99,7 +99,7 @@ class Failure:
         return " ".join(part for part in parts if part)
 
     def report(self) -> dict[str, object]:
-        """Everything, for events and the termination message."""
+        """All fields, for events and the termination message."""
         return {
             **{name: value for name, value in dataclasses.asdict(self).items() if value not in {"", ()}},
             "message": self.message,
@@ -107,7 +107,7 @@ class Failure:
 
 
 def hint(exit_code: int, error: str) -> str:
-    """What the exception, or else the exit code, usually means; empty where neither says much."""
+    """The usual meaning of the exception, or else of the exit code; empty where neither is known."""
     by_error = next((text for pattern, text in ERROR_HINTS if pattern.search(error)), "")
     return by_error or HINTS.get(exit_code, "")
 
@@ -123,9 +123,10 @@ def describe(exit_code: int) -> str:
 
 
 def read_error_file(path: str) -> tuple[str, str, float | None]:
-    """Exception, traceback and time from a worker's error file; empty where it left none or a broken one.
+    """Exception, traceback and time from a worker's error file; empty where the file is missing or broken.
 
-    The time is the file's own: the one in it has whole seconds, too coarse to tell who failed first.
+    The time is the file's modification time: the time in its text has whole seconds, too coarse to find the first
+    failure.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -153,9 +154,9 @@ def root_cause(failures: Iterable[Failure]) -> Failure | None:
 
 
 def termination_message(code: int, reason: str, report: Mapping[str, object]) -> str:
-    """JSON of at most ``MESSAGE_BYTES``: code and reason always, then as much of the root cause as fits.
+    """JSON of at most ``MESSAGE_BYTES``: always code and reason, then as much of the root cause as fits.
 
-    A traceback loses its beginning first: its last lines say what failed.
+    A traceback loses its first lines first, because the last lines say what failed.
     """
     message: dict[str, object] = {"exit_code": code, "reason": reason[:512], **report}
     trace = str(message.pop("traceback", ""))
@@ -175,7 +176,7 @@ def termination_message(code: int, reason: str, report: Mapping[str, object]) ->
 def leave_behind(
     code: int, reason: str, report: Mapping[str, object], termination_log: str, environ: Mapping[str, str]
 ) -> None:
-    """Write the root cause for the kubelet, and for a caller that named an error file as torchrun's callers do."""
+    """Write the root cause for the kubelet, and into the error file that a caller named as for torchrun."""
     write_termination_message(termination_log, termination_message(code, reason, report))
     error_file = environ.get("TORCHELASTIC_ERROR_FILE")
     if error_file and report:
@@ -184,7 +185,7 @@ def leave_behind(
 
 
 def write_termination_message(path: str, message: str) -> None:
-    """Write where the kubelet reads it; a machine without that file is no error."""
+    """Write the message where the kubelet reads it; a machine without that file is no error."""
     if os.path.exists(path) and os.access(path, os.W_OK):
         with open(path, "w", encoding="utf-8") as file:
             file.write(message)
@@ -194,7 +195,7 @@ def write_error_file(path: str, failure: Mapping[str, object]) -> None:
     """Torchrun's own contract: the launcher's ``TORCHELASTIC_ERROR_FILE`` gets the root cause.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     extra = {
         "py_callstack": str(failure.get("traceback", "")),

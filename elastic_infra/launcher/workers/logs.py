@@ -1,7 +1,7 @@
-"""Where the workers' output goes: files by generation, and the console.
+"""The destinations of the workers' output: files by generation, and the console.
 
-A generation has a folder of its own, so that a membership change never deletes the output of the generation before
-(torchrun's ``attempt_<restart count>`` does). ``destinations`` is pure; ``Tail`` copies teed files to a stream from a
+Each generation has its own folder, so that a membership change never deletes the output of the generation before (with
+torchrun's ``attempt_<restart count>`` it does). ``destinations`` is pure; ``Tail`` copies teed files to a stream from a
 thread of the agent.
 """
 
@@ -44,7 +44,7 @@ def make_run_folder(directory: str | None, run_id: str) -> str:
     """A new folder for this run, inside ``directory`` or a temporary one; ``/dev/null`` means no files.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     if directory == os.devnull:
         return os.devnull
@@ -67,7 +67,7 @@ def make_folders(targets: Sequence[Destination]) -> None:
     """Make the folder of every file.
 
     Raises:
-        OSError: one cannot be made.
+        OSError: a folder cannot be made.
     """
     for target in targets:
         if target.error_file:
@@ -75,7 +75,7 @@ def make_folders(targets: Sequence[Destination]) -> None:
 
 
 def prefix(logs: LogPlan, role: str, local_rank: int, rank: int, hostname: str) -> str:
-    """What stands before each console line of a teed stream."""
+    """The prefix of each console line of a teed stream."""
     if logs.prefix_template is None:
         return f"[{role}{local_rank}]:"
     names = {"role_name": role, "rank": rank, "local_rank": local_rank, "hostname": hostname}
@@ -107,8 +107,8 @@ class Appender:
 class Tail(threading.Thread):
     """Copies the lines of files to one stream, each with its worker's prefix, as fast as the reader takes them.
 
-    The thread need not be waited for: it ends by itself once ``finish`` was called and everything is written, or when
-    the reader is gone.
+    The caller need not wait for the thread: it ends by itself once ``finish`` was called and all lines are written, or
+    when the reader is gone.
     """
 
     def __init__(
@@ -119,12 +119,12 @@ class Tail(threading.Thread):
         words: Sequence[str] = (),
         after: Tail | None = None,
     ) -> None:
-        """Nothing is read before ``start``.
+        """Prepare a tail, which reads only after ``start``.
 
         Args:
             sources: path and prefix of each file.
             write: writes all of its argument, however long that takes.
-            words: only lines with one of them are copied; empty copies every line.
+            words: only lines that contain one of the words are copied; empty copies every line.
             after: the generation before on the same stream, whose lines come first.
         """
         super().__init__(name="tail", daemon=True)
@@ -135,7 +135,7 @@ class Tail(threading.Thread):
         self._ending = threading.Event()
 
     def run(self) -> None:
-        """Copy until ``finish``, then what is left."""
+        """Copy until ``finish`` was called, then the remaining lines."""
         if self._after is not None:
             self._after.join()
             self._after = None
@@ -148,15 +148,15 @@ class Tail(threading.Thread):
             self._copy(final=True)
 
     def finish(self) -> None:
-        """Have it end with what the workers have written so far; call once they are gone."""
+        """Have the thread end after the output so far; call once the workers are gone."""
         self._ending.set()
 
     def left(self) -> list[str]:
-        """Files that are not copied whole while the thread lives."""
+        """The files that are not fully copied yet; empty once the thread has ended."""
         return [followed.path for followed in self._files if not followed.is_done] if self.is_alive() else []
 
     def _copy(self, *, final: bool = False) -> bool:
-        """Copy what is there, a chunk of each file; whether there was anything."""
+        """Copy one chunk of each file; returns whether there was a line to copy."""
         found = False
         for followed in self._files:
             for line in followed.lines(final=final):

@@ -1,8 +1,8 @@
-"""The memory in which workers report steps and read when to stop: its layout, and the agent's side of it.
+"""The progress memory, in which workers report steps and read when to stop: its layout, and the agent's side.
 
 One small file a generation, mapped by the agent and by every worker of the node, one slot a local rank. Each field is
 eight aligned bytes with one writer, so no lock is needed. The workers' side is ``elastic_infra.training.Progress``.
-Nothing here judges what the numbers mean; ``hangs`` does.
+This module does not interpret the numbers; ``hang_detection`` does.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Slot:
     step: int | None
     """The newest step, or None before the first."""
     at: float
-    """CLOCK_MONOTONIC of that report; 0 before the first."""
+    """CLOCK_MONOTONIC of the last report; 0 before the first."""
     reports: int
-    """How many steps were reported."""
+    """Number of steps reported."""
     checkpoint: int | None
-    """The newest step that the script called saved."""
+    """The newest step that the script reported as saved."""
     stopped: bool
     """Whether ``step`` has told this worker to stop."""
     phase_until: float | None
-    """The end of the phase it is in, ``inf`` for one without a timeout; None outside of phases."""
+    """The end of the worker's current phase, ``inf`` for a phase without a timeout; None outside of phases."""
     optimized_at: float | None = None
     """CLOCK_MONOTONIC of the first ``optimizer.step``, which ``bootstrap`` notes; None before it."""
     failed_at: float | None = None
@@ -53,7 +53,7 @@ class Slot:
 
     @property
     def stepped_at(self) -> float | None:
-        """When it made its first step as far as this look can tell; None before it."""
+        """When the worker made its first step, as far as this look shows; None before the step."""
         return self.at if self.step is not None else self.optimized_at
 
 
@@ -72,7 +72,7 @@ class Memory:
         """Make the file with every slot empty.
 
         Raises:
-            OSError: it cannot be made; its space is reserved, so that a full disk fails here and not in a worker.
+            OSError: the file cannot be made. Its space is reserved, so that a full disk fails here and not in a worker.
         """
         size = (slots + 1) * WORDS * 8
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -88,7 +88,7 @@ class Memory:
         return memory
 
     def variable(self, slot: int) -> dict[str, str]:
-        """What the worker of this slot must find in its environment."""
+        """The value of ``VARIABLE`` for the worker of this slot."""
         return {VARIABLE: f"{slot}:{self.path}"}
 
     def set_stop(self, step: int | None, *, agreed: bool) -> None:
@@ -98,7 +98,7 @@ class Memory:
     def forget_steps(self) -> None:
         """Empty every slot for the steps of another generation; the workers are parked and write none.
 
-        What is saved stays: the thread that saves may still say so.
+        The newest saved step stays, since the thread that saves may still report.
         """
         for slot in range(1, self.slots + 1):
             base = slot * WORDS

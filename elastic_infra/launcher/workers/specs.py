@@ -1,8 +1,8 @@
-"""From a worker group's facts to the processes of this node: command lines and environments.
+"""From a generation's facts to the worker processes of this node: command lines and environments.
 
 Pure. The environment is torchrun's, value for value (``LocalElasticAgent._start_workers`` in
 https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/agent/server/local_elastic_agent.py), plus ours.
-Nothing is started here; the supervisor does that.
+The supervisor starts the processes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from .logs import Destination
 
 GENERATION: Final = PREFIX + "GENERATION"
-"""Number of the worker group; checkpoints carry it and refuse an older writer."""
+"""Variable with the generation's number; checkpoints carry the number and refuse an older writer."""
 ATTEMPT: Final = PREFIX + "ATTEMPT"
-"""How often the workers of this job were started before, for any cause."""
+"""Variable with the number of times that this job's workers were started before, for any cause."""
 LAUNCH: Final = PREFIX + "LAUNCH"
-"""Names the launch in the environment of its workers and all that they start, so that their orphans are known."""
+"""Variable with the launch's name, which workers and their children inherit, so that their orphans are recognised."""
 MODULES: Final = PREFIX + "MODULES"
-"""File to which the bootstrap appends the modules that its program imports, for the fork server."""
+"""Variable with the file to which the bootstrap appends the modules that its program imports, for the fork server."""
 
 DIFFERING: Final = ("RANK", "LOCAL_RANK", "ROLE_RANK", "GROUP_RANK", "ROLE_NAME", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
                     "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
                     "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
                     "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_ERROR_FILE", GENERATION, ATTEMPT,
                     progress.VARIABLE, channel.VARIABLE)  # fmt: skip
-"""Variables that ``environ_of_any`` lacks: of one worker, or of one generation."""
+"""Variables of one worker or of one generation, which ``environ_of_any`` lacks."""
 
 _PLACE: Final = (
     *("RANK", "ROLE_RANK", "GROUP_RANK", "WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
@@ -45,7 +45,7 @@ _PLACE: Final = (
 )
 
 _SECRETS: Final = frozenset({env_name("store_token")})
-"""What workers do not need they do not get."""
+"""Secrets, which workers do not get because they do not need them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +100,12 @@ def plan(
 
 
 def place_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of a worker's environment what another generation changes, for a worker that lives on in it."""
+    """The part of a worker's environment that another generation changes, for a worker that lives on in it."""
     return {name: environ[name] for name in _PLACE}
 
 
 def command_line(entrypoint: Entrypoint, interpreter: str, bootstrap: str, local_rank: int) -> tuple[str, ...]:
-    """What a worker executes; ``${local_rank}`` in the script's arguments is replaced, as torchrun does."""
+    """A worker's command line; ``${local_rank}`` in the script's arguments is replaced, as torchrun does."""
     arguments = tuple(
         string.Template(argument).safe_substitute(local_rank=str(local_rank)) for argument in entrypoint.arguments
     )
@@ -115,18 +115,18 @@ def command_line(entrypoint: Entrypoint, interpreter: str, bootstrap: str, local
 
 
 def may_fork(launch: Plan, settings: LauncherSettings) -> bool:
-    """Whether this launch's workers may be forked by a fork server: it runs Python, and warm start is on."""
+    """Whether a fork server may fork this launch's workers: they run Python, and warm start is on."""
     return settings.warm_start and launch.entrypoint.is_python
 
 
 def differing(launch: Plan) -> tuple[str, ...]:
-    """Variables that workers do not share, or that a process without a place in a group does not have."""
+    """Names of the variables that differ between workers, or that a process without a rank does not have."""
     virtual = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if launch.virtual_local_rank else ()
     return (*DIFFERING, *virtual)
 
 
 def environ_of_any(launch: Plan, settings: LauncherSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """What every worker of this node finds, whichever its place: enough to import in."""
+    """The environment that all workers of this node share, which is enough for imports."""
     inherited = {name: value for name, value in environ.items() if name not in _SECRETS}
     missing = defaults.runtime_defaults(settings, inherited, nproc_per_node=launch.nproc_per_node)
     return {**inherited, **missing}

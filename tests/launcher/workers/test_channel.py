@@ -55,14 +55,14 @@ def test_every_message_arrives_as_it_was_sent(server: channel.Server) -> None:
 
 def test_only_the_same_user_reaches_the_socket_and_only_a_worker_is_heard(server: channel.Server) -> None:
     """The kernel names the process at the other end; one that is no worker is dropped."""
-    stranger = connect(server)
+    unclaimed = connect(server)
 
     assert stat.S_IMODE(os.stat(server.path).st_mode) == 0o600
     assert server.claim(os.getpid() + 1) is None
-    server.drop_strangers()
-    assert stranger.receive() is None
+    server.drop_unclaimed()
+    assert unclaimed.receive() is None
     assert server.claim(os.getpid()) is None
-    stranger.close()
+    unclaimed.close()
 
 
 def test_a_worker_connects_once(server: channel.Server) -> None:
