@@ -27,6 +27,7 @@ import time
 import traceback
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
@@ -375,8 +376,43 @@ def is_compiled(path: str) -> bool:
         return path.endswith(".pyc") or file.read(2) == importlib.util.MAGIC_NUMBER[:2]
 
 
-def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
-    """Run the program, and end quickly where it was told to stop; every other end is the interpreter's own."""
+class Inherited:
+    """What the end of a forked worker must know of the objects that were there before the fork.
+
+    The fork server looks through them: a look at an object writes the object's count of references, and the first
+    write to a page that processes share copies the page. With torch loaded that took each worker 0.2 s.
+    """
+
+    def __init__(self) -> None:
+        self.has_finalizer = False
+        self._files: list[weakref.ref[Any]] = []
+
+    def freeze(self) -> None:
+        """Look through what has been made since the last time, and keep the collector from all of it."""
+        objects = gc.get_objects()
+        kinds = {type(each) for each in objects}
+        closed = {kind for kind in kinds if can_be_closed(kind) and place_in_order(kind) is not None}
+        self.has_finalizer = self.has_finalizer or any(map(has_finalizer, kinds))
+        self._files += [weakref.ref(each) for each in objects if type(each) in closed]
+        gc.freeze()
+        atexit.unregister(gc.unfreeze)
+        atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
+
+    def files(self) -> list[Any]:
+        """Those that may have to be closed and still exist."""
+        return [file for file in (each() for each in self._files) if file is not None]
+
+
+def run_to_the_end(kind: str, target: str, arguments: Sequence[str], inherited: Inherited | None = None) -> None:
+    """Run the program, and end quickly where it was told to stop; every other end is the interpreter's own.
+
+    Args:
+        kind: script, module or run_path.
+        target: the program.
+        arguments: the program's own.
+        inherited: of a forked worker.
+    """
+    first: list[object] = []
     place = os.environ.get(PROGRESS, "")
     is_unusual = any(os.environ.get(name) for name in LOADED_FROM_OUTSIDE)
     atexit.register(park_threads_at_the_end)  # the first is the last that runs
@@ -394,7 +430,7 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str]) -> None:
         raise
     is_unusual = is_unusual or "h5py" in sys.modules  # HDF5 closes its files as C exits
     if "torch" in sys.modules and was_told_to_stop(place) and not is_unusual:
-        end_quickly()
+        end_quickly(inherited or Inherited(), first)
 
 
 def was_told_to_stop(place: str) -> bool:
@@ -410,22 +446,40 @@ def was_told_to_stop(place: str) -> bool:
     return False
 
 
-def end_quickly() -> None:
+def end_quickly(inherited: Inherited, first: object) -> None:
     """End the process without taking Python apart: that costs about a second of every planned change with torch.
 
     What a program may count on still happens: its threads are waited for, functions registered with atexit run, and
     what it left open is closed. Returns where an object may want more than that, or where closing fails or takes too
     long: the interpreter then ends the process, and says what is lost.
+
+    Args:
+        inherited: of the objects that were there before the fork.
+        first: an object that was made after it.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first
+    atexit.unregister(gc.unfreeze)
     atexit._run_exitfuncs()  # noqa: SLF001  and then
-    gc.unfreeze()
     objects = gc.get_objects()
+    if not any(each is first for each in objects):  # the program has frozen its own objects
+        gc.unfreeze()
+        objects = gc.get_objects()
+    close_and_exit([*inherited.files(), *objects], has_others=inherited.has_finalizer)
+    gc.unfreeze()
+
+
+def close_and_exit(objects: list[object], *, has_others: bool) -> None:
+    """Close what is open among these objects and end the process, unless more is to be done.
+
+    Args:
+        objects: those that were not looked through before, and the open files of those that were.
+        has_others: whether an object that was looked through before has a finalizer.
+    """
     kinds = {type(each) for each in objects}
-    if any(map(has_finalizer, kinds)):
+    if has_others or any(map(has_finalizer, kinds)):
         return
     closers = closers_in_order(objects, kinds)
-    del objects
+    objects.clear()
     thread = threading.Thread(target=call_all, args=(closers,), daemon=True)
     thread.start()
     thread.join(CLOSE_SECONDS)

@@ -17,7 +17,6 @@ Workers are forked twice, so that the supervisor adopts and reaps them, and wait
 from __future__ import annotations
 
 import array
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -382,6 +381,7 @@ class Server:
         self._dropped: list[str] = []
         self._left_out: set[str] = set()
         self._loaded = 0
+        self.inherited = bootstrap.Inherited()
 
     def prepare(self) -> None:
         """Begin with torch, in a process of its own: what must be left out later costs no second import of it."""
@@ -462,9 +462,7 @@ class Server:
         os._exit(0)
 
     def _tell(self) -> None:
-        gc.freeze()
-        atexit.unregister(gc.unfreeze)
-        atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
+        self.inherited.freeze()
         with open("/proc/self/statm", encoding="ascii") as file:
             size = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
         message = {"ready": self._loaded, "dropped": self._dropped, "megabytes": size}
@@ -569,22 +567,22 @@ def become_worker(job: Job, go: int, supervisor: int) -> None:
             os.close(descriptor)
 
 
-def main() -> Job:
+def main() -> tuple[Job, bootstrap.Inherited]:
     """Serve; what it returns is run as the user's program."""
     task = Task(**json.loads(sys.argv[1]))
     server = Server(task)
     WatchedEnviron.differing = frozenset(task.differing)
     os.environ.__class__ = WatchedEnviron
     server.prepare()
-    return server.run()
+    return server.run(), server.inherited
 
 
 IS_FORCED = BLAS_THREADS not in os.environ
 
 if __name__ == "__main__":
     gc.disable()
-    JOB = main()
+    JOB, INHERITED = main()
     KIND, TARGET, *ARGUMENTS = JOB["argv"][3:]
     bootstrap.prepare(os.environ)
     bootstrap.set_title(TARGET, os.environ)
-    bootstrap.run_to_the_end(KIND, TARGET, ARGUMENTS)
+    bootstrap.run_to_the_end(KIND, TARGET, ARGUMENTS, INHERITED)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import strategies
 
 from elastic_infra.launcher.command_line.plan import Entrypoint
-from elastic_infra.launcher.workers import bootstrap, fork_server, import_scan
+from elastic_infra.launcher.workers import bootstrap, fork_server, import_scan, progress
 
 WORKERS = pathlib.Path(bootstrap.__file__).parent
 DRIVER = pathlib.Path(__file__).parents[1] / "scripts" / "fork_once.py"
@@ -188,6 +188,31 @@ def test_a_forked_program_cannot_tell(place: Place) -> None:
     assert told["codes"] == [1, 1]
     assert place.output() == f"{place.program}\n"
     assert str(place.script) in lines[1], lines
+
+
+@pytest.mark.parametrize("freezes", [False, True], ids=["", "frozen"])
+def test_a_planned_stop_closes_what_was_opened_before_the_fork_and_after(place: Place, freezes: bool) -> None:
+    """Only the objects made since the fork are looked through, and those that the program has frozen."""
+    opened, own = place.program / "opened", place.program / "own"
+    place.installed(
+        opens=f"FILE = open({str(opened)!r}, 'a')\n"
+        "class Owned:\n    def __del__(self):\n        print('taken apart')\n"
+        "Owned.__module__ = 'torch'\nOWNED = Owned()\n"
+    )
+    place.script.write_text(
+        f"import torch, opens, gc\nfrom elastic_infra.training import Progress\nassert Progress().step(1)\n"
+        f"file = open({str(own)!r}, 'a')\n"
+        "for each in (opens.FILE, file):\n    each.write('kept\\n')\n"
+        f"if {freezes}:\n    gc.freeze()\nprint('done')\n"
+    )
+    memory = progress.Memory.create(str(place.run_dir / "memory"), 1)
+    memory.set_stop(1, agreed=True)
+    told = place.fork("torch", "opens", **memory.variable(0))
+    memory.close()
+
+    assert told["codes"] == [0, 0], place.output("stderr")
+    assert [place.output(rank=rank) for rank in (0, 1)] == ["done\n"] * 2
+    assert (opened.read_text(), own.read_text()) == ("kept\n" * 2, "kept\n" * 2)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 has PYTHONSAFEPATH")
