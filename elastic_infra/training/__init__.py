@@ -1,4 +1,4 @@
-"""What a training script imports: progress to report, when to stop, and a state that is never lost.
+"""The library for training scripts: progress reports, agreed stops, and a state that survives every change.
 
 Names load when they are first used, so that a script that only reports steps imports no torch through this package.
 """

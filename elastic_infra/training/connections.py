@@ -15,21 +15,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Ends = tuple[object, object]
-"""Both addresses of a connection: a descriptor alone may be another file's by now."""
+"""Both addresses of a connection, because a descriptor may have been reused for another file."""
 
 
 class Connections:
-    """Those that appeared while a group was made."""
+    """The connections that appeared while a group was made."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._before: dict[int, Ends] | None = None
-        """While a group is being made: the connections that are not its own."""
+        """While a group is being made: the connections that do not belong to it."""
         self._made: dict[int, Ends] = {}
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note what is connected inside: making a group, its store's connection excepted, which must stand before."""
+        """Note the connections made inside the block, which makes a group; that to its store must exist before."""
         with self._lock:
             self._before = open_connections()
         try:
@@ -40,12 +40,12 @@ class Connections:
                 self._before = None
 
     def forget(self) -> None:
-        """The group is gone."""
+        """Forget the connections of a group that is gone."""
         with self._lock:
             self._made = {}
 
     def cut(self) -> int:
-        """Shut them all down, from any thread; returns how many there were."""
+        """Shut all noted connections down, from any thread; returns their number."""
         with self._lock:
             mine = {**self._made, **(_new(self._before) if self._before is not None else {})}
             now = open_connections()

@@ -11,7 +11,7 @@ from .host_memory import Tree
 
 
 def capture() -> Tree:
-    """Where they all stand."""
+    """The states of all generators."""
     version, numbers, gauss = random.getstate()
     state: dict[str, Tree] = {
         "python": [version, torch.tensor(numbers, dtype=torch.int64), gauss],
@@ -27,7 +27,7 @@ def capture() -> Tree:
 
 
 def restore(state: Tree) -> None:
-    """Go on from there."""
+    """Set all generators to a captured state."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers.tolist()), gauss))
     torch.set_rng_state(state["torch"].clone())

@@ -1,8 +1,7 @@
 """A state as one flat run of bytes, in shared memory or in a file: a header, then every tensor's bytes.
 
-The same layout serves the snapshot that a worker keeps in its node's shared memory and the one on disk, so that a
-snapshot is copied from one to the other without being taken apart. Copying the tensors into the memory is the only
-time that training waits; the memory is made once and used again.
+The snapshot in a node's shared memory and the one on disk have the same layout, so that a snapshot is copied between
+them as it is. Training waits only while the tensors are copied into the memory, which is made once and reused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MAGIC: Final = b"EISNAP01"
 _PREFIX_BYTES: Final = 32
 """Magic, length of the header, checksum of the header, and a word that stays zero."""
 _ALIGNMENT: Final = 64
-"""Tensors begin at multiples of a cache line, so that any type of number can be read in place."""
+"""Tensors begin at multiples of a cache line, so that numbers of any type can be read in place."""
 _TENSOR: Final = "__tensor__"
 
 Tree = Any
@@ -30,24 +29,24 @@ Tree = Any
 
 
 class DamagedError(ValueError):
-    """Bytes that are no whole snapshot; the message says what is wrong with them."""
+    """The bytes are no whole snapshot; the message says what is wrong with them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where one tensor lies."""
+    """The place of one tensor in a snapshot."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     offset: int
-    """Bytes from the end of the header's padding."""
+    """Offset in bytes from the end of the header's padding."""
     size: int
     """Bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A state taken apart: its structure, where each tensor goes, and the tensors themselves."""
+    """A state taken apart: its structure, the place of each tensor, and the tensors themselves."""
 
     structure: Tree
     """The state with a reference in place of each tensor."""
@@ -58,7 +57,7 @@ class Layout:
 
 
 def layout_of(state: Tree) -> Layout:
-    """Take a state apart; nothing is copied.
+    """Take a state apart, without a copy.
 
     Raises:
         TypeError: a member has values that a snapshot cannot hold (neither numbers, text, tensors nor collections).
@@ -74,7 +73,7 @@ def layout_of(state: Tree) -> Layout:
 
 
 def write(layout: Layout, target: memoryview, header: bytes) -> int:
-    """Copy a state into ``target``; returns the number of bytes written. ``needed`` says how many these are."""
+    """Copy a state into ``target``; returns the number of bytes written, which ``needed`` gives in advance."""
     begin = _aligned(_PREFIX_BYTES + len(header))
     for place, tensor in zip(layout.places, layout.tensors, strict=True):
         if place.size:
@@ -90,7 +89,7 @@ def write(layout: Layout, target: memoryview, header: bytes) -> int:
 
 
 def header_of(layout: Layout) -> bytes:
-    """The structure and the places, as bytes that are read without running code."""
+    """The structure and the places, in a format whose parser runs no code."""
     places = [[str(place.dtype).removeprefix("torch."), list(place.shape), place.offset, place.size]
               for place in layout.places]  # fmt: skip
     buffer = io.BytesIO()
@@ -128,7 +127,7 @@ def read(source: memoryview | mmap.mmap) -> Tree:
 
 
 def empty(header: bytes) -> Tree:
-    """A state of the header's form, whose tensors have yet to be filled."""
+    """A state of the header's form with uninitialised tensors."""
     given = torch.load(io.BytesIO(header), weights_only=True)
     tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape, _, _ in given["places"]]
     return _with_tensors(given["structure"], tensors)
@@ -177,20 +176,21 @@ def _aligned(offset: int) -> int:
 class SharedMemory:
     """Two snapshots under one name in the node's memory, written in turn, so that one is always whole.
 
-    The files outlive the worker: the next one on this node reads them. They are removed with the launcher's folder.
+    The files outlive the worker, and the next worker on this node reads them. They are removed with the launcher's
+    folder.
     """
 
     def __init__(self, folder: str, name: str) -> None:
         self._paths = tuple(str(Path(folder) / f"{name}.{turn}") for turn in (0, 1))
         self._maps: list[mmap.mmap | None] = [None, None]
         self._turn: int | None = None
-        """Of the last snapshot; None before the first one of this process."""
+        """Which of the two holds the last snapshot; None before the first snapshot of this process."""
 
     def store(self, step: int, state: Tree) -> memoryview:
         """Copy a state in; returns the bytes of the snapshot, valid until the second ``store`` after this one.
 
         Raises:
-            OSError: the memory has no room.
+            OSError: the memory has no space left.
             TypeError: the state has values that a snapshot cannot hold.
         """
         layout = layout_of({"step": step, "state": state})
@@ -198,7 +198,7 @@ class SharedMemory:
         size = needed(layout, header)
         self._turn = self._newest_turn() ^ 1 if self._turn is None else self._turn ^ 1
         room = memoryview(self._room(self._turn, size))
-        room[:8] = bytes(8)  # not whole while it is written
+        room[:8] = bytes(8)  # the snapshot is not whole while it is written
         written = write(layout, room, header)
         return room[:written]
 
@@ -207,11 +207,11 @@ class SharedMemory:
         return max(self._whole(), key=lambda snapshot: snapshot[0], default=None)
 
     def at(self, step: int) -> Tree | None:
-        """The state of a step, None where it is not kept."""
+        """The state of a step; None where the memory does not hold it."""
         return next((state for at, state in self._whole() if at == step), None)
 
     def _newest_turn(self) -> int:
-        """Which of the two a former worker wrote last, so that this one begins with the other."""
+        """Which of the two a former worker wrote last, so that this worker begins with the other one."""
         found = [(snapshot[0], turn) for turn, path in enumerate(self._paths) if (snapshot := _read_file(path))]
         return max(found)[1] if found else 1
 
@@ -224,7 +224,7 @@ class SharedMemory:
             return kept
         descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, size)  # a full memory fails here, and not with SIGBUS in the copy
+            os.posix_fallocate(descriptor, 0, size)  # with a full memory this call fails, and not the copy with SIGBUS
             self._maps[turn] = made = mmap.mmap(descriptor, max(size, os.fstat(descriptor).st_size))
         finally:
             os.close(descriptor)
@@ -239,7 +239,7 @@ def _read_file(path: str) -> tuple[int, Tree] | None:
     try:
         mapped = mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
         given = read(mapped)
-    except (ValueError, OSError):  # empty, or not whole: its writer was ended while it wrote
+    except (ValueError, OSError):  # empty, or not whole because its writer was killed
         return None
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""The part of a training loop that every script repeats: restore, report, snapshot, leave at the agreed step.
+"""The part of a training loop that all scripts share: restore, report, snapshot, leave at the agreed step.
 
 ``Elastic`` keeps the global batch while nodes come and go (accumulation adapts to the number of workers), takes
-snapshots to memory and disk, and tells the launcher of every step. Outside the launcher it behaves as a plain loop.
+snapshots to memory and disk, and reports every step to the launcher. Outside the launcher it is a plain loop.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from .state import ElasticState, Restored
 from .undo import StepUndo
 
 MEMORY_SHARE: Final = 0.01
-"""Of the training time, for copies to memory where the script names no interval."""
+"""Share of the training time for copies to memory, where the script names no interval."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshots:
-    """How often the state is kept."""
+    """How often ``Elastic`` takes snapshots."""
 
     memory_steps: int | None = None
-    """Steps between two snapshots in the node's memory: what a lost worker costs. None: as many as keep the time of
-    copying below a hundredth of the training, which is every step where the state is small."""
+    """Steps between two snapshots in the node's memory: the loss of a worker repeats at most so many steps. None: as
+    many steps as keep the time of copying below a hundredth of the training, which is every step where the state is
+    small."""
     durable_seconds: float = 600.0
-    """Seconds between two snapshots on disk: what the loss of all nodes costs. 600 s, a common interval."""
+    """Seconds between two snapshots on disk: the loss of all nodes repeats at most this time of training. 600 s by
+    default, a common interval."""
     durable_steps: int | None = None
-    """Steps between two snapshots on disk instead, where the script wants them at fixed steps."""
+    """Steps between two snapshots on disk, which then replace ``durable_seconds``. None: the time decides."""
 
 
 class Elastic:
-    """Runs a training loop's steps.
+    """Runs the steps of a training loop.
 
     Usage::
 
@@ -58,12 +60,12 @@ class Elastic:
             export(model)
 
     Args:
-        state: what training goes on from; its ``data`` is the sampler, where there is one.
+        state: the state from which training goes on; its ``data`` is the sampler, where there is one.
         loader: gives the micro-batches in the sampler's order: a ``DataLoader`` with ``batch_sampler=sampler``. None:
             the script reads its data itself, and ``micro`` is empty.
         snapshots: how often the state is kept.
-        group: this process's place in the job, where it is to be kept while nodes come and go: what
-            ``ElasticGroup.start`` returned. None: the script made its own process group, and workers are started again.
+        group: this process's place in the job, from ``ElasticGroup.start``, where the process is to live on while nodes
+        come and go. None: the script made its own process group, and each change starts the workers again.
     """
 
     def __init__(
@@ -77,32 +79,38 @@ class Elastic:
         self.state = state
         self.progress = Progress()
         self.restored: Restored | None = None
-        """Where training went on from; None before ``steps`` began."""
+        """The snapshot from which training went on; None before ``steps`` began."""
         self.stopped = False
-        """The launcher asked all ranks to stop at this step: nodes come or go, and training goes on with them."""
+        """Whether the launcher asked all ranks to stop at this step, because nodes come or go and training goes on
+        without this process."""
         self.finished = False
-        """All steps are done: time to evaluate and export."""
+        """Whether all steps are done, so that the script evaluates and exports."""
         self._loader = loader
         self._snapshots = snapshots or Snapshots()
         self._durable_at = time.monotonic()
         self._memory_due = 0.0
-        """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share."""
+        """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share of the time."""
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._undo = StepUndo(state) if self._group.is_movable else None
         self._holds = False
-        """The members are the state after ``state.step`` whole steps, and not what this process was started with."""
+        """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
         self._step: Literal["", "done", "stop", "broken"] = ""
-        """How the last step ended: also with an agreed stop, or so that it is done again."""
+        """How the last step ended: done, done with an agreed stop, or broken so that it is repeated."""
 
     def steps(self, until: int) -> Iterator[tuple[int, Iterator[tuple[Any, AbstractContextManager[None]]]]]:
-        """Restore the state, then give every step that is left with its micro-batches.
+        """Restore the state, then yield every remaining step with its micro-batches.
 
         Args:
-            until: steps of the whole training.
+            until: number of steps of the whole training.
+
+        Yields:
+            The number of the step, from 1, and its micro-batches: each the loader's batch with the context for its
+            forward and backward pass; none without a loader.
 
         Raises:
             RuntimeError: the loop went on without ``with elastic.step()`` around the step's work.
+            StateError: the restored snapshot does not fit the state.
         """
         self._begin()
         batches = self._batches()
@@ -121,10 +129,10 @@ class Elastic:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """One step: what happens inside belongs to the step as a whole, optimizer and all.
+        """One step: the block must hold the whole step, the optimizer's included.
 
-        Where the step breaks because a peer is gone, the error ends here: the loop does the step again, with the
-        members that there are then.
+        Where the step breaks because a peer is gone, the error ends here, and the loop repeats the step with the
+        members of the next generation.
         """
         if self._undo is not None:
             self._undo.begin()
@@ -145,16 +153,36 @@ class Elastic:
         self._keep(durable=self.stopped)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward of a micro-batch's **mean** loss, weighted so that the gradients are the global batch's."""
+        """Backward of a micro-batch's **mean** loss, weighted so that the gradients are the global batch's.
+
+        Args:
+            loss: a scalar: the mean over the samples of the current micro-batch.
+        """
         weight = self._micro.weight if self._micro is not None else 1.0
         (loss * weight).backward()
 
     def phase(self, name: str, timeout: float | None = None) -> AbstractContextManager[None]:
-        """Work without steps (loading, evaluating): see ``Progress.phase``."""
+        """Suspend the rule about steps during work without steps (loading, evaluating).
+
+        Args:
+            name: name of the work, for readers of the script.
+            timeout: seconds after which the phase itself counts as a hang; None, the default, means never.
+        """
         return self.progress.phase(name, timeout)
 
     def run(self, train_step: Callable[[ElasticState], None], until: int) -> bool:
-        """The loop for a step that reads its own data; returns whether all steps are done."""
+        """Run the loop for a step that reads its own data.
+
+        Args:
+            train_step: does one whole step, the optimizer's included, on the state's members.
+            until: number of steps of the whole training.
+
+        Returns:
+            Whether all steps are done, so that the script evaluates and exports.
+
+        Raises:
+            StateError: the restored snapshot does not fit the state.
+        """
         for _ in self.steps(until):
             with self.step():
                 train_step(self.state)
@@ -167,7 +195,7 @@ class Elastic:
             self.restored = self.state.restore()
 
     def _end_generation(self) -> None:
-        """Go to where the launcher says: the next generation, in this process or in another one."""
+        """Follow the launcher: enter the next generation in this process, or leave the loop."""
         if self._group.is_movable:
             self._dismissed_by(self._group.move(self.state.step, self._settle))
         else:
@@ -181,7 +209,7 @@ class Elastic:
             self._keep(durable=True)
 
     def _settle(self) -> None:
-        """In a new group: the wrappers use it, and all ranks have the newest state."""
+        """Make the wrappers use the new group, and bring all ranks to the newest state."""
         for member in self.state.members.values():
             if isinstance(member, torch.nn.parallel.DistributedDataParallel):
                 rebind(member)
@@ -189,7 +217,7 @@ class Elastic:
         self._holds = True
 
     def _batches(self) -> Iterator[Any]:
-        """The loader's from the sampler's position on, for this worker's rank among as many as there are now."""
+        """The loader's micro-batches from the sampler's position on, for this worker's current rank and world size."""
         return iter(self._loader) if self._loader is not None and not self.stopped else iter(())
 
     def _keep(self, *, durable: bool) -> None:
@@ -224,7 +252,7 @@ class Elastic:
             yield next(batches), self._sync(last=number == len(plan))
 
     def _sync(self, *, last: bool) -> AbstractContextManager[None]:
-        """Gradients are exchanged once a step, with the last micro-batch."""
+        """The context of a micro-batch: gradients are exchanged once a step, with the last micro-batch."""
         model = self.state.members.get("model")
         if last or not hasattr(model, "no_sync"):
             return contextlib.nullcontext()

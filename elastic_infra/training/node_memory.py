@@ -1,7 +1,7 @@
-"""The snapshots that one node keeps in its memory: the state once for all its workers, and what each has alone.
+"""The snapshots in one node's memory: the state once for all its workers, and each worker's own part.
 
-Workers of one node hold the same model and optimizer, so the first of them writes the state and the others read it:
-eight workers cost the memory of one. Random number generators differ, so every worker keeps its own.
+Workers of one node hold the same model and optimizer, so the first worker writes the state and the others read it:
+eight workers cost the memory of one. Random number generators differ, so every worker writes its own.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from .host_memory import SharedMemory, Tree
 
 
 class NodeMemory:
-    """What one worker keeps and finds.
+    """One worker's access to the node's snapshots.
 
     Args:
-        folder: the launcher's own, in shared memory.
-        local_rank: of this worker on its node.
+        folder: the launcher's folder in shared memory.
+        local_rank: this worker's local rank.
     """
 
     def __init__(self, folder: str, local_rank: int) -> None:
         self.keeps_state = local_rank == 0
-        """Whether this worker writes the state for all of the node."""
+        """Whether this worker writes the state for all workers of the node."""
         self._state = SharedMemory(folder, "state")
         self._own = SharedMemory(folder, f"generators-{local_rank}")
 
     def store(self, step: int, tree: Tree) -> memoryview:
-        """Keep what ``ElasticState.capture`` gives; returns its bytes, valid until the second ``store`` after this one.
+        """Store a captured state; returns its bytes, valid until the second ``store`` after this one.
 
         Raises:
-            OSError: the memory has no room.
+            OSError: the memory has no space left.
             TypeError: the state has values that a snapshot cannot hold.
         """
         return self._state.store(step, tree) if self.keeps_state else self._own.store(step, tree)
 
     def newest(self) -> tuple[int, Tree] | None:
-        """The newest step and state of the node, with this worker's generators where it kept them at that step."""
+        """The newest step and state of the node, with this worker's generators where it stored them at that step."""
         found = self._state.newest()
         if found is None or self.keeps_state:
             return found

@@ -1,9 +1,9 @@
 """A process group whose members come and go while this process lives.
 
-Each worker begins in a group of its own, in which the model and its wrappers are built. It then enters the group of
-the job's generation, parks when the generation ends, and enters the next one: same process, same model, same data. The
-launcher's agent says when, over the channel (``launcher.workers.channel``). Where workers cannot be moved, the group
-is torch's usual one, and the launcher stops and starts them.
+Each worker begins in a group with itself as the only member, in which the model and its wrappers are built. The worker
+then enters the group of the job's generation, parks when the generation ends, and enters the next group with the same
+process, model and data. The launcher's agent orders these moves over the channel (``launcher.workers.channel``). Where
+workers cannot be moved, the group is torch's usual one, and the launcher stops and starts them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..launcher.workers import channel
 from .connections import Connections
 
 TIMEOUT: Final = timedelta(minutes=30)
-"""Of a collective: gloo's own default. A peer's death ends collectives long before it, by the launcher's word."""
+"""Timeout of a collective: gloo's own default. After a peer's death the launcher ends the collectives long before."""
 MAKING: Final = timedelta(seconds=60)
-"""Of making a group whose members are all there."""
+"""Timeout for making a group once all members are present."""
 _POLL_SECONDS: Final = 0.005
 _SIGNS: Final = ("gloo", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
-"""Words in the messages of torch's RuntimeErrors about a group; it has no class for most of them."""
+"""Words in the messages of torch's RuntimeErrors about a group, since torch has no class for most of these errors."""
 
 
 class BrokenError(RuntimeError):
-    """The generation was broken before this process was in its group."""
+    """The generation broke before this process was in its group."""
 
 
 class Orders:
-    """What the agent says, taken by a thread of its own, so that a main thread in a collective is freed at once."""
+    """The agent's messages, received by a separate thread, so that a main thread in a collective is freed at once."""
 
     def __init__(self, connection: channel.Connection, connections: Connections) -> None:
         self._connection = connection
@@ -47,16 +47,16 @@ class Orders:
         self._changed = threading.Condition()
         self._order: channel.Enter | channel.Dismiss | None = None
         self.broken = 0
-        """The newest generation that is over before its step was."""
+        """The newest generation that ended in the middle of a step."""
         self.lost = False
-        """The agent is gone."""
+        """Whether the agent is gone."""
 
     def listen(self) -> None:
-        """Take what comes until the agent is gone."""
+        """Receive messages until the agent is gone."""
         threading.Thread(target=self._listen, name="agent", daemon=True).start()
 
     def next(self) -> channel.Enter | channel.Dismiss:
-        """Wait for the agent to say where this process goes."""
+        """Wait for the agent's next order to this process."""
         with self._changed:
             self._changed.wait_for(lambda: self._order is not None or self.lost)
             order, self._order = self._order, None
@@ -66,7 +66,7 @@ class Orders:
         return order
 
     def await_break(self, generation: int) -> bool:
-        """Wait until the generation is said to be over; False where this process is dismissed instead."""
+        """Wait until the agent says that the generation is over; False where it dismisses this process instead."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self.broken >= generation or self.lost or isinstance(self._order, channel.Dismiss)
@@ -114,18 +114,21 @@ class ElasticGroup:
         self._store: dist.Store | None = None
         self._obstacle = ""
         self.generation = 0
-        """The one that this process is in; 0 before the first."""
+        """The generation in whose group this process is; 0 before the first."""
 
     @classmethod
     def start(
         cls, backend: str = "gloo", *, timeout: timedelta = TIMEOUT, environ: MutableMapping[str, str] = os.environ
     ) -> ElasticGroup:
-        """Begin: alone where the launcher can move this process, else in the usual group.
+        """Make the first group: with this process alone where the launcher can move it, else torch's usual group.
 
         Args:
-            backend: "gloo" can be rebuilt in place; any other is torch's usual group.
-            timeout: of a collective.
-            environ: torchrun's variables; without them the group has one member.
+            backend: "gloo", the default, can be rebuilt in place; any other backend gives torch's usual group.
+            timeout: timeout of a collective; 30 minutes by default, as in gloo.
+            environ: holds torchrun's variables, without which the group has one member; by default ``os.environ``.
+
+        Returns:
+            This process's place in the job, for ``Elastic``.
         """
         connection = channel.connect(environ) if backend == "gloo" else None
         if backend != "gloo" and channel.VARIABLE in environ:
@@ -141,19 +144,19 @@ class ElasticGroup:
 
     @property
     def is_movable(self) -> bool:
-        """Whether the launcher moves this process."""
+        """Whether the launcher can move this process."""
         return self._agent is not None
 
     @property
     def is_broken(self) -> bool:
-        """Whether the generation is over before its step is."""
+        """Whether the generation has ended in the middle of a step."""
         return self._orders is not None and self._orders.broken >= self.generation > 0
 
     def begin(self, settle: Callable[[], None]) -> channel.Dismiss | None:
-        """Enter the first group, once all is built that has to be.
+        """Enter the first generation's group, once model and optimizer are built.
 
         Args:
-            settle: brings this process to where its new group is; its collectives may fail as a step's may.
+            settle: brings this process to the state of its new group; its collectives may fail as a step's may.
 
         Returns:
             How this process is dismissed; None once it is in the group.
@@ -162,14 +165,14 @@ class ElasticGroup:
         return self._enter(0, settle)
 
     def move(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
-        """Park after so many steps, and enter the next generation's group; as ``begin``."""
+        """Park after so many steps, and enter the next generation's group; arguments and result as in ``begin``."""
         self._say(channel.Parked(self.generation, step))
         return self._enter(step, settle)
 
     def takes(self, error: BaseException) -> bool:
-        """Whether a step failed because of the group, so that it is done again; waits for the agent's word.
+        """Whether a step failed because of the group, so that the step is repeated; waits for the agent's message.
 
-        False where the error is the script's own, or the launcher stops this process anyway.
+        False where the script caused the error, or the launcher stops this process in any case.
         """
         if self._orders is None or self._obstacle or not isinstance(error, RuntimeError | OSError):
             return False
@@ -181,19 +184,19 @@ class ElasticGroup:
         return self._orders.await_break(self.generation)
 
     def look(self) -> None:
-        """Say so where this process can be moved no longer; costs nothing where nothing changed."""
+        """Tell the agent where this process cannot be moved any more; cheap where nothing changed."""
         if self._agent is not None and not self._obstacle and obstacle():
             self._say_in()
 
     def leave(self) -> None:
-        """Training is over here: this process cannot be moved any more."""
+        """Tell the agent that training is over here, so that this process cannot be moved any more."""
         if self._agent is not None and not self._obstacle:
             self._obstacle = "training is over"
             self._say(channel.In(self.generation, self._obstacle))
 
     def _enter(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
         if self._orders is None:
-            message = "Only a process that the launcher moves is told where to go."
+            message = "This process is not moved by the launcher, so the agent sends it no orders."
             raise RuntimeError(message)
         while isinstance(order := self._orders.next(), channel.Enter):
             self.generation = order.generation
@@ -220,20 +223,20 @@ class ElasticGroup:
     def _make(self) -> None:
         rank, world = int(self._environ["RANK"]), int(self._environ["WORLD_SIZE"])
         self._connections.forget()
-        if dist.is_initialized():  # not so where the last group broke while it was made
+        if dist.is_initialized():  # there is no group where the last one broke while it was made
             dist.destroy_process_group()
-        self._store = None  # the old generation's, which this process may have served
+        self._store = None  # the old generation's store, which this process may have served
         self._store = self._meet(rank, world)
         with self._connections.noted():
             prefixed = dist.PrefixStore(f"generation-{self.generation}", self._store)
             dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=world, timeout=MAKING)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # its public successor is not in torch 2.6
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.6 lacks its public successor
             dist.distributed_c10d._set_pg_timeout(self._timeout)  # noqa: SLF001
         self._raise_if_broken()
 
     def _meet(self, rank: int, world: int) -> dist.Store:
-        """The generation's store, once all its members are there: torch's own waits cannot be interrupted."""
+        """The generation's store, once all members have arrived; torch's own waits cannot be interrupted."""
         host, port = self._environ["MASTER_ADDR"], int(self._environ["MASTER_PORT"])
         if rank:
             self._await_listener(host, port)
@@ -266,7 +269,7 @@ class ElasticGroup:
 
 
 def is_of_group(error: BaseException) -> bool:
-    """Whether the error is a process group's: a peer or a connection is gone, or a timeout has passed."""
+    """Whether the error comes from a process group: a peer or a connection is gone, or a timeout has passed."""
     if isinstance(error, dist.DistError | BrokenError | ConnectionError):
         return True
     text = str(error).lower()
@@ -282,10 +285,10 @@ def obstacle() -> str:
 
 
 def rebind(wrapper: torch.nn.parallel.DistributedDataParallel) -> None:
-    """Have the wrapper use the group that there is now, with the buckets that a new wrapper would have.
+    """Have the wrapper use the current group, with the buckets that a new wrapper would have.
 
-    Unpickling makes a new reducer on the same parameters without a collective; buckets begin anew because those that
-    a survivor has rebuilt are not a newcomer's, and where they differ gloo ends the process.
+    Unpickling makes a new reducer on the same parameters without a collective. Buckets begin anew because a survivor's
+    rebuilt buckets differ from a newcomer's, and gloo ends the process where they differ.
     """
     hooks = list(wrapper._comm_hooks)  # noqa: SLF001  torch offers no other way to keep wrapper and module
     wrapper.process_group = dist.group.WORLD

@@ -1,7 +1,7 @@
-"""How a training script tells the launcher where it is, and learns when to save and stop.
+"""How a training script reports its progress to the launcher, and learns when to save and stop.
 
 Every call costs about a microsecond (a few writes to shared memory) and does nothing outside the launcher, so a
-script may call it unconditionally. It never raises because of the launcher and never imports torch.
+script may call it unconditionally. No call raises because of the launcher, and none imports torch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 from ..launcher.workers import progress as memory
 
 _WAIT_SECONDS: Final = 0.001
-"""How often a worker that waits for the other nodes' consent looks again."""
+"""Seconds between two looks of a worker that waits for the other nodes' consent."""
 
 
 class Progress:
-    """Reports steps, phases and checkpoints of one worker.
+    """Reports steps, phases and checkpoints of one worker to the launcher, through shared memory.
 
     Usage::
 
@@ -33,6 +33,13 @@ class Progress:
                 break
         if not progress.stopped:
             evaluate_and_export()
+
+    Args:
+        environ: the variables in which the launcher names the memory; by default ``os.environ``. Without them (outside
+            the launcher) every call does nothing and ``step`` returns False.
+
+    Raises:
+        OSError: the memory that the launcher named cannot be opened.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -50,7 +57,14 @@ class Progress:
         """Report that step ``n`` is done; True means save and stop now.
 
         Every rank must report the same numbers in the same order. All ranks of the job get True at the same ``n``;
-        a rank that comes there before every node has agreed waits for it.
+        a rank that reaches ``n`` before every node has agreed waits for the agreement.
+
+        Args:
+            n: number of the step, counted by one from the step at which training began or was restored. The launcher
+                measures progress, lost steps and hangs by it.
+
+        Returns:
+            Whether the script must save its state and leave the loop: the job then goes on in other workers.
         """
         slot = self._slot
         self._times[memory.AT] = time.monotonic()
@@ -66,10 +80,10 @@ class Progress:
         """Suspend the rule about steps while evaluating, compiling or saving.
 
         Args:
-            name: what is done, for readers of the script.
-            timeout: seconds after which the phase itself counts as a hang; None means never.
+            name: name of the work, for readers of the script; the launcher does not use it.
+            timeout: seconds after which the phase itself counts as a hang; None, the default, means never.
         """
-        del name  # the source line says it; the launcher needs only the time
+        del name  # for readers of the source; the launcher needs only the time
         before = self._times[memory.PHASE_UNTIL]
         self._times[memory.PHASE_UNTIL] = math.inf if timeout is None else time.monotonic() + timeout
         self._slot[memory.PHASES] += 1
@@ -81,15 +95,19 @@ class Progress:
             self._slot[memory.PHASES] -= 1
 
     def checkpoint(self, n: int) -> None:
-        """Report that everything up to step ``n`` is saved; newcomers are best let in right after."""
+        """Report that all steps up to ``n`` are saved; the launcher prefers to admit newcomers right after.
+
+        Args:
+            n: number of the last step in the checkpoint, as given to ``step``.
+        """
         self._slot[memory.CHECKPOINT] = n
 
     @property
     def stopped(self) -> bool:
-        """Whether ``step`` has said stop: training goes on in other workers, so it is not over.
+        """Whether ``step`` has returned True: training is not over, but goes on in other workers.
 
-        What comes after the last step (evaluation, export) is for the workers that see False here; those that are
-        stopped only save and end. False outside the launcher.
+        Work after the last step (evaluation, export) is for workers that see False here; stopped workers only save and
+        end. False outside the launcher.
         """
         return bool(self._slot[memory.STOPPED])
 

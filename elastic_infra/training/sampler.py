@@ -1,6 +1,6 @@
-"""Which samples each worker trains on, so that a change of the number of workers changes neither order nor batch.
+"""The samples of each worker, so that a change of the number of workers changes neither order nor batch.
 
-The order of an epoch depends on the seed and the epoch alone. A global batch is the next ``global_batch`` samples of
+The order of an epoch depends only on the seed and the epoch. A global batch is the next ``global_batch`` samples of
 that order, however many workers share it: each takes an equal part, in micro-batches of at most ``micro_batch``
 samples, and all take the same number of micro-batches, since each ends in the same collectives. So every sample is
 trained on exactly once an epoch, across restarts and changes of size, as long as the position is part of the state.
@@ -16,23 +16,23 @@ from typing import Any, Final
 import torch
 
 _EPOCH_PRIME: Final = 1_000_003
-"""Keeps the orders of neighbouring seeds and epochs apart."""
+"""A prime that makes the orders of neighbouring seeds and epochs differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MicroBatch:
-    """What one worker computes between two collectives."""
+    """The samples that one worker computes between two collectives."""
 
     indices: tuple[int, ...]
-    """Samples; one that stands for none where this worker has none left (``weight`` 0): it must compute all the same,
-    for the others' collectives wait for it."""
+    """Indices of the samples. Where this worker has no sample left, one placeholder with ``weight`` 0: the worker must
+    compute all the same, since the others' collectives wait for it."""
     weight: float
-    """By which the mean loss over ``indices`` is multiplied, so that the average over all workers and micro-batches is
-    the mean over the global batch: the gradients are those of one worker with the whole batch."""
+    """The factor for the mean loss over ``indices``, so that the average over all workers and micro-batches is the mean
+    over the global batch: the gradients are those of one worker with the whole batch."""
 
     @property
     def samples(self) -> int:
-        """How many samples count."""
+        """Number of samples that count."""
         return len(self.indices) if self.weight else 0
 
 
@@ -50,9 +50,9 @@ def micro_batches(batch: Sequence[int], rank: int, world: int, micro_batch: int 
 
     Args:
         batch: the global batch, in its order.
-        rank: of this worker.
+        rank: rank of this worker.
         world: number of workers.
-        micro_batch: the most samples that a worker computes at once; None: its whole part.
+        micro_batch: the most samples that a worker computes at once; None: the worker's whole part.
     """
     largest = -(-len(batch) // world)
     number = -(-largest // micro_batch) if micro_batch else 1
@@ -61,7 +61,7 @@ def micro_batches(batch: Sequence[int], rank: int, world: int, micro_batch: int 
 
 
 def _part(items: Sequence[int], index: int, parts: int) -> Sequence[int]:
-    """Part ``index`` of ``parts``: consecutive items, the first parts one longer where it does not divide."""
+    """Part ``index`` of ``parts``: consecutive items; the first parts may be one item longer than the others."""
     size, longer = divmod(len(items), parts)
     begin = index * size + min(index, longer)
     return items[begin : begin + size + (index < longer)]
@@ -74,17 +74,20 @@ def _weighed(part: Sequence[int], batch: Sequence[int], world: int) -> MicroBatc
 
 
 class ElasticSampler:
-    """The micro-batches of this worker, from where training stands; a ``batch_sampler`` for torch's ``DataLoader``.
+    """The micro-batches of this worker, from the training's position; a ``batch_sampler`` for torch's ``DataLoader``.
 
-    Iterating begins at the position and runs over the ends of epochs without end. A ``DataLoader`` reads ahead, so the
+    Iteration begins at the position and continues through epochs without end. A ``DataLoader`` reads ahead, so the
     position moves only with ``advance``, once a step is done: ``Elastic`` calls it.
 
     Args:
-        dataset: what has the samples, or their number.
-        global_batch: samples of one step, over all workers. Fewer only at the end of an epoch.
-        seed: of the order. 0, so that two runs see the same order unless told otherwise.
-        micro_batch: the most samples that a worker computes at once. None: its whole part of the global batch.
-        shuffle: a new order every epoch; False: that of the dataset.
+        dataset: the dataset, or its number of samples.
+        global_batch: number of samples of one step, over all workers; the last step of an epoch may have fewer.
+        seed: seed of the order; 0 by default, so that two runs see the same order unless a script changes it.
+        micro_batch: the most samples that a worker computes at once. None: the worker's whole part of the global batch.
+        shuffle: True, the default: a new order every epoch; False: the dataset's order.
+
+    Raises:
+        ValueError: the dataset is empty, or a batch size is less than 1.
     """
 
     def __init__(
@@ -109,15 +112,23 @@ class ElasticSampler:
         self.shuffle = shuffle
         self.epoch = 0
         self.offset = 0
-        """Samples of this epoch that are done."""
+        """Number of samples of this epoch that are done."""
         self._order: tuple[int, Sequence[int]] | None = None
 
     def advance(self) -> None:
-        """One step is done: the position moves by a global batch."""
+        """Move the position by a global batch, after a step."""
         self.epoch, self.offset = self._after(self.epoch, self.offset)
 
     def step(self, rank: int | None = None, world: int | None = None) -> tuple[MicroBatch, ...]:
-        """This worker's part of the step at the position; rank and world as the launcher set them unless given."""
+        """This worker's part of the step at the position.
+
+        Args:
+            rank: rank of the worker; None: ``RANK``, or 0 without it.
+            world: number of workers; None: ``WORLD_SIZE``, or 1 without it.
+
+        Returns:
+            The worker's micro-batches; equally many for every rank.
+        """
         return micro_batches(self._batch(self.epoch, self.offset), *_place(rank, world), self.micro_batch)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -130,15 +141,15 @@ class ElasticSampler:
             epoch, offset = self._after(epoch, offset)
 
     def state_dict(self) -> dict[str, int]:
-        """The position; the number of workers is no part of it."""
+        """The position: epoch, offset and what identifies the order; it does not depend on the number of workers."""
         return {"epoch": self.epoch, "offset": self.offset, "seed": self.seed, "length": self.length}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on at a position.
+        """Set the position.
 
         Raises:
-            ValueError: the position is of another seed or of a dataset of another length, so that its order is not
-                this one's and samples would be seen twice or never.
+            ValueError: the position belongs to another seed or to a dataset of another length, so that the orders
+            differ and samples would be seen twice or never.
         """
         for name, mine in (("seed", self.seed), ("length", self.length)):
             if state[name] != mine:
@@ -159,7 +170,7 @@ class ElasticSampler:
 
 
 def _place(rank: int | None, world: int | None) -> tuple[int, int]:
-    """This worker's rank among how many, as torchrun's variables have them; alone without them."""
+    """This worker's rank and the world size, from torchrun's variables; (0, 1) without them."""
     if rank is None or world is None:
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     return rank, world

@@ -1,8 +1,8 @@
-"""Snapshots on disk: each appears whole or not at all, and the newest whole one is never deleted.
+"""Snapshots on disk: each appears whole or not at all, and the newest whole snapshot is never deleted.
 
 A snapshot is written to a draft folder: every rank's part, then a note of its length and checksum; rank 0 waits for the
 notes, writes the manifest and renames the folder. A folder without a manifest, or whose parts do not match their notes,
-is skipped with a warning and never loaded. Only the standard library; what is in a part is ``host_memory``'s business.
+is skipped with a warning and never loaded. Only the standard library; ``host_memory`` defines the content of a part.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 FORMAT: Final = 1
-"""Version of the folder's form; a snapshot of a newer one is refused by name."""
+"""Version of the folder's form; a snapshot of a newer version is refused by name."""
 MANIFEST: Final = "manifest.json"
 WAIT_SECONDS: Final = 600.0
-"""How long rank 0 waits for the other ranks' parts: a slow volume is no reason to lose a snapshot."""
+"""How long rank 0 waits for the other ranks' parts: long, so that a slow volume does not cost a snapshot."""
 _POLL_SECONDS: Final = 0.02
 _CHUNK: Final = 1 << 24
 
@@ -30,10 +30,10 @@ Warn = Callable[[str], None]
 
 
 class Files:
-    """The calls by which a snapshot reaches the disk; tests put faults into them."""
+    """The file operations that bring a snapshot to the disk; tests inject faults into them."""
 
     def write(self, path: Path, data: memoryview | bytes) -> None:
-        """Write a file and have the disk keep it."""
+        """Write a file and sync it to the disk."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(data)
@@ -44,12 +44,12 @@ class Files:
             os.close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file or folder its name, and have the disk keep the name."""
+        """Rename a file or folder, and sync the new name to the disk."""
         source.rename(target)
         self.sync(target.parent)
 
     def sync(self, folder: Path) -> None:
-        """Have the disk keep the names in a folder."""
+        """Sync the names in a folder to the disk."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -57,28 +57,29 @@ class Files:
             os.close(descriptor)
 
     def remove(self, folder: Path) -> None:
-        """Delete a folder with what is in it; one that is half gone is deleted next time."""
+        """Delete a folder with its content; a folder that is deleted in part goes the next time."""
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
-    """Who writes: which rank of how many, in which run of the workers."""
+    """The writer of a part: its rank, the world size, and the run of the workers."""
 
     rank: int = 0
     world: int = 1
     run: str = "0"
-    """The same on all ranks and new for each start of the workers: a draft of an earlier one is not taken on."""
+    """Equal on all ranks and new for each start of the workers, so that a draft of an earlier run is not continued."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """Which whole snapshots stay."""
+    """The rule by which whole snapshots stay on disk."""
 
     last: int = 2
-    """So many of the newest. 2: should the newest turn out to be damaged, there is another."""
+    """Number of the newest snapshots that stay. 2 by default, so that there is another one should the newest be
+    damaged."""
     every: int | None = None
-    """Also those whose step is a multiple of it. None: no others."""
+    """Snapshots whose step is a multiple of this number stay as well. None: no others."""
 
 
 class Folder:
@@ -109,7 +110,7 @@ class Folder:
         return True
 
     def steps(self) -> tuple[int, ...]:
-        """Steps of the whole snapshots, newest first; what is not whole is named in a warning."""
+        """Steps of the whole snapshots, newest first; a warning names each snapshot that is not whole."""
         found = []
         for folder in sorted(self.root.glob("step-*"), reverse=True):
             reason = self._fault_of(folder)
@@ -120,12 +121,12 @@ class Folder:
         return tuple(found)
 
     def path(self, step: int, rank: int) -> Path | None:
-        """The file of a rank's part, None where the snapshot has no such rank."""
+        """The file of a rank's part; None where the snapshot has no such rank."""
         path = self._folder(step) / _part_name(rank)
         return path if path.exists() else None
 
     def checksum(self, step: int, rank: int) -> int:
-        """CRC-32 that the part must have."""
+        """The CRC-32 that the part must have."""
         return int(_manifest(self._folder(step))["parts"][_part_name(rank)]["crc32"])
 
     def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
@@ -144,7 +145,7 @@ class Folder:
         self._files.write(draft / MANIFEST, json.dumps(manifest, indent=1).encode())
         if target.exists():
             if not self._fault_of(target):
-                self._files.remove(draft)  # the same step was saved before a restart
+                self._files.remove(draft)  # a run before the restart has saved this step
                 return
             self._files.rename(target, self.root / f".damaged-{step}-{writer.run}")
         self._files.rename(draft, target)
@@ -175,7 +176,7 @@ class Folder:
                     self._files.remove(draft)
 
     def _fault_of(self, folder: Path) -> str:
-        """Why a snapshot is not whole; empty where it is. Lengths only: checksums are compared when it is read."""
+        """Why a snapshot is not whole; empty where it is. Only lengths count; ``ElasticState`` compares checksums."""
         try:
             manifest = _manifest(folder)
         except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""All that training goes on from, kept in the node's memory and on disk, and taken from where it is newest.
+"""The state from which training goes on: kept in the node's memory and on disk, restored from the newest copy.
 
-Members are what has a ``state_dict``: model, optimizer, scheduler, the position in the data; plain values are numbers,
-text and collections of these. Random number generators of Python, NumPy, torch and CUDA are members of every state.
-Model and optimizer must be the same on all ranks (DistributedDataParallel); sharded models are refused by name.
+Members are objects with a ``state_dict``: model, optimizer, scheduler, the position in the data; plain values are
+numbers, text and collections of these. Random number generators of Python, NumPy, torch and CUDA are members of every
+state. Model and optimizer must be the same on all ranks (DistributedDataParallel); sharded models are refused by name.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Source = Literal["process", "memory", "peer", "disk", "nothing"]
 
 
 class Member(Protocol):
-    """What can be saved and loaded."""
+    """An object that can be saved and loaded."""
 
     def state_dict(self) -> Any:  # noqa: ANN401  torch's own protocol
-        """Everything it needs to go on."""
+        """The values from which the object can go on."""
 
     def load_state_dict(self, state_dict: Any, /) -> Any:  # noqa: ANN401  torch's own protocol
-        """Go on from there."""
+        """Take the values of a ``state_dict``."""
 
 
 class StateError(ValueError):
@@ -44,17 +44,17 @@ class StateError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """Where training goes on."""
+    """The point from which training goes on."""
 
     step: int
-    """Steps that are done; 0 from the beginning."""
+    """Number of steps that are done; 0 at the beginning."""
     source: Source
-    """``process``: it never left this one. ``memory``: of this node. ``peer``: another process or its node's memory.
-    ``disk``. ``nothing``: a fresh start."""
+    """Where the state comes from. ``process``: this process has kept it. ``memory``: this node's memory. ``peer``:
+    another process or its node's memory. ``disk``: a durable snapshot. ``nothing``: a fresh start."""
 
 
 class ElasticState:
-    """The state of one worker.
+    """The training state of one worker.
 
     Usage::
 
@@ -63,17 +63,17 @@ class ElasticState:
         state.best = 0.7                # plain values are attributes
 
     Args:
-        folder: where durable snapshots are kept; None: only in memory.
-        model: with or without its DistributedDataParallel wrapper; saved without it.
-        optimizer: any number of members may be left out.
-        scheduler: of the learning rate.
-        data: the position in the data: an ``ElasticSampler``, or anything with a ``state_dict``.
-        keep: which durable snapshots stay.
-        plain: further members, and plain values.
+        folder: folder of the durable snapshots; None: snapshots stay in memory only.
+        model: the model, with or without its DistributedDataParallel wrapper; saved without the wrapper.
+        optimizer: the optimizer. Any member may be left out.
+        scheduler: the scheduler of the learning rate.
+        data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
+        keep: the rule by which durable snapshots stay; the newest 2 by default.
+        plain: further members and plain values, by name.
     """
 
     step: int
-    """Steps that are done."""
+    """Number of steps that are done."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ElasticState:
         scheduler: Member | None = None,
         data: Member | None = None,
         keep: snapshots.Keep | None = None,
-        **plain: Any,  # noqa: ANN401  whatever a script keeps
+        **plain: Any,  # noqa: ANN401  a script's own value
     ) -> None:
         given = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
         members = {name: member for name, member in given.items() if member is not None}
@@ -114,13 +114,13 @@ class ElasticState:
             object.__setattr__(self, name, value)
 
     def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> None:
-        """Keep the state after ``step`` steps: copy it to memory now and, if ``durable``, to disk in the background.
+        """Copy the state after ``step`` steps to memory now and, if ``durable``, to disk in the background.
 
-        Training waits for the copy alone. While a durable snapshot is being written its bytes stay where they are, so
-        memory keeps nothing newer, and the next durable one waits.
+        Training waits only for the copy to memory. While a durable snapshot is being written its bytes must not change,
+        so the memory gets no newer snapshot, and the next durable snapshot waits.
 
         Args:
-            durable: whether the disk gets it too.
+            durable: whether the snapshot is written to disk too.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
 
         Raises:
@@ -137,15 +137,15 @@ class ElasticState:
             object.__setattr__(self, "_writing", thread)
 
     def wait(self) -> None:
-        """Return once no snapshot is being written to disk."""
+        """Wait until no snapshot is being written to disk."""
         if self._writing is not None:
             self._writing.join()
             object.__setattr__(self, "_writing", None)
 
     def restore(self) -> Restored:
-        """Go on from the newest snapshot that all ranks can have: this node's memory, a peer's, or the disk's.
+        """Load the newest snapshot that all ranks can get: from this node's memory, a peer's memory, or the disk.
 
-        Every rank calls it, after ``init_process_group`` where there are several.
+        Every rank must call this method, after ``init_process_group`` where there are several ranks.
 
         Raises:
             StateError: the snapshot does not fit the members.
@@ -160,11 +160,11 @@ class ElasticState:
         return self._from_disk(disk)
 
     def share(self, *, holds: bool) -> Restored:
-        """Bring the ranks of a group that was made anew to the newest state that any of them holds; else ``restore``.
+        """Bring the ranks of a new group to the newest state that any of them holds; without one as ``restore``.
 
         Args:
-            holds: whether the members of this process are the state after ``step`` whole steps. Not so in a process
-                that has just begun, or that was interrupted while its optimizer changed them.
+            holds: whether the members of this process are the state after ``step`` whole steps. False in a process that
+            has just begun, or that was interrupted while its optimizer changed the members.
 
         Raises:
             StateError: the state of another rank does not fit the members.
@@ -182,12 +182,12 @@ class ElasticState:
         return Restored(newest, "peer" if lacks else "process")
 
     def capture(self) -> Tree:
-        """The state as one tree, whose tensors are those of the members: nothing is copied."""
+        """The state as one tree with the members' own tensors, without a copy."""
         tree = {name: _plain_tree(_unwrapped(member).state_dict()) for name, member in self.members.items()}
         return {"members": tree, "plain": dict(self.plain), "rng": generators.capture()}
 
     def load(self, tree: Tree, *, rng: bool = True) -> None:
-        """Take a captured state; ``rng`` False leaves the generators as they are.
+        """Load a captured state; with ``rng`` False the random number generators stay as they are.
 
         Raises:
             StateError: members are missing, too many, or of another form.
@@ -208,7 +208,7 @@ class ElasticState:
             generators.restore(tree["rng"])
 
     def _copy(self) -> memoryview:
-        """Copy to the node's memory, if it has room; this rank's part of a durable snapshot."""
+        """Copy the state to the node's memory, if it has room; returns this rank's part of a durable snapshot."""
         is_whole = _rank() == 0 or (self._memory is not None and self._memory.keeps_state)
         tree = self.capture() if is_whole else {"rng": generators.capture()}
         part = self._copy_to_memory(tree)
@@ -245,7 +245,7 @@ class ElasticState:
         return Restored(0, "nothing")
 
     def _read(self, step: int) -> Tree | None:
-        """The shared part of a durable snapshot with this rank's generators, None where it is damaged."""
+        """The shared part of a durable snapshot with this rank's generators; None where the snapshot is damaged."""
         folder = cast("snapshots.Folder", self._folder)
         try:
             shared = _read_part(folder, step, 0)
@@ -265,7 +265,7 @@ def _save(
     writer: snapshots.Writer,
     saved: Callable[[int], None] | None,
 ) -> None:
-    """What the thread of a durable snapshot does."""
+    """Write a durable snapshot, in its own thread."""
     if folder.save(step, part, writer) and saved is not None:
         saved(step)
 
@@ -291,7 +291,7 @@ def _bytes_of(step: int, tree: Tree) -> memoryview:
 
 
 def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
-    """The state of the first rank with the highest of these steps, on all ranks; others that have it keep theirs."""
+    """The state of the first rank with the highest of these steps; other ranks with that step keep theirs."""
     source, lacking = _source(steps)
     if dist.get_backend() == "gloo":
         return transfer.pass_on(tree, (source, *lacking)) if _rank() in {source, *lacking} else tree
@@ -302,13 +302,13 @@ def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
 
 
 def _source(steps: list[int]) -> tuple[int, tuple[int, ...]]:
-    """Who gives its state, and who takes it."""
+    """The rank that gives its state, and the ranks that take it."""
     best = max(steps)
     return steps.index(best), tuple(rank for rank, step in enumerate(steps) if step != best)
 
 
 def _node_memory() -> NodeMemory | None:
-    """The node's snapshots in the launcher's folder, which lies in memory; None outside the launcher."""
+    """The node's snapshots in the launcher's folder, which is in memory; None outside the launcher."""
     place = progress.locate(os.environ)
     if place is None:
         return None
@@ -316,13 +316,13 @@ def _node_memory() -> NodeMemory | None:
     return NodeMemory(str(Path(path).parent), local_rank)
 
 
-def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, whatever wraps it
+def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, wrapped or not
     """The module inside DistributedDataParallel, so that a snapshot fits with and without the wrapper."""
     return member.module if isinstance(member, torch.nn.parallel.DistributedDataParallel) else member
 
 
 def _plain_tree(value: Any) -> Tree:  # noqa: ANN401  a state_dict
-    """A state_dict of ours or torch's with NumPy's numbers as Python's."""
+    """A state_dict in which NumPy's numbers became Python's."""
     if isinstance(value, Mapping):
         return {name: _plain_tree(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -332,7 +332,7 @@ def _plain_tree(value: Any) -> Tree:  # noqa: ANN401  a state_dict
     return value
 
 
-def _gather(value: Any) -> list[Any]:  # noqa: ANN401  anything small
+def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value
     """Every rank's value, in the order of ranks."""
     if not (dist.is_available() and dist.is_initialized()):
         return [value]

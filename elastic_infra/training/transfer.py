@@ -1,7 +1,7 @@
-"""A state from the rank that has it to those that lack it, over the process group; the others take no part.
+"""Sends a state from the rank that has it to the ranks that lack it, over the process group; other ranks take no part.
 
-It goes down a binary tree, tensor by tensor, so that many newcomers take little longer than one and no rank needs
-memory for more than it keeps.
+The state goes down a binary tree, tensor by tensor, so that many newcomers take little longer than one, and no rank
+needs memory beyond its own state.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .host_memory import Tree
 
 
 def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | None = None) -> Tree:
-    """The tree of ``ranks[0]`` on all of ``ranks``; each of them calls it.
+    """The tree of ``ranks[0]`` on all of ``ranks``, each of which must call this function.
 
     Args:
-        tree: the state, on the first rank; the others' is not looked at.
-        ranks: who has it, then who lacks it.
-        group: of gloo; None is the default group.
+        tree: the state, on the first rank; ignored on the others.
+        ranks: the rank that has the state, then the ranks that lack it.
+        group: a group with gloo; None is the default group.
     """
     position = list(ranks).index(dist.get_rank())
     way = _Way(ranks, position, group)
@@ -38,7 +38,7 @@ def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | 
 
 
 class _Way:
-    """This rank's place in the tree."""
+    """This rank's parent and children in the tree."""
 
     def __init__(self, ranks: Sequence[int], position: int, group: dist.ProcessGroup | None) -> None:
         self._group = group
@@ -51,7 +51,7 @@ class _Way:
             step <<= 1
 
     def pass_on(self, tensor: torch.Tensor) -> None:
-        """Fill the tensor from above, and send it below."""
+        """Receive the tensor from the parent, and send it to the children."""
         if not tensor.numel():
             return
         if self._parent is not None:

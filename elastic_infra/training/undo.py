@@ -1,7 +1,7 @@
-"""What a step changes before its optimizer does, so that a step that broke can be done again.
+"""Undoes the changes of a step before its optimizer, so that a broken step can be repeated.
 
 The forward pass draws random numbers and moves the running averages of BatchNorm; a script may change plain values.
-Weights and moments change in ``optimizer.step`` alone: where that was called, the step cannot be undone here.
+Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from .host_memory import Tree
 from .state import ElasticState
 
 UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNorm, SyncBatchNorm and InstanceNorm
-"""Modules whose kernels move their averages without a count of the change."""
+"""Modules whose kernels change their averages without counting the change in the tensor's version."""
 
 
 class StepUndo:
-    """Keeps what the step under way may change; nothing but buffers that change, or may without a count, is copied."""
+    """Holds the values that the current step may change; buffers that cannot have changed are not copied again."""
 
     def __init__(self, state: ElasticState) -> None:
         self._state = state
         self._generators: Tree = None
         self._plain: dict[str, Any] = {}
         self._buffers: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
-        """By identity: the buffer, its version when it was copied, and the copy."""
+        """By the buffer's identity: the buffer, its version when it was copied, and the copy."""
         self._versions = itertools.count(-1, -1)
-        """Versions that no buffer has."""
+        """A source of version numbers that no buffer has."""
         self._optimized = False
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
                 member.register_step_post_hook(self._note)
 
     def begin(self) -> None:
-        """A step begins."""
+        """Note the values at the beginning of a step."""
         self._optimized = False
         self._generators = generators.capture()
         self._plain = dict(self._state.plain)
@@ -46,7 +46,7 @@ class StepUndo:
                     self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
 
     def undo(self) -> bool:
-        """Put things back to where the step began; False where its optimizer has changed the state already."""
+        """Restore the values from the beginning of the step; False where the optimizer has stepped already."""
         for member in self._state.members.values():
             if isinstance(member, torch.optim.Optimizer | torch.nn.Module):
                 member.zero_grad(set_to_none=True)
