@@ -1,5 +1,4 @@
-"""What happened to a job, read off its event lines: a history, its figures, and pictures of both.
+"""A job's history from its event lines, with figures, and pictures of both.
 
-Everything here is a pure function of records but ``files`` (reads) and ``png`` (calls a renderer); nothing starts,
-stops or asks anything.
+All modules are pure functions of records, except ``files`` (reads files) and ``png`` (calls a renderer).
 """

@@ -14,15 +14,15 @@ from elastic_infra.timeline.figures import Figures
 from elastic_infra.timeline.history import History
 
 DIGITS: Final = 3
-"""Of seconds and shares: the time of an event has no more."""
+"""Decimal places of seconds and shares: the time of an event has no more."""
 MOMENTS: Final = frozenset({"at", "begin", "end", "first_at", "last_at", "ahead_at"})
 """Fields that hold Unix seconds."""
 OURS: Final = frozenset({"life"})
-"""Fields that only the fold needs."""
+"""Fields that only the fold of the events needs, and that are left out."""
 
 
 def as_json(history: History, figures: Figures) -> Mapping[str, Any]:
-    """Everything the picture shows."""
+    """The history and the figures of the picture, as JSON values."""
     begin = history.begin
 
     def plain(value: Any) -> Any:  # noqa: ANN401 - JSON values

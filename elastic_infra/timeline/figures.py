@@ -1,4 +1,4 @@
-"""What a history comes to in numbers. Pure; every figure is defined where it stands.
+"""The figures of a history. Pure; each figure's docstring defines it.
 
 *Goodput* is used as in the field: the share of the time that went into training progress that was kept
 (https://docs.cloud.google.com/tpu/docs/goodput; introduced as one factor of "ML productivity goodput" in
@@ -17,10 +17,10 @@ from elastic_infra.timeline.job import Outcome
 
 @dataclass(frozen=True)
 class Outage:
-    """No steps were made between two generations that made some, or after the last one of a job that went on."""
+    """A time without steps, between two generations with steps, or after the last one of a job that went on."""
 
     kind: Kind
-    """Of what ended the training: the first change after it, where several came in a row."""
+    """The kind of change that ended the training: the first one, where several came in a row."""
     cause: Cause | None
     begin: float
     """Unix seconds of the last step before."""
@@ -28,32 +28,32 @@ class Outage:
     """From the last step seen before to the first step seen after, or to the end of the events."""
     is_over: bool
     changes: int
-    """Generations that it took until a step was made."""
+    """Number of generations until a step was made."""
     steps_lost: int
-    """Steps that had been made before and were repeated, for they were in no checkpoint: the highest step before minus
-    the first one after plus one. 0 while no step is repeated."""
+    """Number of steps that were repeated because no checkpoint held them: the highest step before minus the first one
+    after plus one. 0 where no step is repeated."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The numbers beside the picture. None means that the events do not say: no script reported steps."""
+    """The numbers beside the picture. None means unknown, because the script reported no steps."""
 
     outcome: Outcome
     wall_seconds: float
-    """From the first event to the last that is not the store's own."""
+    """Time from the first event to the last event that is not the store's."""
     training_seconds: float | None
-    """The time in which steps were made: for each generation from its first step seen to its last. The first step's
-    own duration, saving at the end, hangs and everything between generations are not in it."""
+    """The time in which steps were made: for each generation from its first step seen to its last. The duration of the
+    first step, saving at the end, hangs and all time between generations are left out."""
     repeated_seconds: float | None
-    """The part of it in which steps were made that an earlier generation had made already."""
+    """The part of ``training_seconds`` in which steps were repeated that an earlier generation had made."""
     training_share: float | None
-    """``training_seconds`` of ``wall_seconds``."""
+    """``training_seconds`` as a share of ``wall_seconds``."""
     goodput: float | None
-    """``training_seconds`` less ``repeated_seconds``, of ``wall_seconds``."""
+    """``training_seconds`` minus ``repeated_seconds``, as a share of ``wall_seconds``."""
     first_step_seconds: float | None
-    """From the first event to the first step."""
+    """Time from the first event to the first step."""
     steps: int | None
-    """Different steps made."""
+    """Number of different steps made."""
     steps_lost: int
     """Sum over the outages."""
     generations: int
@@ -95,7 +95,7 @@ def figures(history: History) -> Figures:
 
 
 def outages(history: History) -> tuple[Outage, ...]:
-    """Every time without steps between the first step and the end of the job."""
+    """All outages between the first step and the end of the job."""
     entries = history.generations
     active = [index for index, entry in enumerate(entries) if entry.steps]
     found = [_outage(entries, index, after) for index, after in itertools.pairwise(active)]

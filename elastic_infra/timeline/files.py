@@ -1,7 +1,7 @@
-"""Reads event files and folders of them; the only part that touches the disk.
+"""Reads event files and folders of event files; no other module of the package reads the disk.
 
-Tolerant of what a killed job leaves behind: a last line that is half written waits for its end, lines of another kind
-between events (a console log) are skipped and counted, an empty file is a node that has not spoken yet.
+The reader accepts the files of a killed job: a last line that is half written waits for its end, lines of another kind
+between events (a console log) are skipped and counted, and an empty file is a node without events so far.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ STDIN: Final = Path("-")
 
 
 class EventFileError(ValueError):
-    """A path cannot be used; the message names it, and the line where there is one."""
+    """A path cannot be used; the message names the path, and the line where the fault is in one."""
 
 
 @dataclass
 class _File:
-    """How far a file is read."""
+    """One file, and how far it is read."""
 
     path: Path
     offset: int = 0
@@ -36,7 +36,7 @@ class _File:
 
 
 class Reader:
-    """Reads files again and again, each time what has come since.
+    """Reads files repeatedly, each time the records since the last call.
 
     Args:
         paths: files, ``-`` for standard input, or folders: their ``*.jsonl``, or those of the folder ``events`` below.
@@ -51,7 +51,7 @@ class Reader:
         """The records since the last call, in order of time.
 
         Args:
-            whole: the files are complete: a last line without its end is taken if it can be read.
+            whole: whether the files are complete: then a last line without its end is taken if it can be read.
 
         Raises:
             EventFileError: a path cannot be read.
@@ -62,12 +62,12 @@ class Reader:
         return tuple(sorted(records, key=lambda record: record.at))
 
     def notices(self) -> tuple[str, ...]:
-        """What was left out, one line a file."""
+        """The lines that were left out, as one line a file."""
         told = (file for file in self._files.values() if file.skipped)
         return tuple(f"{file.refused}; {file.skipped} such lines are left out." for file in told)
 
     def check(self) -> None:
-        """Refuse what is no event log.
+        """Refuse files that are no event logs.
 
         Raises:
             EventFileError: a file has lines, and none of them is an event; or there is no event at all.
@@ -110,7 +110,7 @@ class Reader:
 
 
 def read(paths: Sequence[Path]) -> tuple[tuple[Record, ...], tuple[str, ...]]:
-    """All records of complete files in order of time, and what was left out.
+    """All records of complete files in order of time, and the notices about skipped lines.
 
     Raises:
         EventFileError: a path cannot be read, a file is no event log, or there are no events.

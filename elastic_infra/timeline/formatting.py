@@ -1,4 +1,4 @@
-"""The words in which pictures, tables and log lines speak of what happened."""
+"""The words for causes, phases, times and numbers in pictures, tables and log lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHASES: Final[Mapping[Phase, str]] = {
 
 
 def short(node: str) -> str:
-    """A node's name for a small place: of a launcher's own id the beginning is enough."""
+    """A node's name for a small place: a launcher's id is cut to its first characters."""
     return node[:8] if re.fullmatch(r"[0-9a-f]{32}", node) else node
 
 
@@ -61,7 +61,7 @@ def seconds(amount: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of time, or that it is not known."""
+    """A share of time in percent, or "unknown"."""
     return "unknown" if share is None else f"{100 * share:.1f} %"
 
 
@@ -76,7 +76,7 @@ def count(number: int, noun: str) -> str:
 
 
 def tell(record: Record) -> str:
-    """One line on an event that people want to know of; empty for the others."""
+    """One line on an event that readers need; empty for other events."""
     rule = _LINES.get(record.event)
     return rule(record) if rule else ""
 
@@ -103,9 +103,9 @@ def _began(record: Record) -> str:
 
 
 def restart(generation: Generation) -> str:
-    """Why a generation came, in one line, under the kind by which the figures count it."""
+    """One line on why a generation came, with the kind by which the figures count it."""
     why = generation.cause
-    known = Cause(why.kind, why.node) if why else None  # the message was told when it happened
+    known = Cause(why.kind, why.node) if why else None  # an earlier line has shown the message
     return f"restart ({generation.kind}): {cause(known)}; going on with {count(generation.world_size, 'worker')}"
 
 

@@ -1,8 +1,8 @@
-"""The worker groups one after the other: how large each was, why it came, and which steps it made. Pure.
+"""The generations in order: the size of each, its cause and its steps. Pure.
 
-Every member tells of its generation; the first to speak makes the entry, the others complete it. Numbers start again
-when all launchers and their store were replaced: that is another life of the job, in which no step is lost
-that were in a checkpoint.
+Every member reports its generation: the first report makes the entry, the others complete it. Numbers start again when
+all launchers and their store were replaced: another life of the job begins, which loses only steps that no checkpoint
+holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = Literal["failure", "hang", "membership", "preemption"]
 steps. ``membership``: a node came, or one was lost. ``preemption``: a node was told to end (preempted, scaled down)."""
 
 SKEW_SECONDS: Final = 5.0
-"""A member whose clock is wrong may tell of its start this much after the next generation has begun."""
+"""A member with a wrong clock may report its start by this much after the next generation has begun."""
 
 
 @dataclass(frozen=True)
@@ -27,38 +27,39 @@ class Cause:
     """Why the generation before ended, as the launchers' protocol names it."""
 
     kind: str
-    """``scale_up``, ``leaving``, ``node_lost``, ``worker_failed``, ``hang``, ``orphaned``, ...; ours: ``relaunch``."""
+    """``scale_up``, ``leaving``, ``node_lost``, ``worker_failed``, ``hang``, ``orphaned``, ...; added here:
+    ``relaunch``."""
     node: str
     message: str = ""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that a generation was seen to make; None of them is guessed between two reports."""
+    """The steps that a generation was seen to make, without guesses between two reports."""
 
     first: int
     first_at: float
     last: int
     last_at: float
     ahead_at: float | None
-    """When it had passed the highest step of all generations before; None while it repeats."""
+    """When the generation passed the highest step of all earlier ones; None while it repeats steps."""
     per_second: float = 0.0
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One committed worker group."""
+    """One committed generation."""
 
     number: int
     life: int
     begin: float
     nodes: tuple[str, ...] = ()
-    """Members that told of their start, in the order in which they told."""
+    """Members that reported their start, in the order of the reports."""
     size: int = 0
-    """Nodes it has."""
+    """Number of nodes in the generation."""
     world_size: int = 0
     kind: Kind | None = None
-    """None for the first of all."""
+    """The kind of the change before it; None for the first generation."""
     cause: Cause | None = None
     steps: Steps | None = None
     checkpoint: int | None = None
@@ -77,7 +78,7 @@ def follow(generations: Generations, record: Record) -> Generations:
 
 
 def _find(generations: Generations, record: Record) -> tuple[int, Generations]:
-    """The entry that a record is about, made where there is none."""
+    """The entry for a record, which is made where there is none."""
     life = generations[-1].life if generations else 0
     for index in reversed(range(len(generations))):
         entry = generations[index]
@@ -147,7 +148,7 @@ def _longer(steps: Steps | None, record: Record, highest: int, before: int | Non
 
 
 def highest_step(generations: Generations) -> int | None:
-    """The highest step that any of them has made."""
+    """The highest step of all these generations."""
     return max((entry.steps.last for entry in generations if entry.steps), default=None)
 
 

@@ -1,6 +1,6 @@
-"""Records to a history: a lane a node with its phases, marks where something happened to it, the generations. Pure.
+"""From records to a history: a lane for each node with its phases, marks for single events, the generations. Pure.
 
-``history()`` is the whole of it; figures about a history are in ``figures``.
+``history()`` builds it; ``figures`` computes figures about it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from elastic_infra.timeline.nodes import Change, Phase
 from elastic_infra.timeline.records import Record
 
 MarkKind = Literal["fault", "worker", "hang", "lost", "exit"]
-"""``fault``: done on purpose by the local runner. ``worker``: a worker failed by itself. ``hang``: seen or suspected.
-``lost``: peers miss the node. ``exit``: the launcher ended otherwise than with success."""
+"""``fault``: injected by the local runner. ``worker``: a worker failed by itself. ``hang``: seen or suspected.
+``lost``: peers report the node lost. ``exit``: the launcher ended without success."""
 
 _MARKS: Final[dict[str, MarkKind]] = {
     "fault": "fault",
@@ -52,7 +52,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something happened at one moment."""
+    """An event at one moment, drawn as a mark."""
 
     at: float
     kind: MarkKind
@@ -61,7 +61,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one node went through; where no interval is, it was not there."""
+    """The phases and marks of one node; times without an interval are times without the node."""
 
     node: str
     intervals: tuple[Interval, ...]
@@ -70,13 +70,13 @@ class Lane:
 
 @dataclass(frozen=True)
 class History:
-    """All that happened, from the first event to the last."""
+    """A job's history, from the first event to the last."""
 
     begin: float
     end: float
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
-    """Of the job as a whole: its store, and faults that name no node."""
+    """Marks of the job as a whole: its store, and faults that name no node."""
     generations: tuple[Generation, ...]
     outcome: Outcome
     reason: str
@@ -90,10 +90,10 @@ class History:
 
 
 def history(records: Sequence[Record]) -> History:
-    """Fold records into a history; they are put in order of time first.
+    """Fold records into a history; the records are sorted by time first.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no records.
     """
     if not records:
         message = "a history needs at least one record"
@@ -115,14 +115,14 @@ def history(records: Sequence[Record]) -> History:
 
 
 def _without_steps(changes: Iterable[Change]) -> Iterator[Change]:
-    """The phases of a script that reports no steps: when its workers began or ceased to train is not known."""
+    """The phases for a script that reports no steps, so that the begin and end of its training are unknown."""
     for change in changes:
         if change.phase != "hang":
             yield replace(change, phase="run") if change.phase == "start" else change
 
 
 def natural(name: str) -> tuple[object, ...]:
-    """A key that puts node-10 after node-9."""
+    """A sort key that puts node-10 after node-9."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name))
 
 
@@ -148,20 +148,20 @@ def _marks(job: Job, record: Record) -> list[tuple[str, Mark]]:
 
 
 def _struck(record: Record) -> str:
-    """The node that a mark is on: the local runner's plan says ``kill worker 1.0`` and means ``node-1``."""
+    """The node of a mark: ``kill worker 1.0`` in the local runner's plan is a mark on ``node-1``."""
     named = re.search(r" (?:node|worker) (\d+)", f" {record.text('fault')}")
     return f"node-{named[1]}" if named and not record.node else record.node
 
 
 def _once(job: Job, record: Record, mark: Mark) -> list[tuple[str, Mark]]:
-    """Every peer misses a lost node; only the first to say so is told."""
+    """The mark of a lost node, at the first report only, since every peer reports the loss."""
     lost = job.nodes.get(record.text("lost"))
     is_known = lost is not None and lost.phase == "gone"
     return [] if is_known else [(record.text("lost"), mark)]
 
 
 def _is_expected(job: Job, record: Record) -> bool:
-    """An end without fault, or one that was told already when the launcher said goodbye."""
+    """Whether an end needs no mark: it was without fault, or the launcher's last event has reported it."""
     node = job.nodes.get(record.node)
     if record.event == "failed" and record.text("reason") == "the job is over":
         return job.outcome == "failed"

@@ -1,4 +1,4 @@
-"""The whole job at one moment, folded event by event: what the live view shows and the history is made from. Pure."""
+"""The whole job at one moment, folded event by event, for the live view and the history. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from elastic_infra.timeline.records import Record
 Outcome = Literal["running", "succeeded", "failed"]
 
 STORE: Final = "store"
-"""What the local runner calls the store; it is no node and has no lane."""
+"""The local runner's name for the store, which is no node and has no lane."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is known at one moment."""
+    """The facts about the job at one moment."""
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     generations: groups.Generations = ()
     outcome: Outcome = "running"
     reason: str = ""
-    """Why it failed, where it did."""
+    """Why the job failed; empty where it did not."""
     script: str = ""
     run_id: str = ""
 
 
 def advance(job: Job, record: Record) -> tuple[Job, tuple[Change, ...]]:
-    """The job after an event, and the phases that nodes came into by it."""
+    """The job after an event, and the phases that nodes entered by it."""
     job, changes = _of_node(job, record)
     if record.event == "launcher_started":
         job = replace(job, script=record.text("script") or job.script, run_id=record.text("run_id") or job.run_id)
@@ -54,7 +54,7 @@ def _of_speaker(job: Job, record: Record) -> tuple[Job, tuple[Change, ...]]:
 
 
 def _ended(job: Job, record: Record) -> Job:
-    """The outcome: a launcher knows of the end that its peers agreed on, the local runner knows for certain."""
+    """The outcome: from a launcher the end on which the nodes agreed, from the local runner the definite one."""
     if record.event in {"succeeded", "job_succeeded"}:
         return replace(job, outcome="succeeded", reason="")
     is_over = record.event == "failed" and record.text("reason") == "the job is over"

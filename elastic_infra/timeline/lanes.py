@@ -1,4 +1,4 @@
-"""Draws what happened over time: the generations, the job's own row, a lane a node, marks. Pure."""
+"""Draws the history over time: the generations, the job's row, a lane for each node, marks. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MARK_WIDTH: Final = 11.0
 HIGH: Final = 12.0
 """A row of at least this height has room for a word."""
 NARROW: Final = 4.0
-"""What is narrower is not framed: many frames would hide what they frame."""
+"""Narrower intervals get no frame: many frames would hide the intervals."""
 MOST_LINES: Final = 60
-"""Generations that are told from each other by lines across the lanes."""
+"""The most generations that are separated by lines across the lanes."""
 MOST_HOVER: Final = 8
-"""Marks that one title tells."""
+"""The most marks that one hover title lists."""
 
 
 def groups(layout: Layout, top: float) -> Part:
-    """The generations: where each begins, and how many workers it has."""
+    """The generations: the begin and the number of workers of each."""
     bottom = top + 16
     markup = [svg.words((LEFT - 8, top + 12), "soft right small", "workers")]
     entries = layout.history.generations
@@ -44,7 +44,7 @@ def _sizes(number: int, world: int) -> tuple[str, ...]:
 
 
 def job(layout: Layout, top: float) -> Part:
-    """The job's own row: where steps were new, repeated, and where none were."""
+    """The job's row: the times of new steps, of repeated steps, and without steps."""
     height = 20.0
     markup = [
         svg.box((LEFT, top), (layout.scale.width, height), {"class": "row"}),
@@ -94,7 +94,7 @@ def _gap(layout: Layout, outage: Outage, number: int, middle: float) -> list[str
 
 
 def lanes(layout: Layout, top: float) -> Part:
-    """One lane a node; many nodes get lower ones."""
+    """One lane for each node; with many nodes the lanes are lower."""
     lanes = layout.history.lanes
     height, gap = next(
         size for most, *size in ((16, 22.0, 8.0), (40, 16.0, 6.0), (10**9, 9.0, 5.0)) if len(lanes) <= most

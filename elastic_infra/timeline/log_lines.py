@@ -1,4 +1,4 @@
-"""Which events people are told of while a job runs, each thing once though every node reports it. Pure."""
+"""The log lines on events while a job runs: one line for each fact, though every node reports it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def about(record: Record) -> str:
 
 
 def tell(before: Job, after: Job, record: Record) -> str:
-    """The line on an event that took a job from one state to the next; empty where it is no news."""
+    """The line on an event that took a job from one state to the next; empty where an earlier line has said it."""
     if record.event in _OF_THE_GROUP:
         is_new = len(after.generations) > len(before.generations)
         return _of_group(None if is_new else _entry(before, record), _entry(after, record), record)
@@ -37,7 +37,7 @@ def _of_group(before: Generation | None, now: Generation | None, record: Record)
     if record.event == "workers_started":
         is_first = before is None or not before.nodes
         size = f"{formatting.count(now.world_size, 'worker')} on {formatting.count(now.size, 'node')}"
-        if before is None and now.kind:  # numbers start again: no event tells of that
+        if before is None and now.kind:  # numbers start again, which no event reports
             return formatting.restart(now)
         return f"generation {now.number}: {size}" if is_first else ""
     if record.event == "progress":

@@ -1,7 +1,7 @@
-"""One node as its events tell it: which phase it is in, and since when. Pure.
+"""One node from its events: its phase, and since when. Pure.
 
-A phase begins at the event that says so, with two exceptions that are only known later: training begins when the
-first step was seen, and a hang began at the last step before it was noticed.
+A phase begins at the event that reports it, with two exceptions that are known only later: training begins at the
+first step seen, and a hang begins at the last step before the hang was noticed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final, Literal
 from elastic_infra.timeline.records import Record
 
 Phase = Literal["rendezvous", "start", "run", "train", "hang", "stop", "gone"]
-"""``rendezvous``: the launcher runs and no worker does: it starts, looks for its peers, or waits for them at the end.
+"""``rendezvous``: the launcher runs without workers: it starts, looks for its peers, or waits for them at the end.
 ``start``: workers run and have made no step yet. ``run``: workers run, of a script that reports no steps. ``train``:
-they make steps. ``hang``: they no longer do, until it is noticed. ``stop``: they are told to end, or have begun to.
+workers make steps. ``hang``: workers make no steps any more, until the hang is noticed. ``stop``: workers are told to
+end, or have begun to.
 ``gone``: no launcher runs."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of a node at one moment."""
+    """The facts about a node at one moment."""
 
     name: str
     phase: Phase = "gone"
@@ -30,19 +31,20 @@ class Node:
     first_rank: int | None = None
     local_world_size: int | None = None
     running: frozenset[int] = frozenset()
-    """Local ranks of the workers that run."""
+    """Local ranks of the running workers."""
     step: int | None = None
-    """The newest step of this generation here."""
+    """The newest step of this generation on this node."""
     stepped_at: float | None = None
-    """When it was seen."""
+    """When that step was seen."""
     heard_at: float = 0.0
     has_joined: bool = False
-    """It has said more than that its launcher started: one without a name says that under its machine's."""
+    """Whether the node has reported more than its launcher's start, which a node without a name reports under its
+    machine's name."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A node came into a phase."""
+    """The event that a node entered a phase."""
 
     node: str
     at: float
@@ -51,7 +53,7 @@ class Change:
 
 
 def follow(node: Node, record: Record) -> tuple[Node, tuple[Change, ...]]:
-    """The node after one of its own events, and the phases it came into."""
+    """The node after one of its own events, and the phases that it entered."""
     phases = _RULES.get(record.event, _none)(node, record)
     node = _learn(node, record)
     changes = []
@@ -70,12 +72,12 @@ def lose(node: Node, at: float) -> tuple[Node, tuple[Change, ...]]:
 
 
 def step_seen_at(record: Record) -> float:
-    """When the steps that a ``progress`` event tells of were seen; it may come some seconds later."""
+    """When the steps of a ``progress`` event were seen; the event may come some seconds later."""
     return record.at - (record.number("age_seconds") or 0.0)
 
 
 def _learn(node: Node, record: Record) -> Node:
-    """What an event says besides the phase."""
+    """The node with an event's facts besides the phase."""
     node = replace(node, has_joined=node.has_joined or record.event != "launcher_started")
     if record.event == "workers_started":
         first, local = record.whole("first_rank"), record.whole("local_world_size")
@@ -99,7 +101,7 @@ def _none(_node: Node, _record: Record) -> Phases:
 
 
 def _launched(node: Node, record: Record) -> Phases:
-    """A launcher began; if the one before never said goodbye, it was last alive when it was last heard."""
+    """The node after a launcher's start; a launcher before that reported no end was alive until its last event."""
     if node.phase in {"gone", "rendezvous"}:
         return ((record.at, "rendezvous"),)
     return ((node.heard_at, "gone"), (record.at, "rendezvous"))

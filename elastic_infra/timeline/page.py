@@ -1,6 +1,6 @@
 """A history as one HTML page: the picture with its hover titles, and all figures as tables. Pure.
 
-Nothing is loaded and nothing runs: no script, no font, no style from elsewhere, so that it may be mailed and archived.
+The page loads no script, font or style from elsewhere, so that it may be mailed and archived.
 """
 
 from __future__ import annotations

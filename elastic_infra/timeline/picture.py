@@ -1,7 +1,7 @@
 """Draws a history as SVG: key figures, the job's own row, a lane a node, the axis, a legend, the outages. Pure.
 
-Each part is a function from the place where it begins (``top``) to its markup and the place where it ends. What each
-part says in colours it also says in hatches, shapes or words; hover titles tell the details.
+Each part is a function from the height at which it begins (``top``) to its markup and the height at which it ends. All
+information in colours is also in hatches, shapes or words; hover titles have the details.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elastic_infra.timeline.history import History, Mark
 from elastic_infra.timeline.layout import LEFT, LETTER, RIGHT, WIDTH, Layout, Part, fit
 
 MOST_OUTAGES: Final = 10
-"""Listed in the picture; the longest, where there are more. The tables and JSON have all."""
+"""The most outages that the picture lists: the longest, where there are more. The tables and JSON have all."""
 OUTCOMES: Final = {
     "succeeded": "the job succeeded",
     "failed": "the job failed",
@@ -24,7 +24,7 @@ OUTCOMES: Final = {
 
 
 def draw(history: History, figures: Figures) -> str:
-    """The picture, as a document of its own."""
+    """The picture as an SVG document."""
     layout = Layout(history, figures, scale.Scale(history.begin, history.end, LEFT, WIDTH - LEFT - RIGHT))
     above: tuple[Callable[[Layout, float], Part], ...] = (_head, _numbers, lanes.groups, lanes.job, lanes.lanes)
     top, markup = 12.0, list[str]()
@@ -35,7 +35,7 @@ def draw(history: History, figures: Figures) -> str:
 
 
 def summary(history: History, figures: Figures) -> str:
-    """The picture in one sentence, for those who do not see it."""
+    """The picture in one sentence, for screen readers."""
     return (
         f"{formatting.count(len(history.lanes), 'node')}, {formatting.count(figures.generations, 'generation')} in "
         f"{formatting.seconds(figures.wall_seconds)}; goodput {formatting.percent(figures.goodput)}; "

@@ -1,6 +1,6 @@
 """A picture as PNG, through resvg (https://github.com/linebender/resvg): a wheel without system libraries.
 
-It is optional, for it is the one format that needs a renderer. It draws the light scheme, with the system's fonts.
+The format is optional, because it alone needs a renderer. The picture has the light scheme and the system's fonts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ EXTRA: Final = "png"
 SCALE: Final = 2.0
 """Twice the picture's size, for screens of high density and for print."""
 FONT: Final = "DejaVu Sans"
-"""What most Linux systems have; another font of the system takes its place where they do not."""
+"""A font that most Linux systems have; without it another font of the system is used."""
 
 _PROBE: Final = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
 

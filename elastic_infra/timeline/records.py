@@ -1,6 +1,6 @@
-"""One event line as a record: text in, values out. Knows the head that every line has and no event by name.
+"""One event line as a record. The module knows the head that all lines have, and no event by name.
 
-The format is that of ``launcher/events.py``; fields of an event that is new or changed are simply not asked for.
+The format is that of ``launcher/event_log.py``; fields of new or changed events are ignored.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ class NoEventError(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One thing that happened."""
+    """One event."""
 
     at: float
     """Unix seconds, on one clock for all records (see ``clocks``)."""
     event: str
     node: str
-    """The node it is about; empty for what is about the whole job."""
+    """The node that the event is about; empty for an event of the whole job."""
     generation: int
     attempt: int
     fields: Mapping[str, object]
-    """The event's own."""
+    """The event's own fields."""
 
     def text(self, name: str) -> str:
-        """A field as text; empty where there is none."""
+        """A field as text; empty where the field is missing."""
         value = self.fields.get(name)
         return value if isinstance(value, str) else ""
 
     def number(self, name: str) -> float | None:
-        """A field as a number, None where it is none."""
+        """A field as a number; None where it is no number."""
         value = self.fields.get(name)
         usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         return float(value) if usable else None  # type: ignore[arg-type]  # just checked
 
     def whole(self, name: str) -> int | None:
-        """A field as a whole number, None where it is none."""
+        """A field as a whole number; None where it is no whole number."""
         value = self.number(name)
         return None if value is None else int(value)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A record whose two clocks are not yet one."""
+    """A record before its two clocks are reduced to the common one."""
 
     wall: float
     """Unix seconds by the machine's own clock."""
@@ -69,7 +69,7 @@ def parse(text: str) -> Line:
     """Read one line.
 
     Raises:
-        NoEventError: it is no event.
+        NoEventError: the line is no event.
     """
     try:
         given = json.loads(text)

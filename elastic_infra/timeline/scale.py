@@ -1,4 +1,4 @@
-"""Time to the width of a picture: positions, ticks, and what falls together on one place. Pure."""
+"""From time to the width of a picture: positions, ticks, and marks that overlap. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS: Final = (
     *(MINUTE * number for number in (1, 2, 5, 10, 15, 30)),
     *(HOUR * number for number in (1, 2, 3, 6, 12, 24, 48, 168, 336, 672)),
 )
-"""Distances of ticks that people can read, in seconds."""
+"""Readable distances between ticks, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Scale:
     width: float
 
     def at(self, moment: float) -> float:
-        """Where a moment is."""
+        """The position of a moment."""
         share = (moment - self.begin) / max(self.end - self.begin, 1e-9)
         return self.left + self.width * min(1.0, max(0.0, share))
 
     def ticks(self, most: int) -> tuple[tuple[float, str], ...]:
-        """Moments to write on the axis, with their distance from the begin."""
+        """Moments for the axis, with their distance from the begin."""
         span = self.end - self.begin
         step = next((step for step in _STEPS if span / step <= most), _STEPS[-1] * (1 + span // _STEPS[-1] // most))
         return tuple((self.begin + index * step, clock(index * step, step)) for index in range(int(span / step) + 1))
@@ -84,7 +84,7 @@ def _joined(shares: dict[int, dict[tuple[str, int], float]], begin: float, place
 
 
 def together(marks: Sequence[Mark], scale: Scale, width: float) -> tuple[tuple[float, tuple[Mark, ...]], ...]:
-    """Marks that would overlap, as one: each group with its place."""
+    """Groups of marks that would overlap, each with its position."""
     groups: list[tuple[float, list[Mark]]] = []
     for mark in sorted(marks, key=lambda mark: mark.at):
         at = scale.at(mark.at)

@@ -1,4 +1,4 @@
-"""Figures as people read them: one line each, the same in a terminal and on a page. Pure."""
+"""Figures as text: one line each, the same in a terminal and on a page. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from elastic_infra.timeline.figures import Figures
 
 
 def lines(known: Figures) -> tuple[tuple[str, str], ...]:
-    """Name and value of each."""
+    """Name and value of each figure."""
     outages = f"{len(known.outages)}, {formatting.seconds(known.outage_seconds)} in all"
     longest = f", the longest {formatting.seconds(known.longest_outage_seconds)}" if known.outages else ""
     return (

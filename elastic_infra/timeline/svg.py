@@ -1,4 +1,4 @@
-"""Writes SVG: elements as text, escaped, numbers short. Knows nothing of what is drawn."""
+"""Writes SVG elements as text: escaped, with short numbers. The module does not know the picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
 
 
 def title(text: str) -> str:
-    """What a reader sees who rests on the element around it."""
+    """The hover title of the element around it."""
     return element("title", {}, escaped(text)) if text else ""
 
 

@@ -1,8 +1,9 @@
 """A history for a terminal: a row of signs for each node, the figures and the outages below.
 
-What comes from events is made ``Text``: a plain string is markup to rich, and an error message may hold ``[/path]``.
+Strings from events become ``Text``, since rich reads a plain string as markup, and an error message may hold
+``[/path]``.
 
-Each phase has a sign of its own, so that it can be read without colours and by a screen reader's braille line.
+Each phase has a different sign, so that the lanes can be read without colours and on a braille display.
 """
 
 from __future__ import annotations

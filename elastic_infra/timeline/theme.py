@@ -1,7 +1,7 @@
-"""How phases and marks look: a hatch and a shape each, so that colour is never the only difference. Pure data.
+"""The look of phases and marks: a hatch or a shape each, so that colour is never the only difference. Pure data.
 
-Colours are set twice, for light and for dark pages; a viewer that knows no ``prefers-color-scheme`` shows the light
-ones on the picture's own background.
+Colours are set twice, for light and for dark pages; a viewer without ``prefers-color-scheme`` shows the light ones on
+the picture's background.
 """
 
 from __future__ import annotations
