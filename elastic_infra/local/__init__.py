@@ -1,5 +1,5 @@
-"""Runs a job's own manifests on this machine: a node is a tree of processes, faults come on demand.
+"""Runs a job's own manifests on this machine: a node is a tree of processes, and faults can be injected.
 
-What the training operator, the kubelet and the Job controller would do is decided by one pure machine; the processes
-around it only carry it out. No containers: paths that a container would mount are mapped to folders of the work folder.
+One pure machine decides as the training operator, the kubelet and the Job controller would; the code around it carries
+the decisions out. There are no containers: mounted paths are mapped to folders of the work folder.
 """

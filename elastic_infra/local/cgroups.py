@@ -1,4 +1,4 @@
-"""The memory limit of a pod, as far as this machine lets us set one."""
+"""The memory limit of a pod, as far as this machine allows one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CLONE_NEWNS: Final = 0x00020000
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How memory is limited here.
+    """The means by which memory is limited on this machine.
 
     Attributes:
-        parent: the cgroup below which ours are made; None where none can be made.
+        parent: the cgroup below which the pods' cgroups are made; None where none can be made.
         file: the file in a cgroup that takes the limit.
     """
 
@@ -27,14 +27,14 @@ class Limits:
     file: str = ""
 
     def describe(self) -> str:
-        """How limits are enforced here, in a few words for the start of a run."""
+        """How limits are enforced, as part of the first lines of a run."""
         if self.parent is not None:
             return "held by a cgroup"
         return "held for each process alone (RLIMIT_DATA; no cgroup can be made here)"
 
 
 def find(proc: Path = Path("/proc"), root: Path = _PARENT_OF_GROUPS) -> Limits:
-    """What can be used here; found out by making a cgroup and removing it."""
+    """The means that work here, tried by making a cgroup and removing it."""
     for limits in _candidates(proc, root):
         assert limits.parent is not None  # noqa: S101 - for the type checker
         probe = limits.parent / f"elastic-infra-probe-{os.getpid()}"
@@ -50,10 +50,10 @@ def find(proc: Path = Path("/proc"), root: Path = _PARENT_OF_GROUPS) -> Limits:
 
 
 def make(limits: Limits, name: str, memory_bytes: int) -> Path | None:
-    """A cgroup with this limit; None where there is none to be had.
+    """A cgroup with this limit; None where cgroups cannot be made.
 
     Raises:
-        OSError: it cannot be made after all.
+        OSError: the cgroup cannot be made although a trial succeeded.
     """
     if limits.parent is None:
         return None
@@ -84,7 +84,7 @@ def _candidates(proc: Path, root: Path) -> list[Limits]:
 
 
 def can_mount() -> bool:
-    """Whether a process of ours may have mounts of its own; asked of one that ends at once."""
+    """Whether a process may have its own mounts, tried in a process that ends at once."""
     if os.geteuid() != 0:
         return False
     probe = f"import ctypes; raise SystemExit(ctypes.CDLL(None).unshare({_CLONE_NEWNS}) != 0)"

@@ -1,7 +1,7 @@
 """Random faults that can be replayed: a seed gives a plan, the plan is printed. Pure.
 
-A launcher that works always wins: each fault waits until training is back at its full size, and the failures that are
-charged to a budget stay below it.
+A correct launcher survives every plan: each fault waits until training is back at its full size, and the failures that
+are charged to a budget stay below it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from elastic_infra.local.faults import (
 from elastic_infra.local.plan import Entry, Plan
 
 FAULTS: Final = 5
-"""Enough to meet one fault in the wake of another; with the recovery of each a small job ends within minutes."""
+"""Number of faults in a plan: enough for faults shortly after another; with each recovery a small job ends within
+minutes."""
 LONGEST_PAUSE_SECONDS: Final = 4
 
 
 def chaos(seed: int, shape: Shape) -> Plan:
-    """The plan of a seed: the same for the same seed and job, on every machine."""
+    """The plan for a seed: the same for the same seed and job, on every machine."""
     return tuple(_entries(random.Random(seed), shape))  # noqa: S311 - nothing secret is drawn
 
 
@@ -43,7 +44,7 @@ def _entries(rng: random.Random, shape: Shape) -> Iterator[Entry]:
 
 
 def _possible(rng: random.Random, shape: Shape, nodes: int, *, charged: bool) -> Iterator[Fault]:
-    """One fault of every kind that the job can have now."""
+    """One fault of each kind that is possible for the job now."""
     node, worker = rng.randrange(nodes), rng.randrange(shape.workers)
     yield KillNode(node)
     yield PreemptNode(node)

@@ -1,7 +1,8 @@
 """Finds and kills every process of a run by the mark in its environment, which its children inherit.
 
-Also a program, the run's guard: it waits for the end of its standard input, which is the end of the runner however
-that came about, and leaves nothing behind. Standard library only, no import of the package: it runs by its path.
+Also a program, the run's guard: it waits for the end of its standard input, which comes with the end of the runner for
+any reason, and then removes all processes and scratch folders of the run. Standard library only, no import of the
+package, because the program runs by its path.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PATIENCE_SECONDS: Final = 30.0
 
 
 def marked(prefix: str, root: str = "/proc") -> Iterator[int]:
-    """Processes whose mark begins with this; zombies have no environment and are not among them."""
+    """Processes whose mark begins with this text, without zombies, which have no environment."""
     wanted = f"{MARK}={prefix}".encode()
     for folder in Path(root).iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
@@ -35,7 +36,7 @@ def marked(prefix: str, root: str = "/proc") -> Iterator[int]:
 
 
 def kill(prefix: str) -> bool:
-    """SIGKILL to all of them, until none is left; False when some will not vanish."""
+    """Send SIGKILL to all marked processes until none is left; False where some do not vanish in time."""
     end = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.002
     while pids := list(marked(prefix)):

@@ -1,8 +1,8 @@
 """From a pod template to a program with its arguments, environment and folder on this machine. Pure.
 
-What a container's runtime and the kubelet would do: variables from values and fields, `$(NAME)`, mounts. A mount is not
-made; its path is replaced in the command, the arguments and the variables. A script that has such a path written in its
-own text finds nothing there: it is to read `ELASTIC_INFRA_CHECKPOINT_DIR` or a variable of its own.
+The module does the work of a container's runtime and the kubelet: variables from values and fields, `$(NAME)`, mounts.
+Mounts are not made; their paths are replaced in the command, the arguments and the variables. A script with such a
+path in its own text finds no folder there: the script should read `ELASTIC_INFRA_CHECKPOINT_DIR` or another variable.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ PYTHON: Final = "python3"
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a pod runs.
+    """The names, folders and variables with which a pod runs here.
 
     Attributes:
-        name: of the pod.
+        name: name of the pod.
         fields: the pod's fields by path, such as `status.podIP`.
         folders: mount path to the folder that stands for it.
         home: the folder that stands for the image's working dir.
         python: the interpreter for `python3`.
         machine: this machine's own environment, which stands for the image's.
-        values: variables given by hand, for references that only a cluster can resolve.
-        overrides: variables that must be as here for the pod to run on this machine; they win.
+        values: variables given by the user, for references that only a cluster can resolve.
+        overrides: variables that the pod needs on this machine; they win over all others.
     """
 
     name: str
@@ -78,7 +78,7 @@ def _folders(working_dir: str, place: Place) -> dict[str, str]:
 
 
 def machine_environ(machine: Mapping[str, str]) -> dict[str, str]:
-    """What a pod takes over from this machine: everything but the variables of a launch that runs it."""
+    """The variables that a pod takes over from this machine: all but those of a launch around this process."""
     return {name: value for name, value in machine.items() if not reserved(name)}
 
 

@@ -1,4 +1,4 @@
-"""What the training operator, the kubelet and the Job controller do with a job's pods: (state, event, now) -> actions.
+"""The training operator, the kubelet and the Job controller as a function: (state, event, now) -> (state, actions).
 
 Pure: no process, no clock. Sources: training-operator v1.9.4, `pkg/controller.v1/common/{pod,job}.go`,
 `pkg/core/{pod,job}.go` and `pkg/controller.v1/pytorch/pytorchjob_controller.go` (https://github.com/kubeflow/trainer);
@@ -48,20 +48,20 @@ BACK_SECONDS: Final = 2.0
 LINGER_SECONDS: Final = 2.0
 """From the first success to SIGTERM for the nodes that are left, as long as the operator takes to see it."""
 LAST_GRACE_SECONDS: Final = 15.0
-"""Grace of what is left when the job has failed: no checkpoint is waited for."""
+"""Grace of the remaining pods when the job has failed: they need not save a checkpoint."""
 
 _FIRST_RETRIED: Final = 128
-"""Under `ExitCode` lower codes are permanent."""
+"""The lowest exit code that is retried under `ExitCode`; lower codes are permanent."""
 
 
 def begin(rules: Rules, nodes: int, *, has_store: bool) -> State:
-    """A job that was just created."""
+    """The state of a job that was just created."""
     store = (Pod(STORE),) if has_store else ()
     return State(rules, nodes, (*store, *(Pod(node(index)) for index in range(nodes))))
 
 
 def step(state: State, event: Event, now: float) -> Step:
-    """What the controllers do about an event."""
+    """The next state, and the controllers' actions for an event."""
     match event:
         case Tick():
             return _tick(state, now)
@@ -76,18 +76,18 @@ def step(state: State, event: Event, now: float) -> Step:
 
 
 def is_over(state: State) -> bool:
-    """Whether the job has ended and nothing is left of it."""
+    """Whether the job has ended and no pod is left."""
     return state.outcome is not None and not any(pod.phase in {"running", "leaving"} for pod in state.pods)
 
 
 def is_settled(state: State) -> bool:
-    """Whether every pod that should be there runs."""
+    """Whether every pod that should exist is running."""
     running = [pod for pod in state.pods if pod.phase == "running" and pod.name != STORE]
     return len(running) == state.nodes and all(pod.phase == "running" for pod in state.pods)
 
 
 def deadline(state: State) -> float | None:
-    """When the next tick has something to do; None: not before the next event."""
+    """The time at which a tick has an effect; None: not before the next event."""
     times = [pod.at for pod in state.pods if pod.phase == "leaving" or (pod.phase == "waiting" and not state.outcome)]
     if state.clear_at is not None and _clearable(state):
         times.append(state.clear_at)
@@ -136,19 +136,19 @@ def _tick_pod(pod: Pod, now: float, *, ended: bool) -> tuple[Pod, tuple[Action, 
     if pod.phase == "waiting" and not ended:
         return replace(pod, phase="running"), (Start(pod.name, pod.is_new),)
     if pod.phase == "leaving":
-        return replace(pod, at=now + 1.0), (Kill(pod.name),)  # again and again, should something have slipped through
+        return replace(pod, at=now + 1.0), (Kill(pod.name),)  # repeated, in case a process escaped the first signal
     return pod, ()
 
 
 def _clearable(state: State) -> tuple[Pod, ...]:
-    """What an ended job deletes: the nodes that are left, and once none is, the store."""
+    """The pods that an ended job deletes: the remaining nodes, and after those the store."""
     if any(_is_there(pod) and pod.name != STORE for pod in state.pods):
         return tuple(pod for pod in state.pods if pod.phase == "running" and pod.name != STORE)
     return tuple(pod for pod in state.pods if pod.phase == "running")
 
 
 def _delete(state: State, pod: Pod, now: float) -> Step:
-    """What deleting a pod does."""
+    """The state and actions of deleting a pod."""
     if pod.phase != "running":
         return state, ()
     rules = state.rules
@@ -169,7 +169,7 @@ def _exited(state: State, pod: Pod | None, code: int, now: float) -> Step:
 
 
 def _judge(state: State, pod: Pod, code: int, now: float) -> tuple[State, Verdict]:
-    """What becomes of a pod whose container has ended."""
+    """The state and actions after a pod's container has ended."""
     if state.outcome is not None:
         return _with(state, replace(pod, phase="done")), "done"
     if pod.name == STORE:
@@ -185,7 +185,7 @@ def _judge(state: State, pod: Pod, code: int, now: float) -> tuple[State, Verdic
 
 
 def _failed(state: State, pod: Pod, code: int, now: float) -> tuple[State, Verdict]:
-    """A container that ended by itself and badly."""
+    """The state and actions after a container that failed by itself."""
     if state.rules.workload == "Job":
         return _failed_job_pod(state, pod, code, now)
     if state.rules.restart_policy == "ExitCode":
@@ -218,7 +218,7 @@ def _again(pod: Pod, now: float, *, is_new: bool) -> Pod:
 
 
 def _end(state: State, outcome: Outcome, now: float) -> State:
-    """The first outcome stays; what is left is deleted soon."""
+    """The state with the outcome, unless one was set; the remaining pods are deleted soon."""
     if state.outcome is not None:
         return state
     return replace(state, outcome=outcome, clear_at=now + (LINGER_SECONDS if outcome.succeeded else 0.0))

@@ -1,4 +1,4 @@
-"""What can be done to a running job, and the words for it. Pure."""
+"""The faults of a running job, and the grammar for them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class FaultError(ValueError):
-    """Words that name no fault, or one that this job cannot have; the message says where and what is known."""
+    """The words name no fault, or one that this job cannot have; the message gives the place and the known forms."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class KillNode:
-    """SIGKILL to every process of a node, as if its machine were lost; it comes back."""
+    """Send SIGKILL to every process of a node, as if its machine were lost; the node comes back."""
 
     node: int
 
@@ -35,7 +35,7 @@ class KillNode:
 
 @dataclasses.dataclass(frozen=True)
 class PreemptNode:
-    """SIGTERM to a node, SIGKILL when the pod's grace has passed; it comes back."""
+    """Send SIGTERM to a node, and SIGKILL when the pod's grace has passed; the node comes back."""
 
     node: int
 
@@ -45,7 +45,7 @@ class PreemptNode:
 
 @dataclasses.dataclass(frozen=True)
 class KillWorker:
-    """SIGKILL to one worker."""
+    """Send SIGKILL to one worker."""
 
     node: int
     local_rank: int
@@ -56,7 +56,7 @@ class KillWorker:
 
 @dataclasses.dataclass(frozen=True)
 class StopWorker:
-    """SIGSTOP to one worker: it hangs."""
+    """Send SIGSTOP to one worker, which then hangs."""
 
     node: int
     local_rank: int
@@ -67,7 +67,7 @@ class StopWorker:
 
 @dataclasses.dataclass(frozen=True)
 class LoseRendezvous:
-    """SIGKILL to the rendezvous store; it comes back empty."""
+    """Send SIGKILL to the rendezvous store, which comes back empty."""
 
     def __str__(self) -> str:
         return "lose rendezvous"
@@ -100,7 +100,7 @@ def parse_fault(text: str) -> Fault:
     """The fault that these words name; ``parse_fault(str(fault)) == fault``.
 
     Raises:
-        FaultError: they name none.
+        FaultError: the words name no fault.
     """
     words = " ".join(text.split())
     for pattern, kind in _GRAMMAR.items():
@@ -114,14 +114,14 @@ def parse_fault(text: str) -> Fault:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a job has that a fault may hit.
+    """The parts of a job that a fault may hit.
 
     Attributes:
-        nodes: how many it starts with.
+        nodes: how many nodes the job starts with.
         min_nodes: the fewest that train.
-        max_nodes: the most that it may have.
+        max_nodes: the most nodes that the job may have.
         workers: workers on each node.
-        has_store: whether the rendezvous store is a pod of its own.
+        has_store: whether the rendezvous store has its own pod.
         max_restarts: failures of the workers that the job survives.
     """
 
@@ -134,10 +134,10 @@ class Shape:
 
 
 def check(fault: Fault, shape: Shape, nodes: int) -> int:
-    """Whether a job that has this many nodes can have this fault; how many nodes it has afterwards.
+    """Check that a job with this many nodes can have this fault; returns the number of nodes afterwards.
 
     Raises:
-        FaultError: it cannot; the message says why.
+        FaultError: the job cannot have the fault; the message says why.
     """
     match fault:
         case Scale(wanted):

@@ -1,4 +1,4 @@
-"""The job as the runner needs it: read from the manifests that go to the cluster, and from nothing else. Pure."""
+"""The job for the runner, read only from the manifests that would go to the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastic_infra.local.state import Rules
 from elastic_infra.manifests import render
 
 KUBERNETES_GRACE_SECONDS: Final = 30
-"""Of a pod that says nothing: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"""
+"""The default of a pod: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +25,12 @@ class LocalJob:
 
     Attributes:
         node: pod template of a node.
-        store: pod template of the rendezvous store; None where it has no pod of its own.
+        store: pod template of the rendezvous store; None where the store has no own pod.
         config_maps: ConfigMaps that were rendered, by name.
         operator: variables that the operator adds; none for a Job.
         store_on_node_0: whether the first node serves the store, as torchrun.
         gpus: accelerators of each node.
-        metrics_port: of each node's status page.
+        metrics_port: port of each node's status page.
     """
 
     name: str
@@ -105,7 +105,7 @@ def container(template: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fields(job: LocalJob, template: Mapping[str, Any], pod: str, address: str) -> dict[str, str]:
-    """What the downward API says of a pod that runs here. A node is called by its index, whatever the operator's name.
+    """The downward API's fields for a pod that runs here. A node is named by its index, and not by the operator's name.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#available-fields
     """
@@ -170,4 +170,4 @@ def _shape(config: JobConfig, nodes: int, *, has_store: bool) -> Shape:
 
 
 DEVICE_FILES: Final[Mapping[str, str]] = {"nvidia": "nvidia[0-9]*", "amd": "kfd", "intel": "dri/renderD*"}
-"""Files below /dev that accelerators of a vendor have."""
+"""Device files below /dev by the accelerator's vendor."""

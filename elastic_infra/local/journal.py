@@ -1,4 +1,4 @@
-"""What the runner itself did, in the launcher's format of events."""
+"""The runner's own actions, in the launcher's format of events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FILE: Final = "runner.jsonl"
 
 
 class Journal:
-    """Appends to the runner's own file."""
+    """Appends to the runner's event file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / FILE)
 
     def write(self, event: str, node: str = "", **fields: str | float | bool | None) -> None:
-        """One line; ``node`` is empty for what is about the whole job."""
+        """Write one line; ``node`` is empty for an event of the whole job."""
         log = event_log.EventLog(self._path, node)
         log.write(cast(event_log.Name, event), generation=0, attempt=0, fields=fields)

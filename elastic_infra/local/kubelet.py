@@ -1,4 +1,4 @@
-"""Pods as processes: starts, signals and reaps them. Decides nothing."""
+"""Pods as processes: starts, signals and reaps them, without decisions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kubelet:
         self._guard: int | None = None
 
     def open(self) -> None:
-        """Take charge of every orphan, and leave a guard that cleans up should this process be killed.
+        """Adopt every orphan, and start a guard that cleans up if this process is killed.
 
         Raises:
             OSError: no process can be started.
@@ -69,7 +69,7 @@ class Kubelet:
         os.close(reader)
 
     def close(self) -> None:
-        """Kill whatever is left and remove what it wrote for itself."""
+        """Kill the remaining processes and remove the run's scratch folders."""
         cleanup.kill(f"{self._around.run}:")
         self.reap()
         if self._around.limits.parent is not None:
@@ -97,18 +97,18 @@ class Kubelet:
         return pid
 
     def terminate(self, name: str) -> None:
-        """SIGTERM to a pod's first process."""
+        """Send SIGTERM to a pod's first process."""
         for pid, pod in self._pods.items():
             if pod == name:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
 
     def kill(self, name: str) -> None:
-        """SIGKILL to every process of a pod."""
+        """Send SIGKILL to every process of a pod."""
         cleanup.kill(self._mark(name))
 
     def signal_worker(self, name: str, pid: int | None, number: signal.Signals) -> bool:
-        """A signal to a worker, if that process still is one of the pod's."""
+        """Send a signal to a worker, if the process still belongs to the pod."""
         if pid is None or pid not in cleanup.marked(self._mark(name)):
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -117,7 +117,7 @@ class Kubelet:
         return False
 
     def reap(self) -> tuple[Ended, ...]:
-        """Pods that have ended, with nothing of them left; orphans are reaped on the way."""
+        """Pods that have ended without a process left; orphans are reaped too."""
         ended = []
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -127,7 +127,7 @@ class Kubelet:
         return tuple(ended)
 
     def root_cause(self, name: str) -> str:
-        """What a pod's launcher left as the reason of its failure; empty where it left none."""
+        """The reason of failure that a pod's launcher left; empty where it left none."""
         with contextlib.suppress(OSError):
             return self._termination_log(name).read_text(encoding="utf-8", errors="replace").strip()
         return ""

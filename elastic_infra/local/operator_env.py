@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 DEFAULT_PORT: Final = 23456
-"""Of the port `pytorchjob-port`, where the template names none."""
+"""The port `pytorchjob-port`, where the template does not give it."""
 _PORT_NAME: Final = "pytorchjob-port"
 
 
 def operator_env(job: Mapping[str, Any]) -> dict[str, str]:
     """Name to value, in the operator's order; the same for every node of a worker-only elastic job.
 
-    They come after the container's own variables, so that they win.
+    The variables come after the container's own, so that they win.
 
     Args:
         job: the PyTorchJob.

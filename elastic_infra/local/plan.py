@@ -1,9 +1,9 @@
-"""A plan of faults: when each one comes, as one line, as YAML, or drawn from a seed. Pure but for reading a file.
+"""A plan of faults with their times, as one line, as YAML, or drawn from a seed. Pure, except for reading a file.
 
     12s kill node 1; 20s scale 3        seconds since the job first trained
     +3s kill worker 0.1                 seconds since training was back after the fault before
 
-The second form waits for the state and not for the clock, so a slow machine has the same run as a fast one.
+The second form waits for the training and not for the clock, so that a slow machine has the same run as a fast one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry:
 
 
 Plan = tuple[Entry, ...]
-"""Carried out in this order."""
+"""The faults in the order in which they are injected."""
 
 
 def format_plan(plan: Plan) -> str:
@@ -49,10 +49,10 @@ def format_plan(plan: Plan) -> str:
 
 
 def read_plan(text: str) -> Plan:
-    """A plan as given on a command line: itself, or the path of a file that holds one.
+    """A plan from a command line: its text, or the path of a file with it.
 
     Raises:
-        FaultError: it cannot be read.
+        FaultError: the plan cannot be read.
     """
     if not re.match(r"\s*[-+\[0-9]", text):
         path = Path(text)
@@ -81,7 +81,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def check_plan(plan: Plan, shape: Shape) -> None:
-    """Hold every fault against the job as it then is.
+    """Check every fault against the job as it is at that point of the plan.
 
     Raises:
         FaultError: a node or worker does not exist then, or the job may not have so many nodes.

@@ -1,4 +1,4 @@
-"""What a pod meets on this machine instead of in a cluster: ports, network interface, devices, threads. Pure."""
+"""The differences of a pod's environment on this machine from a cluster: ports, network, devices, threads. Pure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _DEVICES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """This machine, as one run uses it.
+    """The parts of this machine that one run uses.
 
     Attributes:
-        run: a name for the run that no other has.
+        run: a unique name for the run.
         home: the folder that stands for the image's working dir: that of the job file.
         python: the interpreter of the pods.
         machine: the environment that stands for the image's.
-        values: variables given by hand.
-        volumes: folders given by hand.
+        values: variables given by the user.
+        volumes: folders given by the user.
         store_port: port of the rendezvous store.
-        store_token: what the store wants to hear, made for this run.
-        status_ports: of the nodes' status pages.
+        store_token: the store's token, made for this run.
+        status_ports: ports of the nodes' status pages.
         cpus: processors of this machine.
         limits: how memory is limited.
-        owns_shared_memory: whether each node can have a /dev/shm of its own.
+        owns_shared_memory: whether each node can have its own /dev/shm.
     """
 
     run: str
@@ -51,7 +51,7 @@ class Surroundings:
 
 
 def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
-    """Variables that a pod needs to run here; they win over the manifest's and the operator's."""
+    """Variables that a pod needs to run here; they override the manifest's and the operator's."""
     path = os.pathsep.join(filter(None, (str(Path(around.python).parent), around.machine.get("PATH", ""))))
     if pod == STORE:
         return {"PATH": path, env_name("store_token"): around.store_token}
@@ -68,14 +68,14 @@ def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
 
 
 def _threads(job: LocalJob, around: Surroundings) -> dict[str, str]:
-    """A fair share of this machine for each worker, whatever the number of nodes: sums of floats depend on it."""
+    """Threads for each worker: equal for any number of nodes, since sums of floats depend on that number."""
     given = {variable["name"] for variable in job.node["spec"]["containers"][0].get("env", ())} | around.values.keys()
     share = around.cpus // (job.shape.max_nodes * job.shape.workers)
     return {} if "OMP_NUM_THREADS" in given else {"OMP_NUM_THREADS": str(max(1, share))}
 
 
 def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
-    """The store's address; where a node serves it, every node would find that the address is its own."""
+    """The store's address, and whether this node serves it: here all nodes would take the address for their own."""
     if job.store is None and not job.store_on_node_0:
         return {}
     found = {
@@ -90,7 +90,7 @@ def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]
 
 
 def _devices(job: LocalJob, index: int) -> dict[str, str]:
-    """This node's own accelerators."""
+    """The accelerators of this node alone."""
     if not job.gpus:
         return {}
     mine = range(index * job.gpus, (index + 1) * job.gpus)
@@ -98,6 +98,6 @@ def _devices(job: LocalJob, index: int) -> dict[str, str]:
 
 
 def store_argv(argv: tuple[str, ...], job: LocalJob, around: Surroundings) -> tuple[str, ...]:
-    """The store's command with the port that is free here, and nothing for other machines to reach."""
+    """The store's command with a free port, on loopback, so that other machines cannot reach it."""
     port = str(job.rendezvous_port)
     return (*(str(around.store_port) if word == port else word for word in argv), "--host", LOOPBACK)

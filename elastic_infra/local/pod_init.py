@@ -1,7 +1,7 @@
 """Becomes a pod's first process: joins its limits, dies with the runner, then executes its program.
 
-A program of its own, run by its path with one JSON argument, so that nothing is done between a fork and an exec of the
-runner, which may have threads. Standard library only.
+A separate program, run by its path with one JSON argument, so that the runner, which may have threads, runs no code
+between a fork and an exec. Standard library only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(order: dict[str, Any]) -> None:
 
 
 def own_shared_memory(libc: ctypes.CDLL, folder: str) -> bool:
-    """Put a folder in the place of /dev/shm for this process and its children; False where that is not allowed."""
+    """Mount a folder over /dev/shm for this process and its children; False where that is not allowed."""
     if libc.unshare(_CLONE_NEWNS) != 0:
         return False
     if libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:

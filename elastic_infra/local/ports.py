@@ -12,14 +12,14 @@ _HIGHEST: Final = 65535
 
 
 class PortsError(ValueError):
-    """No port is free where one was to be found; the message says what to do."""
+    """There are not enough free ports; the message says what to do."""
 
 
 def port_range(text: str) -> range:
     """``29400-29499`` as a range.
 
     Raises:
-        PortsError: it is none.
+        PortsError: the text is no range.
     """
     match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]) <= _HIGHEST:
@@ -29,13 +29,13 @@ def port_range(text: str) -> range:
 
 
 def free_ports(count: int, among: Sequence[int] = ()) -> tuple[int, ...]:
-    """Ports that nothing listens on at this moment.
+    """Ports on which no process listens at this moment.
 
     Args:
-        among: where to look; empty lets the kernel choose.
+        among: ports to choose from; empty lets the kernel choose.
 
     Raises:
-        PortsError: there are not so many.
+        PortsError: there are not so many free ports.
     """
     held: list[socket.socket] = []
     try:
@@ -54,7 +54,7 @@ def free_ports(count: int, among: Sequence[int] = ()) -> tuple[int, ...]:
 
 
 def _taken(port: int) -> list[socket.socket]:
-    """The port, held so that it is not found twice; nothing where another program has it."""
+    """The port, held open so that it is not chosen twice; empty where another program has it."""
     end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""Runs a job to its end: hears signals, exits, events and typed faults, and carries out what the machine decides."""
+"""Runs a job to its end: takes signals, exits, events and typed faults, and carries out the machine's decisions."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from elastic_infra.timeline.files import Reader
 from elastic_infra.timeline.records import Record
 
 LOOK_SECONDS: Final = 0.2
-"""How often new events are read; a fault of a plan comes no later than this."""
+"""Seconds between two looks for new events: a fault of a plan is late by at most this time."""
 
 _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class View(Protocol):
-    """Shows what happens while it happens."""
+    """Shows a run while it goes on."""
 
     def update(self, records: tuple[Record, ...]) -> None:
-        """Show what is new; called a few times a second, also when nothing is."""
+        """Show new records; called a few times a second, also without records."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Show the end of the run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the user asked for.
+    """The user's choices for a run.
 
     Attributes:
         plan: faults to come.
         origin: where they come from.
-        timeout_seconds: when the job has failed; None for never.
+        timeout_seconds: seconds after which the job counts as failed; None for never.
         reads_faults: whether faults may be typed on standard input.
     """
 
@@ -84,16 +84,16 @@ class Runner:
         self._state = controller.begin(job.rules, job.shape.nodes, has_store=job.store is not None)
         self._training = watch.Training()
         self.records: list[Record] = []
-        """Everything that happened, in the order in which it was read."""
+        """All events, in the order in which they were read."""
         self.missed: list[str] = []
-        """Faults of the plan that did not happen, each with the reason."""
+        """The faults of the plan that had no effect, each with the reason."""
         self._misses: list[str] = []
-        """The same, with those that were typed."""
+        """The same with typed faults."""
         self._failed = ""
         """The pod whose end failed the job."""
 
     def run(self, options: Options) -> Outcome:
-        """Run the job; on return nothing of it is left.
+        """Run the job; on return no process of it is left.
 
         Raises:
             OSError: a process cannot be started.
@@ -111,7 +111,7 @@ class Runner:
             self._view.close()
 
     def causes(self) -> tuple[str, ...]:
-        """What the launcher of the node that failed the job left as its reason, line by line."""
+        """The reason that the launcher of the failed node left, line by line."""
         return tuple(self._kubelet.root_cause(self._failed).splitlines()) if self._failed else ()
 
     def _serve(self, options: Options, selector: selectors.BaseSelector) -> Outcome:
@@ -165,11 +165,11 @@ class Runner:
 
     def _hear_typed(self, selector: selectors.BaseSelector) -> None:
         if _is_in_background(sys.stdin.fileno()):
-            return  # what is typed is for the shell
+            return  # the shell reads typed input
         try:
             line = sys.stdin.readline()
         except OSError:
-            line = ""  # the terminal was closed; the job is not
+            line = ""  # the terminal was closed, but the job goes on
         if not line:
             selector.unregister(sys.stdin)
         elif line.strip():
@@ -244,7 +244,7 @@ def _fault_of(action: Signal) -> Fault:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor that says which signals came; their usual effect is off meanwhile."""
+    """A descriptor that tells which signals came, while their usual effect is off."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     numbers = (*_STOP, signal.SIGCHLD)
     before = {number: signal.signal(number, _nothing) for number in numbers}
@@ -260,11 +260,11 @@ def _signals() -> Iterator[int]:
 
 
 def _nothing(number: int, frame: object) -> None:
-    del number, frame  # the wake-up descriptor says it
+    del number, frame  # the wake-up descriptor tells the signal
 
 
 def _is_in_background(terminal: int) -> bool:
-    """Whether another process group of its session has the terminal; one that controls no session has no groups."""
+    """Whether another process group of the session has the terminal; False for a terminal that controls no session."""
     try:
         return os.tcgetpgrp(terminal) != os.getpgrp()
     except OSError:

@@ -1,4 +1,4 @@
-"""When the faults of a plan are due. Pure: it sees the training and the clock, and changes neither."""
+"""When the faults of a plan are due. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from elastic_infra.local.watch import Training, is_training, trains_since
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """What is left of a plan.
+    """The rest of a plan.
 
     Attributes:
-        left: entries that are still to come.
-        last: the entry before.
-        struck_at: when that was.
-        back_at: when training was seen to be back after it.
+        left: the remaining entries.
+        last: the entry that was due last.
+        struck_at: when that entry was due.
+        back_at: when training was seen to be back after that entry.
     """
 
     left: Plan
@@ -29,7 +29,7 @@ class Schedule:
     back_at: float | None = None
 
     def missed(self) -> Schedule:
-        """After the last entry hit nothing: training goes on as it is, and no new generation comes of it."""
+        """The schedule after an entry without effect: training goes on, and no new generation follows."""
         return replace(self, last=None)
 
 
@@ -52,7 +52,7 @@ def advance(
 
 
 def _notice(schedule: Schedule, state: State, training: Training, workers: int, now: float) -> Schedule:
-    """Note when training is back: every node runs, and all workers have done a step in a generation after the fault."""
+    """Note when training is back: every node runs, and all workers have made a step in a generation after the fault."""
     if schedule.back_at is not None or not is_settled(state):
         return schedule
     if _needs_generation(schedule) and (training.started_at is None or training.started_at <= schedule.struck_at):
@@ -63,5 +63,5 @@ def _notice(schedule: Schedule, state: State, training: Training, workers: int, 
 
 
 def _needs_generation(schedule: Schedule) -> bool:
-    """Whether the last fault ends the generation that it meets; workers train on while the store is away."""
+    """Whether the last fault ends the current generation; without the store workers train on."""
     return schedule.last is not None and not isinstance(schedule.last.fault, LoseRendezvous)

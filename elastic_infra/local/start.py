@@ -1,4 +1,4 @@
-"""From a job file's config to a run: every check that needs this machine, then the run. Faults are said all at once."""
+"""From a job file's config to a run: all checks that need this machine, with all errors at once, then the run."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _NEEDED: Final = "linux"
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the user asked for on the command line.
+    """The user's options on the command line.
 
     Attributes:
-        nodes: nodes at first; None for the fewest.
+        nodes: number of nodes at first; None for the fewest that the job allows.
         faults: a plan, or the path of one.
-        seed: of random faults.
+        seed: seed of random faults; None for none.
         folder: the work folder; None for a new one.
-        cpu: run a job for GPUs without them.
+        cpu: whether to run a job for GPUs without them.
         values: variables for references that only a cluster can resolve.
         volumes: folders for volumes that only a cluster has.
-        port_range: where ports are chosen; empty for anywhere.
+        port_range: range of ports to use; empty for any.
     """
 
     nodes: int | None = None
@@ -60,7 +60,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A run that can begin."""
+    """A checked run that can begin."""
 
     job: LocalJob
     plan: Plan
@@ -69,14 +69,14 @@ class Prepared:
 
 
 def prepare(name: str, config: JobConfig, home: Path, request: Request, environ: Mapping[str, str]) -> Prepared:
-    """Check everything, then make the work folder.
+    """Check the job and this machine, then make the work folder.
 
     Args:
         home: the job file's folder, which stands for the image's working dir.
         environ: this machine's environment, which stands for the image's.
 
     Raises:
-        ConfigError: the job cannot run here; every reason at once.
+        ConfigError: the job cannot run here; the message has every reason.
     """
     job = local_job(name, on_cpu(config) if request.cpu else config, request.nodes)
     faults = list(_faults(job, config, home, request))
@@ -98,7 +98,7 @@ def prepare(name: str, config: JobConfig, home: Path, request: Request, environ:
 
 
 def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool) -> tuple[Outcome, Runner]:
-    """Run it to its end.
+    """Run a job to its end.
 
     Raises:
         OSError: a process cannot be started.
@@ -128,7 +128,7 @@ def _faults(job: LocalJob, config: JobConfig, home: Path, request: Request) -> I
     if not shape.min_nodes <= shape.nodes <= shape.max_nodes:
         yield Fault("--nodes", f"elastic.nnodes allows {shape.min_nodes} to {shape.max_nodes} nodes.")
     if request.faults and request.seed is not None:
-        yield Fault("--chaos", "cannot be given together with --faults: it makes a plan of its own.")
+        yield Fault("--chaos", "cannot be given together with --faults: it makes its own plan.")
     if request.timeout_seconds is not None and not request.timeout_seconds > 0:
         yield Fault("--timeout", "must be more than 0 s.")
     if sys.platform != _NEEDED:

@@ -1,4 +1,4 @@
-"""What the job's controllers know, hear and order: the types of the pure machine in `machine`."""
+"""State, events and actions of the job's controllers: the types of the pure machine in `controller`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ STORE: Final = "store"
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What the manifests say about life and end.
+    """The manifests' rules about restarts and the end of pods.
 
     Attributes:
         workload: the object's kind.
-        restart_policy: of the PyTorchJob.
+        restart_policy: restart policy of the PyTorchJob.
         backoff_limit: restarts (PyTorchJob) or failed pods (Job) that are too many; None for no limit.
         permanent: exit codes that fail a Job.
         grace_seconds: from SIGTERM to SIGKILL for a node.
-        store_grace_seconds: the same for the store.
+        store_grace_seconds: the same time for the store.
     """
 
     workload: Literal["PyTorchJob", "Job"]
@@ -52,7 +52,7 @@ class Pod:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the job ended."""
+    """The end of the job."""
 
     succeeded: bool
     reason: str
@@ -61,14 +61,14 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """The job as its controllers know it.
+    """The controllers' state of the job.
 
     Attributes:
-        nodes: how many there should be.
-        pods: those there are, or soon will be.
+        nodes: how many nodes there should be.
+        pods: the pods that exist or soon will.
         failures: failed pods of a Job.
-        outcome: set once it is decided; pods may still be leaving.
-        clear_at: when what is left is told to end.
+        outcome: how the job ended, set once that is decided; pods may still be leaving.
+        clear_at: when the remaining pods are told to end.
     """
 
     rules: Rules
@@ -84,7 +84,7 @@ Verdict = Literal["retry", "permanent", "done"]
 
 @dataclasses.dataclass(frozen=True)
 class Tick:
-    """Time passed; nothing else happened."""
+    """Time passed, without another event."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Struck:
 
 @dataclasses.dataclass(frozen=True)
 class Interrupted:
-    """The user wants it to end: once is a preemption of all nodes, twice is now."""
+    """The user wants the job to end: the first time all nodes are preempted, the second time they are killed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TimedOut:
-    """The job's time is up."""
+    """The job's time limit has passed."""
 
     seconds: float
 
@@ -127,21 +127,21 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Terminate:
-    """SIGTERM to a pod's first process."""
+    """Send SIGTERM to a pod's first process."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Kill:
-    """SIGKILL to every process of a pod."""
+    """Send SIGKILL to every process of a pod."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Signal:
-    """A signal to one worker."""
+    """Send a signal to one worker."""
 
     name: str
     local_rank: int
@@ -150,7 +150,7 @@ class Signal:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What an exit means; for the record."""
+    """Record the meaning of an exit."""
 
     name: str
     code: int
@@ -159,7 +159,7 @@ class Judged:
 
 @dataclasses.dataclass(frozen=True)
 class Missed:
-    """A fault that found nothing to hit; for the record."""
+    """Record a fault without a target."""
 
     fault: Fault
     reason: str

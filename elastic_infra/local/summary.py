@@ -1,4 +1,4 @@
-"""What is said before and after a run."""
+"""The lines before and after a run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from elastic_infra.local.start import Prepared
 
 WIDTH = 100
-"""Columns where the output is no terminal."""
+"""Columns of the output where it is no terminal."""
 
 
 def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
-    """What is about to run, and how near it comes to a cluster."""
+    """The first lines of a run: the job, and how this machine differs from a cluster."""
     job, around = prepared.job, prepared.around
     shape, memory = job.shape, memory_bytes(job.node)
     limit = "memory not limited" if memory is None else f"{memory / 2**30:.3g} GiB a node, {around.limits.describe()}"
-    shm = "a /dev/shm of its own" if around.owns_shared_memory else "this machine's /dev/shm"
+    shm = "its own /dev/shm" if around.owns_shared_memory else "this machine's /dev/shm"
     workers = "1 worker" if shape.workers == 1 else f"{shape.workers} workers"
     yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {workers} each"
     yield f"each node: {limit}; {shm}"
@@ -38,12 +38,12 @@ def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
 
 
 def result(outcome: Outcome, seconds: float) -> str:
-    """How it went, in one line."""
+    """The outcome, in one line."""
     return f"The job {'succeeded' if outcome.succeeded else f'failed: {outcome.reason}'} after {seconds:.1f} s."
 
 
 def show(records: Sequence[Record]) -> None:
-    """The picture and the figures, on stderr."""
+    """Print the picture and the figures on stderr."""
     from rich.console import Console
 
     known = history(records)

@@ -1,6 +1,6 @@
-"""Shows a run while it goes on: in place on a terminal, as a log everywhere else. Decides nothing.
+"""Shows a run while it goes on: in place on a terminal, as a log everywhere else.
 
-What is shown is folded from event lines by the same pure functions that draw the timeline afterwards.
+The same pure functions fold the event lines for this view and for the timeline.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from elastic_infra.timeline.nodes import Node
 from elastic_infra.timeline.records import Record
 
 REDRAW_SECONDS: Final = 0.25
-"""A terminal is drawn anew at most this often: a reader follows no faster."""
+"""Seconds between two drawings on a terminal: a reader follows no faster."""
 STEP_SECONDS: Final = 10.0
-"""A log tells how far the training is this often."""
+"""Seconds between two log lines on the training's progress."""
 KEPT: Final = 20
-"""Lines of news that are remembered; as many are shown as there is room for."""
+"""The most log lines that are kept; as many are shown as fit."""
 NARROW: Final = 60
-"""Columns below which a node's row is cut to what matters most."""
+"""Columns below which a node's row is cut to the most important parts."""
 UNREPORTED: Final = "running, steps not reported: elastic_infra.training.Progress reports them"
 LOOKS: Final = {"train": "green", "run": "green", "start": "blue", "hang": "bold red", "stop": "yellow", "gone": "dim"}
 
@@ -40,15 +40,15 @@ class View(Protocol):
     """Shows a run while it happens: a live table on a terminal, lines elsewhere."""
 
     def update(self, records: Sequence[Record]) -> None:
-        """Take what is new; may be called with nothing, so that time goes on."""
+        """Take new records; called without records too, so that times advance."""
 
     def close(self) -> None:
-        """Show the last state and leave the stream in order."""
+        """Show the last state and restore the stream."""
 
 
 @dataclass(frozen=True)
 class News:
-    """One line worth telling."""
+    """One line about an event."""
 
     at: float
     node: str
@@ -57,7 +57,7 @@ class News:
 
 @dataclass(frozen=True)
 class Shown:
-    """All that a view knows."""
+    """The state of a view."""
 
     job: Job = field(default_factory=Job)
     begin: float | None = None
@@ -68,9 +68,9 @@ def open_view(stream: TextIO, title: str, environ: Mapping[str, str] = os.enviro
     """The view that fits a stream.
 
     Args:
-        stream: where to write; a terminal is drawn in place, anything else gets a line an event.
-        title: what runs.
-        environ: a ``TERM`` of ``dumb``, or none, cannot draw in place.
+        stream: the output; a terminal is drawn in place, any other stream gets a line for each event.
+        title: the run's title.
+        environ: the environment; a terminal with ``TERM`` empty or ``dumb`` cannot be drawn in place.
     """
     if stream.isatty() and environ.get("TERM", "dumb") != "dumb":
         return LiveView(Console(file=stream, highlight=False, markup=False), title)
@@ -78,7 +78,7 @@ def open_view(stream: TextIO, title: str, environ: Mapping[str, str] = os.enviro
 
 
 def fold(shown: Shown, record: Record) -> Shown:
-    """What is known after one more event."""
+    """The state after one more event."""
     job, _ = advance(shown.job, record)
     text = tell(shown.job, job, record)
     news = (*shown.news, News(record.at, about(record), text))[-KEPT:] if text else shown.news
@@ -86,7 +86,7 @@ def fold(shown: Shown, record: Record) -> Shown:
 
 
 class LogView:
-    """One flushed line an event worth telling, and one on the training now and then."""
+    """One flushed line for each event with a line, and regular lines on the training."""
 
     def __init__(self, stream: TextIO, title: str) -> None:
         self._stream = stream
@@ -95,7 +95,7 @@ class LogView:
         self._write(f"{title}\n")
 
     def update(self, records: Sequence[Record]) -> None:
-        """Write what is news."""
+        """Write the lines of new records."""
         for record in records:
             before, self._shown = self._shown, fold(self._shown, record)
             if self._shown.news != before.news:
@@ -106,7 +106,7 @@ class LogView:
                 self._write(_line(self._shown, News(record.at, "", _speed(self._shown.job))) + "\n")
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: all lines are written already."""
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
@@ -114,10 +114,10 @@ class LogView:
 
 
 class LiveView:
-    """Nodes, steps, restarts and the last news, drawn anew in place.
+    """Nodes, steps, restarts and the last lines, drawn in place.
 
-    The cursor stays on the line below, with what a user is typing there: a frame is drawn above it and the cursor put
-    back, so that faults can be typed while the view goes on.
+    The cursor stays on the line below, where a user may be typing: a frame is drawn above it and the cursor put back,
+    so that faults can be typed while the view goes on.
     """
 
     def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.time) -> None:
@@ -130,7 +130,7 @@ class LiveView:
         self._draw(clock())
 
     def update(self, records: Sequence[Record]) -> None:
-        """Take what is new, and draw where that is due."""
+        """Take new records, and draw if a drawing is due."""
         for record in records:
             self._shown = fold(self._shown, record)
         now = self._clock()
@@ -138,7 +138,7 @@ class LiveView:
             self._draw(now)
 
     def close(self) -> None:
-        """The last state stays on the screen."""
+        """Draw the last state, which stays on the screen."""
         self._draw(self._clock())
 
     def _draw(self, now: float) -> None:
@@ -157,9 +157,9 @@ class LiveView:
 
 
 def _in_place(lines: Sequence[str], drawn: int) -> str:
-    """What draws lines above the cursor's line, where so many were drawn before (ECMA-48 CUU, EL, ED; DECSC, DECRC).
+    """The text that draws lines above the cursor's line, over the former ones (ECMA-48 CUU, EL, ED; DECSC, DECRC).
 
-    A frame that grows is taken away first, so that what scrolls out of the terminal is empty.
+    A frame that grows is cleared first, so that only empty lines scroll out of the terminal.
     """
     room = ""
     if len(lines) > drawn:
@@ -169,7 +169,7 @@ def _in_place(lines: Sequence[str], drawn: int) -> str:
 
 
 def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> RenderableType:
-    """The whole view, in no more than ``size`` columns and rows; the cursor has a row of its own below."""
+    """The whole view, in no more than ``size`` columns and rows; the cursor has another row below."""
     width, rows = size[0], size[1] - 1
     job, began = shown.job, shown.begin
     time_gone = scale.clock(max(0.0, now - began)) if began is not None else "0:00"

@@ -1,4 +1,4 @@
-"""What stands for a pod's volumes: folders of the work folder, or of the user's choice. Pure."""
+"""The folders that stand for a pod's volumes: of the work folder, or of the user's choice. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Volume:
     """One volume of a pod.
 
     Attributes:
-        folder: what stands for it.
-        is_scratch: whether it is the pod's own and goes with it.
-        files: what it holds at first, base64.
+        folder: the folder that stands for it.
+        is_scratch: whether the volume belongs to one pod and is deleted with it.
+        files: the first content, in base64.
     """
 
     folder: Path
@@ -27,12 +27,12 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True)
 class Folders:
-    """Where volumes live.
+    """The folders below which volumes are made.
 
     Attributes:
-        claims: what outlives pods and is shared by them.
-        pod: this pod's own.
-        memory: the same, in memory.
+        claims: folder of claims, which outlive pods and are shared by them.
+        pod: this pod's folder.
+        memory: this pod's folder in memory.
         given: folders of the user's, by the name of the volume or claim.
         config_maps: ConfigMaps that were rendered with the job, by name.
     """
@@ -45,7 +45,7 @@ class Folders:
 
 
 def volumes(spec: Mapping[str, Any], folders: Folders) -> dict[str, Volume]:
-    """The volumes of a pod, by name; those that nothing can stand for here are missing (see `unknown_volumes`)."""
+    """The volumes of a pod, by name, without those that only a cluster has (see `unknown_volumes`)."""
     found = ((volume["name"], _volume(volume, folders)) for volume in spec.get("volumes", ()))
     return {name: volume for name, volume in found if volume is not None}
 

@@ -1,4 +1,4 @@
-"""What the launchers' events say about the training: a fold over records. Pure."""
+"""The state of the training from the launchers' events: a fold over records. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from elastic_infra.timeline.records import Record
 
 SILENT_SECONDS: Final = 30.0
-"""A script that reports no steps is taken to train this long after its workers were started: even on a busy machine
-torch is imported by then. With reported steps nothing is guessed."""
+"""A script that reports no steps counts as training this long after its workers were started: even on a busy machine
+torch is imported by then. With reported steps this time is not used."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """The training as it is now. Times are when it was read, by the reader's clock.
+    """The state of the training. Times are those of reading, by the reader's clock.
 
     Attributes:
         generation: the number of the newest one.
@@ -56,7 +56,7 @@ def fold(training: Training, record: Record, now: float) -> Training:
 
 
 def trains_since(training: Training, now: float) -> float | None:
-    """Since when the job has trained at all; None before."""
+    """Since when the job has trained; None before."""
     if training.first_at is not None:
         return training.first_at
     if training.started_at is not None and now - training.started_at >= SILENT_SECONDS:
@@ -65,7 +65,7 @@ def trains_since(training: Training, now: float) -> float | None:
 
 
 def is_training(training: Training, world_size: int, since: float, now: float) -> bool:
-    """Whether so many workers train together, and have done a step after ``since``."""
+    """Whether so many workers train together, and have made a step after ``since``."""
     if training.started_at is None or training.world_size != world_size:
         return False
     if training.first_at is None:

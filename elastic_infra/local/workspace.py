@@ -1,4 +1,4 @@
-"""The folders of a run: what stays for people, what the pods write, and scratch space that goes with the run."""
+"""The folders of a run: results that stay, the pods' files, and scratch space that is deleted after the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkspaceError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
-    """Where a run keeps its files.
+    """The folders of a run.
 
     Attributes:
         folder: the work folder. Below it `claims` outlives a run: the next one in the same folder resumes.
@@ -47,7 +47,7 @@ class Workspace:
 
     @property
     def claims(self) -> Path:
-        """What stands for PersistentVolumeClaims."""
+        """Folder of the PersistentVolumeClaims."""
         return self.folder / "claims"
 
     def pod(self, name: str) -> Path:
@@ -55,7 +55,7 @@ class Workspace:
         return self.folder / "pods" / name
 
     def remove_scratch(self) -> None:
-        """Delete what is of no use after the run."""
+        """Delete the scratch space."""
         for folder in (self.memory, self.scratch, self.folder / "pods"):
             shutil.rmtree(folder, ignore_errors=True)
         os.close(self.lock)
@@ -65,7 +65,7 @@ def make(folder: Path) -> Workspace:
     """Make the folders; events and logs of an earlier run in the same place are deleted.
 
     Raises:
-        WorkspaceError: it cannot be written, or another run uses it.
+        WorkspaceError: the folder cannot be written, or another run uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,5 +100,5 @@ def _in_memory() -> Path:
 
 
 def _short() -> str | None:
-    """`/tmp` where it can be written: the temporary folder of a test or a session may lie deep."""
+    """`/tmp` where it can be written, because other temporary folders may have long paths."""
     return "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - the folder made in it is private

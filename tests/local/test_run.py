@@ -185,7 +185,7 @@ def test_store_on_the_first_node(start: Starter) -> None:
 
 
 def test_what_a_node_finds(start: Starter, tmp_path: Path) -> None:
-    """What its pod would give it: the operator's variables, fields, folders for its mounts, a /dev/shm of its own."""
+    """A node gets the operator's variables, fields, folders for its mounts and its own /dev/shm, as in a pod."""
     env = {"DATA": "/data/x", "TOKEN": {"secret": "hf", "key": "token"}, "WHERE": {"field": "spec.nodeName"}}
     (tmp_path / "data").mkdir()
     options = ("--nodes", "2", "--env", "TOKEN=hunter2", "--volume", f"data={tmp_path / 'data'}")
@@ -209,7 +209,7 @@ def test_what_a_node_finds(start: Starter, tmp_path: Path) -> None:
         assert environ["ELASTIC_INFRA_REPLICA_INDEX"] == str(index)
         assert environ["GLOO_SOCKET_IFNAME"] == "lo"
         assert environ["WORLD_SIZE"] == "2"
-        if "a /dev/shm of its own" in run.output:
+        if "its own /dev/shm" in run.output:
             assert note["shared"] == [f"look-node-{index}"]
     assert notes[0]["environ"]["HOME"] != notes[1]["environ"]["HOME"]
     assert "hunter2" not in run.output
