@@ -37,7 +37,8 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ OPENBLAS_SETTERS = [
     f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")
 ]
 LONGEST = 1 << 22
+LEFT_OUT = "(each worker has its own)"
+BLIND = {"__new__", "__getattribute__", "encode", "maketrans"}
+"""Methods of a text with which a process is given it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,20 +173,101 @@ def is_found_installed(name: str) -> bool:
 # ------------------------------------------------------------------------------------------------ one import
 
 
-class WatchedEnviron(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001  the class of os.environ
-    """``os.environ`` that notes whether a variable of a worker's own is asked for, or all variables are."""
+class OwnName(str):
+    """The name of a worker's own variable, as a module meets it that walks through all variables."""
 
-    differing: frozenset[str] = frozenset()
-    asked = ""
+    __slots__ = ("__weakref__",)
+
+
+def looking(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of ``str`` that notes the look first."""
+
+    def look(value: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as the method has it
+        value.note()
+        return method(value, *arguments, **named)
+
+    return look
+
+
+OwnValue: Any = type(
+    "OwnValue",
+    (str,),
+    {name: looking(method) for name, method in vars(str).items() if callable(method) and name not in BLIND}
+    | {"__radd__": looking(lambda value, left: left + str.__str__(value))}
+    | {f"__{kind.__name__}__": looking(lambda value, kind=kind: kind(str.__str__(value))) for kind in (int, float)},
+)
+"""What such a variable holds, its text left out. Every look at it is noted, but not that it is handed to a process."""
+
+
+@dataclasses.dataclass
+class Watch:
+    """What an import does with variables of a worker's own."""
+
+    differing: frozenset[str]
+    read: str = ""
+    """The variable that it asked for by name, or whose value it looked at."""
+    given: list[weakref.ref[str]] = dataclasses.field(default_factory=list)
+    """Names and values that it met among all variables."""
+
+    def note(self, name: str) -> None:
+        """The import reads this variable."""
+        self.read = name
+
+    def name(self, name: str) -> str:
+        """A name for one who walks through all variables."""
+        met = OwnName(name)
+        self.given.append(weakref.ref(met))
+        return met
+
+    def value(self, name: str) -> str:
+        """A value for one who walks through all variables."""
+        met: str = OwnValue(LEFT_OUT)
+        met.note = functools.partial(self.note, str(name))  # type: ignore[attr-defined]  # made above
+        self.given.append(weakref.ref(met))
+        return met
+
+    def trace(self) -> str:
+        """Why the import is left to each worker; empty where it is alike for all."""
+        if self.read:
+            return f"reads {self.read}"
+        if self._is_kept():
+            gc.collect()  # what only an error's frames still hold is not kept
+        return "keeps all variables" if self._is_kept() else ""
+
+    def _is_kept(self) -> bool:
+        return any(met() is not None for met in self.given)
+
+
+class WatchedEnviron(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001  the class of os.environ
+    """``os.environ`` while a module is imported; see ``watching``."""
+
+    watch: Watch
 
     def __getitem__(self, name: str) -> str:
-        if name in WatchedEnviron.differing:
-            WatchedEnviron.asked = name
+        if isinstance(name, OwnName):
+            return self.watch.value(name)
+        if name in self.watch.differing:
+            self.watch.note(name)
         return super().__getitem__(name)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
-        WatchedEnviron.asked = WatchedEnviron.asked or "all variables"
-        return super().__iter__()
+        yield from map(self.watch.name, sorted(self.watch.differing))
+        yield from (name for name in super().__iter__() if name not in self.watch.differing)
+
+
+@contextlib.contextmanager
+def watching(differing: frozenset[str]) -> Iterator[Watch]:
+    """Have it noted whether variables of a worker's own are read.
+
+    A module that looks for variables of its own among all of them, or hands all to a process, meets a worker's as well
+    and reads none: tqdm does the one, ``ctypes.util.find_library`` the other. To keep them counts as to read them.
+    """
+    WatchedEnviron.watch = watch = Watch(differing)
+    os.environ.__class__ = WatchedEnviron
+    try:
+        yield watch
+    finally:
+        os.environ.__class__ = os._Environ  # noqa: SLF001  the class of os.environ
 
 
 def set_environ(environ: Mapping[str, str]) -> None:
@@ -265,6 +350,7 @@ class Start:
 
     def __init__(self, task: Task) -> None:
         self.environ = dict(os.environ)
+        self.differing = frozenset(task.differing)
         self.cold_path = list(sys.path)
         """What the bootstrap finds."""
         bootstrap.put_first_on_path(task.kind, task.target)
@@ -286,10 +372,8 @@ def load(found: Import, start: Start, effects: Effects) -> str:
     sys.path[:] = start.path if found.path is None else found.path
     set_filters(filters)
     before, names, environ = traces(), set(sys.modules), dict(os.environ)
-    WatchedEnviron.asked = ""
-    with contextlib.suppress(BaseException):  # the program that imported it may have caught the same error
+    with watching(start.differing) as watch, contextlib.suppress(BaseException):  # its program may catch the same error
         importlib.import_module(found.name)
-    read = WatchedEnviron.asked
     made = bootstrap.changes(environ, os.environ)
     effects.environ |= made
     effects.filters[:0] = [each for each in warnings.filters if each not in filters and each not in effects.filters]
@@ -297,8 +381,10 @@ def load(found: Import, start: Start, effects: Effects) -> str:
     own = own_module(set(sys.modules) - names, start.own_folders(before["a changed sys.path"]))
     if own:
         return f"it imports {own}, the program's own"
-    if read and not is_torchs(found.name):  # torch copies all variables on some machines, and uses no worker's own
-        return f"reads {read}"
+    if watch.trace():
+        return watch.trace()
+    if made.keys() & start.differing:
+        return f"sets {', '.join(sorted(made.keys() & start.differing))}"
     if made.keys() & found.environ.keys():
         return f"changes {', '.join(made.keys() & found.environ.keys())}, as the program does"
     return next((trace for trace, value in after.items() if value != before[trace]), "")
@@ -494,7 +580,6 @@ class Server:
         self._connection.close()
         if self._trial is not None:
             os.close(self._trial.reader)
-        os.environ.__class__ = os._Environ  # noqa: SLF001  nobody watches any more
         set_environ(with_effects(job["env"], self._start.environ, self._effects.environ))
         sys.path[:] = self._start.cold_path
         for target, text in self._effects.output:
@@ -571,8 +656,6 @@ def main() -> tuple[Job, bootstrap.Inherited]:
     """Serve; what it returns is run as the user's program."""
     task = Task(**json.loads(sys.argv[1]))
     server = Server(task)
-    WatchedEnviron.differing = frozenset(task.differing)
-    os.environ.__class__ = WatchedEnviron
     server.prepare()
     return server.run(), server.inherited
 

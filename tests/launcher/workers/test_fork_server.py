@@ -109,21 +109,62 @@ def test_what_workers_imported_is_loaded_with_its_changes_made_first(place: Plac
     assert place.output() == cold[0].replace("False False", "False True")
 
 
-@pytest.mark.parametrize("kind", ["getenv", "get", "in", "copy"])
+READS = {
+    "getenv": "RANK = os.getenv('RANK')",
+    "get": "RANK = os.environ.get('RANK')",
+    "in": "RANK = os.environ['RANK'] if 'RANK' in os.environ else None",
+    "copy": "RANK = dict(os.environ).get('RANK')",
+    "kept copy": "ALL = {**os.environ}\nRANK = lambda: ALL['RANK']",
+    "number": "RANK = int(os.environ.copy()['RANK'])",
+    "text": "RANK = next(f'{value}' for name, value in os.environ.items() if name == 'RANK')",
+    "pieces": "RANK = ''.join(name[:0] + value for name, value in os.environ.items() if name.startswith('RANK'))",
+    "comparison": "RANK = [0, 1][any(name == 'RANK' and value == '1' for name, value in os.environ.items())]",
+    "name of a name": "RANK = next(os.environ[name] for name in os.environ if name == 'RANK')",
+}
+
+
+@pytest.mark.parametrize("kind", READS)
 def test_what_reads_a_workers_own_variables_is_left_to_it(place: Place, kind: str) -> None:
     """So is what imports it; every worker then sees its own rank."""
-    how = {
-        "getenv": "os.getenv('RANK')",
-        "get": "os.environ.get('RANK')",
-        "in": "os.environ['RANK'] if 'RANK' in os.environ else None",
-        "copy": "dict(os.environ).get('RANK')",
-    }[kind]
-    place.installed(asks=f"import os\nRANK = {how}\n", outer="import asks\n", other="")
-    place.script.write_text("import torch, other, outer, asks, sys\nprint(asks.RANK)\n")
+    place.installed(asks=f"import os\n{READS[kind]}\n", outer="import asks\n", other="")
+    place.script.write_text(
+        "import torch, other, outer, asks, sys\nprint(asks.RANK() if callable(asks.RANK) else asks.RANK)\n"
+    )
     told = place.fork("torch", "other", "outer", "asks")
 
     assert [name.split()[0] for name in told["left_out"]] == ["outer", "asks"]
     assert [place.output(rank=rank) for rank in (0, 1)] == ["0\n", "1\n"]
+
+
+def test_what_sets_a_workers_own_variable_is_left_to_it(place: Place) -> None:
+    """A worker then finds what the import sets, and not what the launcher gave it."""
+    place.installed(sets="import os\nos.environ['RANK'] = '7'\n")
+    place.script.write_text("import torch, sets, os\nprint(os.environ['RANK'])\n")
+    told = place.fork("torch", "sets")
+
+    assert told["left_out"] == ["sets (sets RANK)"]
+    assert place.output() == "7\n"
+
+
+def test_who_walks_through_all_variables_reads_none_of_a_workers_own(place: Place) -> None:
+    """To look for variables of one prefix, as tqdm does, or to hand all of them to a process, as ctypes does."""
+    place.installed(
+        prefixed="import os\nFOUND = {name[4:]: value for name, value in os.environ.items() if name[:4] == 'BAR_'}\n",
+        loop="import os\nFOUND = 0\nfor name in os.environ:\n    FOUND += name.endswith('_OF_A_BAR')\n",
+        runs="import os, subprocess\nFOUND = subprocess.check_output(['printenv', 'BAR_A'], env={**os.environ})\n",
+        finds="import ctypes.util\nFOUND = bool(ctypes.util.find_library('c'))\n",
+        restores="import os\nFOUND = os.environ.copy()\nFOUND = len(FOUND) > 0\n",
+    )
+    names = ("prefixed", "loop", "runs", "finds", "restores")
+    place.script.write_text(
+        f"import torch, sys\nprint({{*{names}}} <= {{*sys.modules}})\nimport {', '.join(names)}\n"
+        f"print({', '.join(f'{name}.FOUND' for name in names)})\n"
+    )
+    place.environ.update({"BAR_A": "1", "WIDTH_OF_A_BAR": "2"})
+    told = place.fork("torch", *names)
+
+    assert told["left_out"] == []
+    assert place.output() == "True\n{'A': '1'} 1 b'1\\n' True True\n"
 
 
 def test_what_ranks_import_differently_is_left_out(place: Place) -> None:
@@ -255,6 +296,8 @@ def test_a_program_without_torch_is_forked_where_there_is_none(place: Place) -> 
 MODULES = {
     "reads_mode": "import os\nSEEN = os.environ.get('MODE')\n",
     "reads_rank": "import os\nSEEN = os.environ.get('RANK')\n",
+    "walks": "import os\nSEEN = sorted(each for each in os.environ.items() if each[0].startswith('MOD'))\n",
+    "keeps": "import os\nKEPT = dict(os.environ)\nSEEN = KEPT.get('RANK'), KEPT.get('MODE')\n",
     "reads_path": "import sys\nSEEN = 'extra' in sys.path\n",
     "reads_filters": "import warnings\nSEEN = warnings.filters[0][0]\n",
     "imports_others": "import reads_rank, reads_mode\nSEEN = reads_rank.SEEN, reads_mode.SEEN\n",
