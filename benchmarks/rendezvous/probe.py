@@ -1,7 +1,7 @@
-"""One real node among the light ones: the machine, the session and the link's deadlines, with workers that are faked.
+"""One real node among the light ones: the machine, the session and the link's deadlines, with simulated workers.
 
 ``python -m benchmarks.rendezvous.probe PORT NODES`` prints a JSON line for each change of the generation, and at the
-end of standard input what it cost.
+end of standard input the node's longest round and its reconnections.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Iterable
 
 from benchmarks.rendezvous.light import JOB, WORKERS, uuid
 from elastic_infra.launcher.protocol import actions, events, machine
-from elastic_infra.launcher.protocol.apply_event import apply_event
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.state import Node, start
 from elastic_infra.launcher.store import client
@@ -42,7 +41,7 @@ class Probe:
         self.queue.append(events.Ready())
 
     def run(self) -> None:
-        """Until standard input ends."""
+        """Take part until standard input ends."""
         while True:
             wait = min(self.session.wait(), BUSY_SECONDS if self._is_busy() else IDLE_SECONDS)
             readable, _, _ = select.select([self.session.socket, sys.stdin], [], [], wait)
@@ -80,11 +79,8 @@ class Probe:
 
     def _decide(self) -> None:
         while self.queue:
-            event = self.queue.popleft()
-            if isinstance(event, events.PeerSeen) and self.queue and isinstance(self.queue[0], events.PeerSeen):
-                self.state = apply_event(self.state, event, time.monotonic())
-                continue
-            self.state, orders = machine.step(self.state, event, time.monotonic())
+            before, event = machine.next_event(self.state, self.queue, time.monotonic())
+            self.state, orders = machine.step(before, event, time.monotonic())
             for order in orders:
                 self._carry_out(order)
             self._tell()
@@ -109,7 +105,7 @@ class Probe:
 
 
 def main() -> None:
-    """Take part until standard input ends, then say what it cost."""
+    """Take part until standard input ends, then print the longest round and the reconnections."""
     probe = Probe(int(sys.argv[1]), int(sys.argv[2]))
     probe.run()
     print(json.dumps({"longest_round": probe.longest_round, "reconnects": probe.reconnects}), flush=True)

@@ -33,7 +33,6 @@ from ..protocol.actions import (
     StopWorkers,
     Tell,
 )
-from ..protocol.apply_event import apply_event
 from ..protocol.state import State, start
 from ..run_dir import RunDir
 from ..settings import LauncherSettings
@@ -118,13 +117,7 @@ class Agent:
 
     def _take_steps(self) -> None:
         while self._events and not self._left:
-            event = self._events.popleft()
-            # Of several peer events in a row only the last leads to a decision: a thousand nodes report each change at
-            # once.
-            if isinstance(event, events.PeerSeen) and self._events and isinstance(self._events[0], events.PeerSeen):
-                self._state = apply_event(self._state, event, self._clock())
-                continue
-            before = self._state
+            before, event = machine.next_event(self._state, self._events, self._clock())
             self._state, actions = machine.step(before, event, self._clock())
             for line in report.transitions(before, self._state, actions):
                 self._log.tell("info", line)
@@ -136,14 +129,8 @@ class Agent:
     def _patience(self) -> float:
         generation = self._state.generation
         settled = generation is not None and generation.phase == "running" and self._state.active
-        watched = self._state.leaving or any(
-            peer.presence == "disconnected" for peer in map(self._state.store.peer, self._members()) if peer
-        )
+        watched = self._state.leaving or (generation is not None and self._state.store.disconnected(generation))
         return IDLE_SECONDS if settled and not watched else BUSY_SECONDS
-
-    def _members(self) -> tuple[str, ...]:
-        generation = self._state.generation
-        return tuple(member.uuid for member in generation.members) if generation else ()
 
     def _phase(self) -> ipc.AgentPhase:
         group = self._state.workers

@@ -99,9 +99,9 @@ def _crash(state: State, generation: Generation, own: Cause, now: float) -> Caus
     """The crash of a peer whose connection has ended too: it explains the failure of the worker here."""
     if own.kind != "worker_failed":
         return own
-    away = {peer.record.uuid for peer in state.store.peers if peer.presence == "disconnected"}
+    disconnected = state.store.disconnected(generation)
     busy = (status.member for status in member_statuses(state, generation, now) if not status.done)
-    crashed = next((member for member in busy if member.uuid in away), None)
+    crashed = next((member for member in busy if member in disconnected), None)
     return Cause("node_lost", crashed.name, crashed.uuid) if crashed else own
 
 

@@ -7,6 +7,7 @@ transitions and guarantee are on one page, ``docs/protocol.md``.
 
 from __future__ import annotations
 
+import collections
 from dataclasses import replace
 from typing import Final
 
@@ -35,6 +36,24 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ac
         actions += more
     emits: tuple[Action, ...] = (*report(before, event, state, tuple(actions)), *announce(before, state))
     return state, (*actions, *emits) if not state.exited else (*emits, *actions)
+
+
+def next_event(state: State, waiting: collections.deque[events.Event], now: float) -> tuple[State, events.Event]:
+    """Take the next event for a step from the queue; returns it with the state after the events before it.
+
+    Of several peer events in a row only the last gets a step, and the others are only taken down: a thousand nodes
+    report each change at once.
+
+    Args:
+        state: the state before the events.
+        waiting: events in the order in which they came, at least one.
+        now: seconds of this node's monotonic clock.
+    """
+    event = waiting.popleft()
+    while isinstance(event, events.PeerSeen) and waiting and isinstance(waiting[0], events.PeerSeen):
+        state = apply_event(state, event, now)
+        event = waiting.popleft()
+    return state, event
 
 
 def _observe(state: State, now: float) -> State:

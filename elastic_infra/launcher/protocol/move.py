@@ -69,9 +69,7 @@ def broken_step(state: State, generation: Generation, now: float) -> Cause | Non
     if generation.phase == "draining" and generation.stop_step is None:
         return None
     waited = now - workers.broke_at >= state.limits.loss_wait
-    away = {peer.record.uuid for peer in state.store.peers if peer.presence == "disconnected"}
-    crashed = any(member.uuid in away for member in generation.members)
-    if not (waited or crashed):
+    if not (waited or state.store.disconnected(generation)):
         return None
     # A planned change is under way: a peer left its step early, which is no failure.
     return generation.cause if generation.phase == "draining" else workers.broke

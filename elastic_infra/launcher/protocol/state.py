@@ -56,6 +56,11 @@ class Store:
         """All nodes of this name; none where it is empty."""
         return self._by_name.get(name, ()) if name else ()
 
+    def disconnected(self, generation: Generation) -> tuple[Member, ...]:
+        """The members of a generation whose connections have ended, in rank order."""
+        peers = ((member, self.peer(member.uuid)) for member in generation.members)
+        return tuple(member for member, peer in peers if peer is not None and peer.presence == "disconnected")
+
     def live(self) -> tuple[NodeRecord, ...]:
         """The records of all nodes that beat."""
         return tuple(peer.record for peer in self.peers if peer.presence == "live")

@@ -49,6 +49,26 @@ class Presence:
         return b"%b:%b" % (wire.to_json(node), wire.to_json([self.state, self.since, self.arrived, self.departed]))
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """A value with its JSON text and its size, both computed once for the check of the room and for snapshots."""
+
+    value: Json
+    text: bytes
+    memory: int
+    """Bytes as text and as Python objects, which take many times the text where it is full of brackets."""
+
+    @classmethod
+    def of(cls, value: Json) -> Encoded:
+        """Encode a value."""
+        text = wire.to_json(value)
+        size, level = len(text), [value]
+        while level:
+            size += sum(sys.getsizeof(each) for each in level)
+            level = [child for parent in level for child in wire.children(parent)]
+        return cls(value, text, size)
+
+
 @dataclass
 class Keyspace:
     """The keys and the presences of one job's nodes."""
@@ -73,20 +93,20 @@ class Keyspace:
         """Whether the keyspace can be dropped without a loss."""
         return not self.entries and not self.presences
 
-    def growth(self, key: str, value: Json) -> int:
+    def growth(self, key: str, encoded: Encoded) -> int:
         """Bytes that setting ``key`` would add."""
-        return _memory_of(key, value) - self._memory.get(key, 0)
+        return _memory_of(key, encoded) - self._memory.get(key, 0)
 
-    def compare_and_set(self, key: str, value: Json, version: int) -> tuple[bool, list[Notice]]:
+    def compare_and_set(self, key: str, encoded: Encoded, version: int) -> tuple[bool, list[Notice]]:
         """Set ``key`` if it has ``version`` (0: does not exist); a value of None deletes it."""
         if self.entries.get(key, (0, None))[0] != version:
             return False, []
-        if value is None:
+        if encoded.value is None:
             self.delete(key)
             return True, [{"event": "deleted", "key": key}]
-        return True, self.put(key, value)
+        return True, self.put(key, encoded)
 
-    def put(self, key: str, value: Json) -> list[Notice]:
+    def put(self, key: str, encoded: Encoded) -> list[Notice]:
         """Set ``key``.
 
         Raises:
@@ -96,12 +116,11 @@ class Keyspace:
             message = f"a job may have {MAX_KEYS} keys"
             raise RefusedError(message)
         self._version += 1
-        self.entries[key] = (self._version, value)
-        self._entries_json[key] = b"%b:%b" % (wire.to_json(key), wire.to_json([self._version, value]))
-        size = _memory_of(key, value)
-        self.memory += size - self._memory.get(key, 0)
-        self._memory[key] = size
-        return [{"event": "set", "key": key, "version": self._version, "value": value}]
+        self.entries[key] = (self._version, encoded.value)
+        self._entries_json[key] = b"%b:[%d,%b]" % (wire.to_json(key), self._version, encoded.text)
+        self.memory += self.growth(key, encoded)
+        self._memory[key] = _memory_of(key, encoded)
+        return [{"event": "set", "key": key, "version": self._version, "value": encoded.value}]
 
     def delete(self, key: str) -> list[Notice]:
         """Delete ``key``, if it is there."""
@@ -187,13 +206,8 @@ class Keyspace:
         return [{"event": "presence", "node": node, "presence": state, **counts}]
 
 
-def _memory_of(key: str, value: Json) -> int:
-    """Bytes of an entry as text and as Python objects, which take many times the text where it is full of brackets."""
-    size, level = sys.getsizeof(key) + len(key) + len(wire.to_json(value)), [value]
-    while level:
-        size += sum(sys.getsizeof(each) for each in level)
-        level = [child for parent in level for child in wire.children(parent)]
-    return size
+def _memory_of(key: str, encoded: Encoded) -> int:
+    return sys.getsizeof(key) + len(key) + encoded.memory
 
 
 def key_of(request: Mapping[str, object]) -> str:

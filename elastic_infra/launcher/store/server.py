@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from . import wire
-from .keyspace import Keyspace, Notice, RefusedError, State, key_of, value_of, version_of
+from .keyspace import Encoded, Keyspace, Notice, RefusedError, State, key_of, value_of, version_of
 
 HELLO_SECONDS: Final = 10.0
 """A connection that has not said hello by then is closed."""
@@ -262,13 +262,13 @@ class Server:
         if operation == "delete":
             return {}, keyspace.delete(key)
         if operation == "set":
-            value = value_of(request)
-            self._make_room(keyspace, key, value)
-            return {}, keyspace.put(key, value)
+            encoded = Encoded.of(value_of(request))
+            self._make_room(keyspace, key, encoded)
+            return {}, keyspace.put(key, encoded)
         if operation == "compare_and_set":
-            value = request.get("value")
-            self._make_room(keyspace, key, value)
-            succeeded, notices = keyspace.compare_and_set(key, value, version_of(request))
+            encoded = Encoded.of(request.get("value"))
+            self._make_room(keyspace, key, encoded)
+            succeeded, notices = keyspace.compare_and_set(key, encoded, version_of(request))
             return {"succeeded": succeeded}, notices
         message = "the operation is unknown"
         raise RefusedError(message)
@@ -297,13 +297,13 @@ class Server:
         """The members of a snapshot about the store itself."""
         return {"incarnation": self.incarnation, "unix_time": time.time()}
 
-    def _make_room(self, keyspace: Keyspace, key: str, value: object) -> None:
+    def _make_room(self, keyspace: Keyspace, key: str, encoded: Encoded) -> None:
         """Make room for a value by dropping the jobs that were left longest ago.
 
         Raises:
             RefusedError: the value does not fit.
         """
-        excess = keyspace.growth(key, value) + sum(each.memory for each in self._keyspaces.values()) - STORED_BYTES
+        excess = keyspace.growth(key, encoded) + sum(each.memory for each in self._keyspaces.values()) - STORED_BYTES
         for job in self._left_jobs() if excess > 0 else ():
             excess -= self._keyspaces.pop(job).memory
             if excess <= 0:

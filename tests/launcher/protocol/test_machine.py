@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,19 @@ def test_first_round_waits_for_whom_it_hopes(limits: Limits, others: int, now: f
 
     assert commit.first_round_is_complete(state, now) == is_complete
     assert bool(compare_and_sets(state, now)) == is_complete
+
+
+def test_peer_events_in_a_row_lead_to_one_step() -> None:
+    """All peers of the row are in the state, only the last event gets a step, and other events keep their order."""
+    seen = [events.PeerSeen(ready(uuid)) for uuid in ("n1", "n2", "n3")]
+    waiting: collections.deque[events.Event] = collections.deque([*seen, events.Tick(), seen[0]])
+
+    state, event = machine.next_event(connected(Limits(), None), waiting, 0.0)
+
+    assert event == seen[2]
+    assert [each.record.uuid for each in state.store.peers] == ["n1", "n2"]
+    assert list(waiting) == [events.Tick(), seen[0]]
+    assert machine.next_event(state, waiting, 0.0) == (state, events.Tick())
 
 
 def test_nobody_to_train_with_ends_after_join_timeout() -> None:

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_infra.launcher.store import server
-from elastic_infra.launcher.store.keyspace import Keyspace, Notice
+from elastic_infra.launcher.store.keyspace import Encoded, Keyspace, Notice
 
 
 def test_silence_is_no_end() -> None:
     """A node that only stopped beating is silent, speaks again and is live; one that ended is forgotten at last."""
     space = Keyspace()
-    space.put("node/a", {})
+    space.put("node/a", Encoded.of({}))
     space.heard("a", 0.0)
 
     assert space.grow_silent(3.9, 4.0) == []
@@ -58,6 +58,21 @@ def test_silence_goes_on_when_the_connection_ends_too() -> None:
     assert (told["presences"], told["clock"]) == ({"a": ["disconnected", 4.0, 1, 2]}, 130.0)
 
 
+@given(st.lists(st.tuples(st.sampled_from(["x", "y"]), st.recursive(st.integers() | st.text(), st.lists)), max_size=9))
+def test_a_value_grows_the_memory_as_announced(puts: list[tuple[str, object]]) -> None:
+    """The size that the server checks is the size by which the memory then grows, and a snapshot has the value."""
+    space = Keyspace()
+    for key, value in puts:
+        encoded = Encoded.of(value)
+        expected = space.memory + space.growth(key, encoded)
+        space.put(key, encoded)
+        snapshot = json.loads(b"{%b}" % space.snapshot(0.0))
+        assert (space.memory, snapshot["entries"][key]) == (expected, list(space.entries[key]))
+    for key in list(space.entries):
+        space.delete(key)
+    assert space.memory == 0
+
+
 @given(st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 4), st.booleans()), max_size=30))
 def test_versions_never_repeat(calls: list[tuple[str, int, bool]]) -> None:
     """A version names one value of a key for ever, deletions included."""
@@ -65,7 +80,7 @@ def test_versions_never_repeat(calls: list[tuple[str, int, bool]]) -> None:
     seen: set[tuple[str, int]] = set()
     for key, version, deletes in calls:
         at = space.entries.get(key, (0, None))[0] if version == 0 else version
-        succeeded, notices = space.compare_and_set(key, None if deletes else {}, at)
+        succeeded, notices = space.compare_and_set(key, Encoded.of(None if deletes else {}), at)
         for notice in notices:
             if notice["event"] == "set":
                 name = (key, int(str(notice["version"])))
