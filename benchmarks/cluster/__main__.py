@@ -1,15 +1,14 @@
-"""What membership changes cost on a real cluster: this launcher beside torchrun, as it comes and as experts set it.
+"""What membership changes cost on a real cluster: this launcher beside torchrun, with defaults and tuned.
 
     python -m benchmarks.cluster [--arm ARM ...] [--write] [ROW ...]
 
-Every cell is a job of its own on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
-every 5 steps. `--write` puts the table into RESULTS.md beside this file, for a machine that does nothing else.
+Every cell is a separate job on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
+every 5 steps. `--write` puts the table into RESULTS.md beside this file; run it on a machine without other load.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import secrets
 import sys
@@ -17,12 +16,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster import figures
 from benchmarks.cluster.figures import Cost
+from benchmarks.cluster.page import page
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.testbed import lifecycle, programs
@@ -36,7 +35,7 @@ RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 LIMIT_SECONDS: Final = 200
 """How long a cell waits for training, longer than plain torchrun's slowest recovery (145 s); then the job is lost."""
 RESOURCES: Final = {"memory": "1200Mi"}
-"""No bound on the CPU, so that an import takes what it takes on this machine and not what a quota makes of it."""
+"""There is no bound on the CPU, so that a quota does not slow imports down."""
 END_SECONDS: Final = 60
 """How long a job may take to succeed once it was told to finish."""
 
@@ -174,20 +173,23 @@ def _went_wrong(space: Namespace, error: AssertionError) -> str:
 
 def report(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> str:
     """The results as the Markdown page RESULTS.md."""
-    machine = f"{os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}"
     note = (
         "Each cell: the longest time without a step of any worker after the event (from the job's creation on for the "
-        "start), steps done again, container restarts, outcome. A wait is given up after "
-        f"{LIMIT_SECONDS} s, and what had not trained again by then counts up to there. The script is the same in all "
-        "arms and knows nothing of the launcher. `plain` is torchrun as it comes; `tuned` sets "
+        "start), repeated steps, container restarts, outcome. A wait is given up after "
+        f"{LIMIT_SECONDS} s, and a job that had not trained again by then counts with that time. The script is the "
+        "same in all arms and does not use the launcher. `plain` is torchrun as it comes; `tuned` sets "
         "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` is this package's launcher. "
         "One run a cell. No pod has a bound on its CPU. "
         f"For the start: two pods that only import torch had done so {floor:.1f} s after their job was created, and "
         "the first step takes 0.2 s more."
     )
-    command = "`python -m benchmarks.cluster --write`"
-    head = f"# What membership changes cost\n\nMeasured {date.today()} on {machine} by {command}."  # noqa: DTZ011  # a date for readers
-    return f"{head} {note}\n\n{figures.table(costs, ARMS)}\n"
+    return page(
+        "What membership changes cost",
+        module="benchmarks.cluster",
+        place=f"Python {platform.python_version()}",
+        note=note,
+        table=figures.table(costs, ARMS),
+    )
 
 
 if __name__ == "__main__":

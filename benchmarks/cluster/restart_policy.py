@@ -9,18 +9,17 @@ alone. `--write` puts the table into RESTART_POLICY.md beside this file.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import secrets
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from benchmarks.cluster.page import page
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, MOUNT, Cluster, Namespace, namespace, restarts
 from tests.cluster.testbed import lifecycle, programs
@@ -34,11 +33,11 @@ JOB: Final = "policy"
 NODES: Final = 3
 RESULTS: Final = Path(__file__).with_name("RESTART_POLICY.md")
 RUN_SECONDS: Final = 3
-"""From a container's start to its end."""
+"""Seconds from a container's start to its end."""
 LIMIT_SECONDS: Final = 240
 """How long a figure is waited for; the default `backoff_limit` ends a job sooner."""
 WATCH_SECONDS: Final = 60
-"""How long a pod is watched that ends again and again."""
+"""How long a pod that ends repeatedly is watched."""
 TTL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.2
 
@@ -54,7 +53,7 @@ ONE_SUCCEEDS: Final = f"case $HOSTNAME in *-worker-1) sleep {RUN_SECONDS}; {NOTE
 
 @dataclass(frozen=True)
 class Row:
-    """What the pods do, and what is measured then."""
+    """The pods' command, and the measurement."""
 
     command: tuple[str, ...]
     measure: Callable[[Namespace], str]
@@ -229,17 +228,20 @@ def read(results: Path) -> dict[str, dict[str, str]]:
 
 def report(found: Mapping[str, Mapping[str, str]]) -> str:
     """The results as the Markdown page RESTART_POLICY.md."""
-    machine = f"{os.cpu_count()} CPUs, Linux {platform.release()}, Kubernetes of the testbed"
     note = (
         f"Jobs of {NODES} nodes with the default `backoff_limit` ({NODES * NODES}) and `clean_pod_policy` (`Running`). "
         f"A container runs for {RUN_SECONDS} s. Times begin when the first container ends. A pod holds its GPUs until "
         "it has ended or is gone; a pod whose container waits in CrashLoopBackOff has not ended. A figure is waited "
-        f"for {LIMIT_SECONDS} s. Where a pod ends again and again, it is watched for {WATCH_SECONDS} s. One run a "
+        f"for {LIMIT_SECONDS} s. A pod that ends repeatedly is watched for {WATCH_SECONDS} s. One run a "
         "cell; a row that is measured again replaces the old one."
     )
-    command = "`python -m benchmarks.cluster.restart_policy --write`"
-    head = f"# Restart policies on the training operator\n\nMeasured {date.today()} on {machine} by {command}."  # noqa: DTZ011  # a date for readers
-    return f"{head} {note}\n\n{table(found)}\n"
+    return page(
+        "Restart policies on the training operator",
+        module="benchmarks.cluster.restart_policy",
+        place="Kubernetes of the testbed",
+        note=note,
+        table=table(found),
+    )
 
 
 if __name__ == "__main__":
