@@ -65,20 +65,20 @@ class RdzvConfigs(TypedDict):
     """Time budgets of a rendezvous round (torchrun's `--rdzv-conf`)."""
 
     timeout: NotRequired[int]
-    """Seconds for a whole rendezvous with the `static` and `etcd` backends. 900 as Flyte, for slow image pulls."""
+    """Seconds for a whole rendezvous with the `static` and `etcd` backends. 900 as in Flyte, for slow image pulls."""
 
     join_timeout: NotRequired[int]
-    """Seconds a node waits for the minimum of nodes, and for a store that is away. 900 as Flyte; a node that cannot join by then exits 200, which the operator retries."""
+    """Seconds a node waits for the minimum of nodes, and for a store that does not answer. 900 as in Flyte; a node that cannot join by then exits 200, which the operator retries."""
 
     last_call_timeout: NotRequired[int]
-    """Seconds a round stays open after the minimum has joined. torch's 30 runs in full whenever fewer than the maximum of nodes come, so ours is short: late nodes join the next round at little cost."""
+    """Seconds a round stays open after the minimum has joined. torch's 30 runs in full whenever fewer than the maximum of nodes come, so the default is short: late nodes join the next round at little cost."""
 
 
 class Elastic(TypedDict):
     """Nodes, processes and rendezvous of the job."""
 
     nnodes: NotRequired[str]
-    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
+    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as in Flyte."""
 
     node_unit: NotRequired[int]
     """Nodes train in multiples of this number, and a node beyond the last whole multiple waits. The minimum, the initial number and the maximum are multiples, and the autoscaler adds whole multiples. 1: any number."""
@@ -87,16 +87,16 @@ class Elastic(TypedDict):
     """Numbers of workers that the script can use, such as `[8, 16, 32]`; nodes beyond the largest that can be made up wait. Empty: any. A script that fails to start with one number on two nodes, having trained with another, is not given that number again."""
 
     initial_nodes: NotRequired[int]
-    """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""
+    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on."""
 
     nproc_per_node: NotRequired[str]
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""
 
     rdzv_backend: NotRequired[str]
-    """Where nodes meet. `c10d` is the launcher's own store. With the etcd ones, which need `rdzv_endpoint`, torchrun itself runs the job: `elastic-infra explain` says what is missing then."""
+    """The store where nodes meet. `c10d` is the launcher's own store. With the etcd backends, which need `rdzv_endpoint`, torchrun itself runs the job, and `elastic-infra explain` lists the features that are missing then."""
 
     rdzv_endpoint: NotRequired[pulumi.Input[str]]
-    """`host:port` of an etcd server. Refused with `c10d`, whose endpoint follows from `rendezvous`."""
+    """`host:port` of an etcd server. Refused with `c10d`, since `rendezvous` gives the endpoint of that backend."""
 
     rdzv_id: NotRequired[pulumi.Input[str]]
     """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one."""
@@ -105,13 +105,13 @@ class Elastic(TypedDict):
     """Time budgets of a round."""
 
     max_restarts: NotRequired[int]
-    """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none. 3 as flyte-sdk."""
+    """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none. 3 as in flyte-sdk."""
 
     monitor_interval: NotRequired[float]
-    """Seconds between the agent's looks at its workers. Exits are seen at once whatever this is; 3 as flyte-sdk."""
+    """Seconds between the agent's looks at its workers. Exits are seen at once for any value; 3 as in flyte-sdk."""
 
     start_method: NotRequired[str]
-    """How function entrypoints start their processes. `spawn` is the only one that is safe with CUDA."""
+    """How function entrypoints start their processes. Only `spawn` is safe with CUDA."""
 
 
 class Runtime(TypedDict):
@@ -121,7 +121,7 @@ class Runtime(TypedDict):
     """Seconds a collective may take before its process group fails. Unset leaves torch's own: NCCL 600, gloo 1800."""
 
     nccl_heartbeat_timeout_sec: NotRequired[int]
-    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as flyte-sdk."""
+    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as in flyte-sdk."""
 
     nccl_async_error_handling: NotRequired[int]
     """c10d's error mode. Unset means 3 (no abort that may hang), c10d's own default; torchrun alone forces 1."""
@@ -133,16 +133,16 @@ class Runtime(TypedDict):
     """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
 
     shutdown_grace_seconds: NotRequired[int]
-    """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
+    """Seconds from SIGTERM to SIGKILL for a worker; at most `disruption.termination_grace_period_seconds` minus 5."""
 
     failure_grace_seconds: NotRequired[int]
-    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is lost."""
+    """Seconds from SIGTERM to SIGKILL when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is lost."""
 
     hang_timeout_seconds: NotRequired[str]
     """Seconds without a reported step that count as a hang. `auto` is max(5 x p99 step interval, 600); `off` never."""
 
     startup_window_seconds: NotRequired[int]
-    """A failure this soon after start is a start-up failure: two tries, no more. 0 turns it off, as torchrun."""
+    """A failure within so many seconds of the start is a start-up failure, which is tried twice. 0 turns the rule off, as in torchrun."""
 
     startup_wait_seconds: NotRequired[int]
     """Seconds the first round waits for `initial_nodes`, so that late image pulls do not cost a restart each."""
@@ -164,14 +164,14 @@ class Gpu(TypedDict):
     """Devices a node."""
 
     vendor: NotRequired[str]
-    """Whose device plugin serves them; gives the resource's name."""
+    """Vendor of the device plugin, which gives the resource's name."""
 
     resource: NotRequired[str]
     """Extended resource in place of the vendor's, such as `nvidia.com/mig-1g.10gb`."""
 
 
 class Resources(TypedDict):
-    """Request and limit of the training container (equal, so that a node is never evicted for using what it asked)."""
+    """Request and limit of the training container (equal, so that no node is evicted for exceeding its request)."""
 
     cpu: NotRequired[str]
     """CPUs a node. Needed by a `cpu` metric."""
@@ -187,13 +187,13 @@ class Resources(TypedDict):
 
 
 class SharedMemory(TypedDict):
-    """The volume at /dev/shm, which data loaders and NCCL use; a container's own is 64 MiB."""
+    """The volume at /dev/shm, which data loaders and NCCL use; without a volume a container has 64 MiB."""
 
     enabled: NotRequired[bool]
     """Mount a memory-backed volume; `true` or `false` in place of the mapping means this."""
 
     size: NotRequired[str]
-    """Its limit; writing beyond it gives ENOSPC. Unset: the kubelet bounds it by the memory limit, as Flyte does."""
+    """The volume's limit; writing beyond it gives ENOSPC. Unset: the kubelet bounds it by the memory limit, as Flyte does."""
 
 
 class RendezvousResources(TypedDict):
@@ -210,13 +210,13 @@ class Rendezvous(TypedDict):
     """Where the rendezvous store lives. Only for the `c10d` backend."""
 
     host: NotRequired[str]
-    """`dedicated`: a small pod of its own, so that no training node is special; default when `nnodes` is a range. `worker0`: on the first node, as torchrun; default otherwise."""
+    """`dedicated`: a small pod for the store alone, so that no training node is special; default when `nnodes` is a range. `worker0`: on the first node, as with torchrun; default otherwise."""
 
     port: NotRequired[int]
     """TCP port of the store. 29400 is torchrun's."""
 
     image: NotRequired[pulumi.Input[str]]
-    """Image of the store pod; needs python3 only. Default: the job's."""
+    """Image of the store pod, which needs only python3. Default: the job's image."""
 
     resources: NotRequired[RendezvousResources]
     """Request and limit of the store pod."""
@@ -239,39 +239,39 @@ class Metric(TypedDict):
 
 
 class ScalingRules(TypedDict):
-    """How fast one direction goes."""
+    """The speed limits of one direction."""
 
     nodes: int
     """At most this many nodes in each period."""
 
     period_seconds: int
-    """Length of a period (Kubernetes allows up to 1800)."""
+    """Length of a period in seconds (Kubernetes allows up to 1800)."""
 
     stabilization_window_seconds: int
-    """The strongest recommendation of this window holds (Kubernetes allows up to 3600)."""
+    """Seconds over which the strongest recommendation holds (Kubernetes allows up to 3600)."""
 
 
 class Behavior(TypedDict):
     """Speed limits. Every change of size costs training time, so shrinking is slow by default."""
 
     scale_up: NotRequired[ScalingRules]
-    """Default: 4 nodes a minute, after a minute of need; the launcher admits newcomers in batches of 30 s."""
+    """Limits for adding nodes. Default: 4 nodes a minute, after a minute of need; the launcher admits newcomers in batches of 30 s."""
 
     scale_down: NotRequired[ScalingRules]
-    """Default: one node in 5 minutes, after 10 minutes without need."""
+    """Limits for removing nodes. Default: one node in 5 minutes, after 10 minutes without need, since each removal costs training time."""
 
 
 class Autoscaling(TypedDict):
     """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
 
     owner: NotRequired[str]
-    """`component`: an HPA of ours, with `behavior`. `operator`: the training operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
+    """The autoscaler's maker. `component`: an HPA made by this package, with `behavior`. `operator`: the training operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
 
     metrics: list[Metric]
-    """What to follow; the largest answer wins."""
+    """Metrics to follow; the largest recommendation wins."""
 
     behavior: NotRequired[Behavior]
-    """Speed limits (only with `owner: component`, the operator has none)."""
+    """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""
 
 
 class SchedulingPolicy(TypedDict):
@@ -297,16 +297,16 @@ class RunPolicy(TypedDict):
     """Pods deleted when the job ends. `Running` frees GPUs and keeps finished pods for their logs; the operator's own default keeps running pods alive."""
 
     ttl_seconds_after_finished: NotRequired[int]
-    """Delete the finished job after this long. Unset, because the next `pulumi refresh` and `up` would train again. A job that has failed under `restart_policy: ExitCode` stays, because the operator notes no end of it."""
+    """Delete the finished job after so many seconds. Unset, because the next `pulumi refresh` and `up` would train again. A job that has failed under `restart_policy: ExitCode` stays, because the operator records no completion time for it."""
 
     active_deadline_seconds: NotRequired[int]
-    """End the job after this long. The operator looks only when something happens (kubeflow/trainer#3358)."""
+    """End the job after so many seconds. The operator checks only at other events (kubeflow/trainer#3358)."""
 
     backoff_limit: NotRequired[int]
-    """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first. Pods that are made anew (`restart_policy: ExitCode`) are not counted."""
+    """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted."""
 
     suspend: NotRequired[bool]
-    """Hold the job without pods. Unset leaves it to others (a queue)."""
+    """Hold the job without pods. Unset leaves the field to other controllers (a queue)."""
 
     scheduling_policy: NotRequired[SchedulingPolicy]
     """Gang settings of the operator."""
@@ -315,13 +315,13 @@ class RunPolicy(TypedDict):
     """Controller that reconciles the job; a change restarts it."""
 
     restart_policy: NotRequired[str]
-    """What follows when a pod's container fails. Default `ExitCode`; `OnFailure` with the etcd backends, since torchrun exits with 1 whatever ended it. `ExitCode`: the operator fails the job at once for exit codes below 128, where a retry cannot help, and makes the pod anew for others: three nodes free their GPUs 3 s after exit 1, and are whole again 5 s after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python) is made again without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no job that has failed. `OnFailure`: the kubelet restarts the container in place, whatever the code: whole again 2 s after exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are measured by `benchmarks.cluster.restart_policy`."""
+    """What follows when a pod's container fails. Default `ExitCode`; `OnFailure` with the etcd backends, since torchrun exits with 1 for any failure. `ExitCode`: the operator fails the job at once for exit codes below 128, where a retry cannot help, and recreates the pod for others: three nodes free their GPUs 3 s after exit 1, and are whole again 5 s after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python) is recreated without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no job that has failed. `OnFailure`: the kubelet restarts the container in place after any code: whole again 2 s after exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are measured by `benchmarks.cluster.restart_policy`."""
 
     rerun: NotRequired[str]
     """Any text; changing it runs a finished job again (and restarts a running one)."""
 
     on_restart: NotRequired[str]
-    """What `pulumi up` does with a change that cannot be rolled out in place: `replace` restarts the job from its checkpoint; `refuse` fails with the cause and leaves the job alone."""
+    """What `pulumi up` does with a change that cannot be rolled out in place: `replace` restarts the job from its checkpoint; `refuse` fails with the cause and does not touch the job."""
 
 
 class Toleration(TypedDict):
@@ -337,10 +337,10 @@ class Toleration(TypedDict):
     """The taint's value, for `Equal`."""
 
     effect: NotRequired[str]
-    """Which effect is tolerated; unset means all."""
+    """The tolerated effect; unset means all."""
 
     toleration_seconds: NotRequired[int]
-    """How long a `NoExecute` taint is tolerated."""
+    """Seconds for which a `NoExecute` taint is tolerated."""
 
 
 class TopologySpread(TypedDict):
@@ -353,11 +353,11 @@ class TopologySpread(TypedDict):
     """Largest difference of pods between domains."""
 
     when_unsatisfiable: NotRequired[str]
-    """Whether to wait or to go on when it cannot be met."""
+    """Whether a pod waits or starts anyway when the spread cannot be met."""
 
 
 class Affinity(TypedDict):
-    """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks what is inside."""
+    """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks the content."""
 
     nodeAffinity: NotRequired[dict[str, Any]]
     """Rules on cluster nodes."""
@@ -370,7 +370,7 @@ class Affinity(TypedDict):
 
 
 class Placement(TypedDict):
-    """Where the job's pods go."""
+    """Scheduling of the job's pods."""
 
     queue: NotRequired[str]
     """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""
@@ -424,22 +424,22 @@ class Security(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """The volume that survives nodes: without it a restart begins at step 0."""
+    """The volume for checkpoints, which survives nodes: without it a restart begins at step 0."""
 
     claim: NotRequired[pulumi.Input[str]]
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: NotRequired[str]
-    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: it stays in the cluster when the job goes, when `checkpoint` goes or names a `claim`. A job made anew names the claim that was left in `claim`. For more room, expand it in the cluster and leave this as it is."""
+    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: the claim stays in the cluster when the job is removed, and when `checkpoint` is removed or names another `claim`. A new job names the remaining claim in `claim`. For more room, expand the claim in the cluster and leave this field as it is."""
 
     storage_class: NotRequired[pulumi.Input[str]]
     """Storage class of the made claim. `pulumi up` refuses to change it."""
 
     access_mode: NotRequired[str]
-    """Access mode of the made claim; `pulumi up` refuses to change it. Default `ReadWriteMany` when there can be more than one node, so a job that may grow from one node says it from the start."""
+    """Access mode of the made claim; `pulumi up` refuses to change it. Default `ReadWriteMany` when there can be more than one node, so a job that may grow from one node must set it from the start."""
 
     mount_path: NotRequired[str]
-    """Where it is mounted; also told to the script as `ELASTIC_INFRA_CHECKPOINT_DIR`."""
+    """Path in the container; the script gets it as `ELASTIC_INFRA_CHECKPOINT_DIR`."""
 
 
 class Volume(TypedDict):
@@ -471,43 +471,43 @@ class Mount(TypedDict):
     """Name of a volume of `storage.volumes`."""
 
     mount_path: str
-    """Where it appears."""
+    """Path in the container."""
 
     sub_path: NotRequired[str]
     """A path inside the volume."""
 
     read_only: NotRequired[bool]
-    """Whether writing is refused."""
+    """Whether the mount refuses writes."""
 
 
 class Storage(TypedDict):
     """Volumes of the pods."""
 
     checkpoint: NotRequired[Checkpoint]
-    """Where checkpoints live."""
+    """The volume for checkpoints."""
 
     volumes: NotRequired[list[Volume]]
     """Further volumes."""
 
     mounts: NotRequired[list[Mount]]
-    """Where these appear."""
+    """Mounts of these volumes in the container."""
 
 
 class Launcher(TypedDict):
-    """How the launcher gets into the container and what it tells."""
+    """How the launcher gets into the container, and its telemetry."""
 
     delivery: NotRequired[str]
     """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
 
     events: NotRequired[str]
-    """Where event lines go: a path, or `-` for the container's stderr. Empty writes none."""
+    """File for event lines: a path, or `-` for the container's stderr. Empty writes none."""
 
     metrics_port: NotRequired[int]
-    """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""
+    """Port of `/metrics`, `/healthz` and `/status`. Unset: the launcher listens on no port."""
 
 
 class Overlays(TypedDict):
-    """Patches of what is rendered, merged as `kubectl patch` merges."""
+    """Patches of the rendered objects, merged as `kubectl patch` merges."""
 
     pod: NotRequired[dict[str, Any]]
     """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key, lists by Kubernetes' own keys, null deletes. The training container is `pytorch`. Identity cannot be overlaid. A change restarts the job, as any change of its pods."""
@@ -517,13 +517,13 @@ class ElasticTrainingJobArgs(TypedDict):
     """One elastic training job. Only `image` and one of `script`, `module`, `command` are required."""
 
     name: NotRequired[str]
-    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old one here the Pulumi resource can be renamed and nothing in the cluster changes; a new name is a new job."""
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old name given here the Pulumi resource can be renamed without a change in the cluster; a new name is a new job."""
 
     image: pulumi.Input[str]
-    """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
+    """Container image with python3 and torch. Pin the image by digest, since pods are recreated for weeks."""
 
     image_pull_policy: NotRequired[str]
-    """When the kubelet pulls."""
+    """When the kubelet pulls the image."""
 
     image_pull_secrets: NotRequired[list[pulumi.Input[str]]]
     """Names of Secrets with registry credentials."""
@@ -559,16 +559,16 @@ class ElasticTrainingJobArgs(TypedDict):
     """Nodes, processes, rendezvous."""
 
     runtime: NotRequired[Runtime]
-    """What the launcher enforces in the container."""
+    """Limits and defaults that the launcher applies in the container."""
 
     resources: NotRequired[Resources]
-    """What each node asks of the cluster."""
+    """CPU, memory and devices of each node."""
 
     shared_memory: NotRequired[SharedMemory]
     """The volume at /dev/shm: `true` (default), `{size: 16Gi}` or `false`."""
 
     rendezvous: NotRequired[Rendezvous]
-    """Where the rendezvous store lives."""
+    """Place and resources of the rendezvous store."""
 
     autoscaling: NotRequired[Autoscaling]
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
@@ -577,10 +577,10 @@ class ElasticTrainingJobArgs(TypedDict):
     """Life and end of the job."""
 
     placement: NotRequired[Placement]
-    """Where pods go."""
+    """Scheduling of the pods."""
 
     disruption: NotRequired[Disruption]
-    """What may end a pod."""
+    """Disruptions of pods, and the time that pods have then."""
 
     security: NotRequired[Security]
     """The user, the service account and the security profile of the pods."""
@@ -589,19 +589,19 @@ class ElasticTrainingJobArgs(TypedDict):
     """Volumes."""
 
     launcher: NotRequired[Launcher]
-    """How the launcher gets into the container."""
+    """How the launcher gets into the container, and its telemetry."""
 
     overlays: NotRequired[Overlays]
-    """What Kubernetes has and this config has no field for."""
+    """Patches for fields of Kubernetes that this config lacks."""
 
     target: NotRequired[str]
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob."""
 
     children: NotRequired[str]
-    """What the children in Pulumi are called after. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""
+    """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""
 
     wait_for: NotRequired[str]
-    """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""
+    """The condition for which `pulumi up` waits. `none` by default, because a queue for GPUs can take hours."""
 
     wait_timeout_seconds: NotRequired[int]
-    """How long `pulumi up` waits before it gives up (the job goes on)."""
+    """Seconds that `pulumi up` waits before it gives up (the job goes on)."""

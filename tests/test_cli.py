@@ -250,7 +250,7 @@ class TestValidate:
             result = elastic_infra(command, file)
 
             assert result.code == 2, command
-            assert "The name is the folder's, for the job has no `name` of its own: set one." in result.err, command
+            assert "The name is the folder's, for the job has no `name`: set one." in result.err, command
 
 
 class TestSchema:

@@ -1,4 +1,4 @@
-"""The typed config: what a user writes, checked as a whole, before anything is rendered."""
+"""The typed config: the user's input, checked as a whole before an object is rendered."""
 
 from elastic_infra.config.autoscaling import Autoscaling, Behavior, Metric, ScalingRules
 from elastic_infra.config.disruption import Disruption

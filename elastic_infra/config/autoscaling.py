@@ -1,4 +1,4 @@
-"""Who changes the number of nodes, and by which metrics."""
+"""The autoscaler of the number of nodes, and its metrics."""
 
 from __future__ import annotations
 
@@ -41,33 +41,35 @@ class Metric(Part):
 
 
 class ScalingRules(Part):
-    """How fast one direction goes."""
+    """The speed limits of one direction."""
 
     nodes: Annotated[Whole, Field(ge=1, le=10_000)]
     """At most this many nodes in each period."""
 
     period_seconds: Annotated[Whole, Field(ge=1, le=1800)]
-    """Length of a period (Kubernetes allows up to 1800)."""
+    """Length of a period in seconds (Kubernetes allows up to 1800)."""
 
     stabilization_window_seconds: Annotated[Whole, Field(ge=0, le=3600)]
-    """The strongest recommendation of this window holds (Kubernetes allows up to 3600)."""
+    """Seconds over which the strongest recommendation holds (Kubernetes allows up to 3600)."""
 
 
 class Behavior(Part):
     """Speed limits. Every change of size costs training time, so shrinking is slow by default."""
 
     scale_up: ScalingRules = ScalingRules(nodes=4, period_seconds=60, stabilization_window_seconds=60)
-    """Default: 4 nodes a minute, after a minute of need; the launcher admits newcomers in batches of 30 s."""
+    """Limits for adding nodes. Default: 4 nodes a minute, after a minute of need; the launcher admits newcomers in
+    batches of 30 s."""
 
     scale_down: ScalingRules = ScalingRules(nodes=1, period_seconds=300, stabilization_window_seconds=600)
-    """Default: one node in 5 minutes, after 10 minutes without need."""
+    """Limits for removing nodes. Default: one node in 5 minutes, after 10 minutes without need, since each removal
+    costs training time."""
 
 
 def _not_empty(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
-    """Not pydantic's own limit, which also counts items that are wrong as missing."""
+    """Refuse an empty list; pydantic's own limit would count invalid items as missing."""
     if metrics:
         return metrics
-    message = "needs at least one metric; without any the cluster would choose one."
+    message = "needs at least one metric, or the cluster would choose one."
     raise ValueError(message)
 
 
@@ -75,13 +77,13 @@ class Autoscaling(Part):
     """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
 
     owner: Literal["component", "operator"] = "component"
-    """`component`: an HPA of ours, with `behavior`. `operator`: the training operator makes it from
-    `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
+    """The autoscaler's maker. `component`: an HPA made by this package, with `behavior`. `operator`: the training
+    operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
 
     metrics: Annotated[
         tuple[Metric, ...], Field(max_length=16, json_schema_extra={"minItems": 1}), AfterValidator(_not_empty)
     ]
-    """What to follow; the largest answer wins."""
+    """Metrics to follow; the largest recommendation wins."""
 
     behavior: Behavior | None = None
-    """Speed limits (only with `owner: component`, the operator has none)."""
+    """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""

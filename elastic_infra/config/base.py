@@ -1,4 +1,4 @@
-"""What every part of the config shares: refused unknown keys, frozen values, hidden inputs, shorthands."""
+"""The base of all parts of the config: refused unknown keys, frozen values, hidden inputs, shorthands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shorthand:
     """Accepts a shorter form and turns it into the canonical one, so that errors keep a plain path.
 
     Args:
-        expand: returns the canonical form of a short value, anything else unchanged.
+        expand: returns the canonical form of a short value, and any other value unchanged.
         schema: JSON schema of the short form.
     """
 

@@ -1,6 +1,6 @@
-"""What a part's fields say about themselves: their docstrings, read from the source when a reader asks for them.
+"""The docstrings of a part's fields, read from the source on demand.
 
-Not read at import, as pydantic can: that would parse every class's source at each start of the CLI and of `pulumi up`.
+pydantic can read them at import, which would parse every class's source at each start of the CLI and of `pulumi up`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the job stretches: nodes, processes, rendezvous (Flyte's `Elastic` names)."""
+"""The elasticity of the job: nodes, processes, rendezvous (with the names of Flyte's `Elastic`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def node_range(nnodes: str) -> tuple[int, int]:
     """``"2:4"`` is ``(2, 4)``, ``"3"`` is ``(3, 3)``.
 
     Raises:
-        ValueError: not a number or a range of numbers, below 1, or the maximum below the minimum.
+        ValueError: the text is no number or range of numbers, a number is below 1, or the maximum is below the minimum.
     """
     match = _RANGE.fullmatch(nnodes)
     if match is None:
@@ -56,22 +56,22 @@ class RdzvConfigs(Part):
     """Time budgets of a rendezvous round (torchrun's `--rdzv-conf`)."""
 
     timeout: Seconds = 900
-    """Seconds for a whole rendezvous with the `static` and `etcd` backends. 900 as Flyte, for slow image pulls."""
+    """Seconds for a whole rendezvous with the `static` and `etcd` backends. 900 as in Flyte, for slow image pulls."""
 
     join_timeout: Seconds = 900
-    """Seconds a node waits for the minimum of nodes, and for a store that is away. 900 as Flyte; a node that
+    """Seconds a node waits for the minimum of nodes, and for a store that does not answer. 900 as in Flyte; a node that
     cannot join by then exits 200, which the operator retries."""
 
     last_call_timeout: Seconds = 5
     """Seconds a round stays open after the minimum has joined. torch's 30 runs in full whenever fewer than the
-    maximum of nodes come, so ours is short: late nodes join the next round at little cost."""
+    maximum of nodes come, so the default is short: late nodes join the next round at little cost."""
 
 
 class Elastic(Part):
     """Nodes, processes and rendezvous of the job."""
 
     nnodes: Annotated[str, AfterValidator(_is_range), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "1"
-    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as Flyte."""
+    """Number of nodes (`4`), or a range (`"2:4"`) in which training goes on while nodes come and go. 1 as in Flyte."""
 
     node_unit: Count = 1
     """Nodes train in multiples of this number, and a node beyond the last whole multiple waits. The minimum, the
@@ -83,18 +83,19 @@ class Elastic(Part):
     given that number again."""
 
     initial_nodes: Count | None = None
-    """Nodes the job is created with. Default: the maximum, as Flyte; the minimum when autoscaling is on."""
+    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on."""
 
     nproc_per_node: Annotated[str, AfterValidator(_is_nproc), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "auto"
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count
     the cluster node's cores)."""
 
     rdzv_backend: Literal["c10d", "etcd", "etcd-v2"] = "c10d"
-    """Where nodes meet. `c10d` is the launcher's own store. With the etcd ones, which need `rdzv_endpoint`, torchrun
-    itself runs the job: `elastic-infra explain` says what is missing then."""
+    """The store where nodes meet. `c10d` is the launcher's own store. With the etcd backends, which need
+    `rdzv_endpoint`, torchrun itself runs the job, and `elastic-infra explain` lists the features that are missing
+    then."""
 
     rdzv_endpoint: InputStr | None = None
-    """`host:port` of an etcd server. Refused with `c10d`, whose endpoint follows from `rendezvous`."""
+    """`host:port` of an etcd server. Refused with `c10d`, since `rendezvous` gives the endpoint of that backend."""
 
     rdzv_id: InputStr | None = None
     """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one."""
@@ -104,13 +105,13 @@ class Elastic(Part):
 
     max_restarts: Int = 3
     """Restarts of the worker group that failures may cost, over the whole job; a membership change costs none.
-    3 as flyte-sdk."""
+    3 as in flyte-sdk."""
 
     monitor_interval: Annotated[float, Field(gt=0, le=3600)] = 3.0
-    """Seconds between the agent's looks at its workers. Exits are seen at once whatever this is; 3 as flyte-sdk."""
+    """Seconds between the agent's looks at its workers. Exits are seen at once for any value; 3 as in flyte-sdk."""
 
     start_method: Literal["spawn", "fork", "forkserver"] = "spawn"
-    """How function entrypoints start their processes. `spawn` is the only one that is safe with CUDA."""
+    """How function entrypoints start their processes. Only `spawn` is safe with CUDA."""
 
     @property
     def min_nodes(self) -> int:
@@ -142,14 +143,14 @@ class Rendezvous(Part):
     """Where the rendezvous store lives. Only for the `c10d` backend."""
 
     host: Literal["dedicated", "worker0"] | None = None
-    """`dedicated`: a small pod of its own, so that no training node is special; default when `nnodes` is a range.
-    `worker0`: on the first node, as torchrun; default otherwise."""
+    """`dedicated`: a small pod for the store alone, so that no training node is special; default when `nnodes` is a
+    range. `worker0`: on the first node, as with torchrun; default otherwise."""
 
     port: Port = 29400
     """TCP port of the store. 29400 is torchrun's."""
 
     image: InputImage | None = None
-    """Image of the store pod; needs python3 only. Default: the job's."""
+    """Image of the store pod, which needs only python3. Default: the job's image."""
 
     resources: RendezvousResources = RendezvousResources()
     """Request and limit of the store pod."""

@@ -1,4 +1,4 @@
-"""What runs: environment variables of the training container."""
+"""Environment variables of the training container."""
 
 from __future__ import annotations
 

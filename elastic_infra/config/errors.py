@@ -1,6 +1,6 @@
-"""What is wrong with a config, said so that it can be fixed: one error, every fault as ``path: reason``.
+"""The error for a config: every fault as ``path: reason``, with what to do.
 
-No value is ever quoted: a value may be a secret. Paths, limits and allowed words are.
+Messages quote paths, limits and allowed words, but no value, because any value may be a secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Fault:
     """One thing to fix (or, in a warning, to know).
 
     Attributes:
-        path: where, as ``elastic.nnodes`` or ``storage.volumes[0].name``; empty for the whole document.
+        path: the place, such as ``elastic.nnodes`` or ``storage.volumes[0].name``; empty for the whole document.
         reason: what is wrong, why, and what to do.
     """
 
@@ -56,7 +56,7 @@ class RuleBroken(ValueError):  # noqa: N818 - raised inside pydantic only, and u
 
 
 def faults_of(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> tuple[Fault, ...]:
-    """Every fault in pydantic's error, without any input value, nearest known names added to unknown keys."""
+    """Every fault in pydantic's error, without input values, and with the nearest known name for an unknown key."""
     return tuple(fault for details in error.errors(include_url=False) for fault in _faults(details, model))
 
 
@@ -119,7 +119,7 @@ def _fields_at(loc: Sequence[int | str], model: type[pydantic.BaseModel]) -> lis
     for part in loc:
         fields = getattr(current, "model_fields", None)
         if fields is None or part not in fields:
-            continue  # an index or a mapping's key: the type inside was already reached
+            continue  # an index or a mapping's key, whose inner type is reached already
         current = _model_in(fields[part].annotation)
     return list(getattr(current, "model_fields", {}))
 

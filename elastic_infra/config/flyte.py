@@ -1,7 +1,7 @@
 """Reads the elastic task config of Flyte's PyTorch plugin, so that a Flyte user can move with one call.
 
-Looks at attributes only and never imports flytekit. What both call the same is taken over; where the two differ the
-reason stands beside the field. Source: https://github.com/flyteorg/flytekit, plugins/flytekit-kf-pytorch.
+The module reads attributes and never imports flytekit. Fields with equal names are taken over; where the two differ a
+comment at the field gives the reason. Source: https://github.com/flyteorg/flytekit, plugins/flytekit-kf-pytorch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from elastic_infra.config.errors import ConfigError, Fault
 
 
 class FlyteRunPolicy(Protocol):
-    """``flytekitplugins.kfpytorch.RunPolicy``, as far as it is read."""
+    """The attributes of ``flytekitplugins.kfpytorch.RunPolicy`` that are read."""
 
     clean_pod_policy: Any
     ttl_seconds_after_finished: int | None
@@ -22,7 +22,7 @@ class FlyteRunPolicy(Protocol):
 
 
 class FlyteElastic(Protocol):
-    """``flytekitplugins.kfpytorch.Elastic``, as far as it is read."""
+    """The attributes of ``flytekitplugins.kfpytorch.Elastic`` that are read."""
 
     nnodes: int | str
     nproc_per_node: int
@@ -40,7 +40,7 @@ _NO_TORCH_STORE: Final = "read_timeout"
 
 
 def fields_of(task: FlyteElastic) -> dict[str, Any]:
-    """The fields of a `JobConfig` that a Flyte task config has an opinion on, in plain data.
+    """The fields of a `JobConfig` that a Flyte task config sets, in plain data.
 
     Raises:
         ConfigError: the object is no elastic task config.
@@ -67,10 +67,10 @@ def _run_policy(policy: FlyteRunPolicy | None, *, single: bool) -> dict[str, Any
     if policy is None:
         return {}
     fields = {
-        # By name: the plugin's enum is a dataclass, whose members are all equal. A single pod has nothing to clean.
+        # By name, since the plugin's enum is a dataclass with equal members. A single pod needs no cleaning.
         "clean_pod_policy": None if single else _clean_pod_policy(policy.clean_pod_policy),
         "ttl_seconds_after_finished": policy.ttl_seconds_after_finished,
-        # Flyte drops zeros. 0 is no deadline here either; a ttl or backoff limit of 0 means what it says.
+        # Flyte drops zeros. 0 is no deadline here either, but a ttl or a backoff limit of 0 is a value.
         "active_deadline_seconds": policy.active_deadline_seconds or None,
         "backoff_limit": policy.backoff_limit,
     }

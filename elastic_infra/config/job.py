@@ -48,14 +48,14 @@ class JobConfig(Part):
     """
 
     name: DnsLabel | None = None
-    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old one here the
-    Pulumi resource can be renamed and nothing in the cluster changes; a new name is a new job."""
+    """Name of the job in Kubernetes. Default: that of the Pulumi resource, or of the file. With the old name given here
+    the Pulumi resource can be renamed without a change in the cluster; a new name is a new job."""
 
     image: InputImage
-    """Container image with python3 and torch; pin it by digest, since pods are recreated for weeks."""
+    """Container image with python3 and torch. Pin the image by digest, since pods are recreated for weeks."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When the kubelet pulls."""
+    """When the kubelet pulls the image."""
 
     image_pull_secrets: tuple[InputName, ...] = ()
     """Names of Secrets with registry credentials."""
@@ -91,16 +91,16 @@ class JobConfig(Part):
     """Nodes, processes, rendezvous."""
 
     runtime: Runtime = Runtime()
-    """What the launcher enforces in the container."""
+    """Limits and defaults that the launcher applies in the container."""
 
     resources: Resources = Resources()
-    """What each node asks of the cluster."""
+    """CPU, memory and devices of each node."""
 
     shared_memory: SharedMemoryField = SharedMemory()
     """The volume at /dev/shm: `true` (default), `{size: 16Gi}` or `false`."""
 
     rendezvous: Rendezvous = Rendezvous()
-    """Where the rendezvous store lives."""
+    """Place and resources of the rendezvous store."""
 
     autoscaling: Autoscaling | None = None
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
@@ -109,10 +109,10 @@ class JobConfig(Part):
     """Life and end of the job."""
 
     placement: Placement = Placement()
-    """Where pods go."""
+    """Scheduling of the pods."""
 
     disruption: Disruption = Disruption()
-    """What may end a pod."""
+    """Disruptions of pods, and the time that pods have then."""
 
     security: Security = Security()
     """The user, the service account and the security profile of the pods."""
@@ -121,25 +121,25 @@ class JobConfig(Part):
     """Volumes."""
 
     launcher: Launcher = Launcher()
-    """How the launcher gets into the container."""
+    """How the launcher gets into the container, and its telemetry."""
 
     overlays: Overlays = Overlays()
-    """What Kubernetes has and this config has no field for."""
+    """Patches for fields of Kubernetes that this config lacks."""
 
     target: Literal["auto", "pytorchjob", "job"] = "auto"
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
     a PyTorchJob."""
 
     children: Literal["name", "resource"] = "name"
-    """What the children in Pulumi are called after. `name`: the job's name, so that renaming the Pulumi resource with
-    `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name
-    in two namespaces."""
+    """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi
+    resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack
+    share a name in two namespaces."""
 
     wait_for: Literal["none", "running", "succeeded"] = "none"
-    """What `pulumi up` waits for. `none`, because a queue for GPUs can take hours."""
+    """The condition for which `pulumi up` waits. `none` by default, because a queue for GPUs can take hours."""
 
     wait_timeout_seconds: Seconds = 600
-    """How long `pulumi up` waits before it gives up (the job goes on)."""
+    """Seconds that `pulumi up` waits before it gives up (the job goes on)."""
 
     if not TYPE_CHECKING:  # the pydantic plugin gives __init__ its typed signature
 
@@ -165,14 +165,14 @@ class JobConfig(Part):
 
     @classmethod
     def from_flyte(cls, task: flyte.FlyteElastic, rest: Mapping[str, Any]) -> JobConfig:
-        """The config of a Flyte task that has `task_config=Elastic(...)`.
+        """The config of a Flyte task with `task_config=Elastic(...)`.
 
-        Taken over are nodes, processes, budgets, shared memory and run policy. Flyte's defaults hold where it has
-        some (no restarts of the worker group, 5 s monitor interval), ours for the rest: containers restart in place,
-        and a finished job's running pods are deleted unless Flyte's run policy says otherwise.
+        Nodes, processes, budgets, shared memory and run policy are taken over. Flyte's defaults hold where Flyte has
+        some (no restarts of the worker group, 5 s monitor interval), this package's for the rest: containers restart in
+        place, and a finished job's running pods are deleted unless Flyte's run policy says otherwise.
 
         Args:
-            task: a `flytekitplugins.kfpytorch.Elastic`, or what has its attributes.
+            task: a `flytekitplugins.kfpytorch.Elastic`, or an object with its attributes.
             rest: the other fields, as in `job.yaml`: at least `image` and one of `script`, `module`, `command`. They
                 win over Flyte's.
 
@@ -207,14 +207,14 @@ class JobConfig(Part):
 
     @property
     def rendezvous_host(self) -> Literal["dedicated", "worker0", "none"]:
-        """Where the store lives; `none` for a single pod and for etcd."""
+        """The place of the store; `none` for a single pod and for etcd."""
         if self.is_single_pod or self.elastic.rdzv_backend != "c10d":
             return "none"
         return self.rendezvous.host or ("dedicated" if self.elastic.is_range else "worker0")
 
     @property
     def restart_policy(self) -> Literal["OnFailure", "ExitCode"]:
-        """What becomes of a pod whose container fails; torchrun's exit codes say nothing about that."""
+        """The policy for a pod whose container fails; `OnFailure` where torchrun runs the job."""
         return self.run_policy.restart_policy or ("ExitCode" if self.elastic.rdzv_backend == "c10d" else "OnFailure")
 
     @property

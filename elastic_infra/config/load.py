@@ -1,4 +1,4 @@
-"""Reads `job.yaml` or JSON into a `JobConfig`. The only module of the config that touches files."""
+"""Reads `job.yaml` or JSON into a `JobConfig`. No other module of the config reads files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastic_infra.config.job import JobConfig
 from elastic_infra.config.yaml_text import read_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-"""A job file is a page or two; a larger one is something else."""
+"""The largest job file: a job is a page or two, so a larger file is no job file."""
 
 JOB_STEM: Final = "job"
 """Stem of a file that is named after its folder."""
@@ -31,7 +31,7 @@ def read_mapping(path: Path) -> Mapping[str, Any]:
     """The unvalidated content of a file.
 
     Raises:
-        ConfigError: it cannot be read or parsed (with line and column), or is not a mapping.
+        ConfigError: the file cannot be read or parsed (with line and column), or is not a mapping.
     """
     return parse_mapping(_read(path))
 
@@ -50,9 +50,9 @@ def job_name(path: str, root: str) -> str:
 
 
 def named_by(path: str) -> str:
-    """What gives a job its name where its file has no `name`, for a message about that name."""
+    """The source of a job's name where its file has no `name`, for a message about that name."""
     source = "folder" if PurePosixPath(path).stem == JOB_STEM else "file"
-    return f"The name is the {source}'s, for the job has no `name` of its own: set one."
+    return f"The name is the {source}'s, for the job has no `name`: set one."
 
 
 def parse(text: str) -> JobConfig:
@@ -68,7 +68,7 @@ def parse_mapping(text: str) -> Mapping[str, Any]:
     """The unvalidated content of a YAML or JSON text.
 
     Raises:
-        ConfigError: it cannot be parsed (with line and column), or is not a mapping.
+        ConfigError: the text cannot be parsed (with line and column), or is not a mapping.
     """
     data = _read_json(text) if text.startswith("{") else read_yaml(text)
     if not isinstance(data, Mapping):
@@ -78,7 +78,7 @@ def parse_mapping(text: str) -> Mapping[str, Any]:
 
 
 def _read_json(text: str) -> object:
-    """JSON as JSON (YAML 1.1 lacks its surrogate pairs); what is no plain JSON is read, or refused, as YAML."""
+    """The text read as JSON, since YAML 1.1 lacks surrogate pairs; other text is read, or refused, as YAML."""
     try:
         data = json.loads(text, object_pairs_hook=_without_repeats)
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()

@@ -1,17 +1,17 @@
-"""Where this package mounts its own volumes in the training container, and what they are called."""
+"""Paths and names of this package's own volumes in the training container."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HOME: Final = "/home/elastic"
-"""Home of the user that pods run as; writable whatever the image says."""
+"""Home of the pods' user, which is writable in any image."""
 
 LAUNCHER: Final = "/opt/elastic-infra"
 """The launcher's zip."""
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a mount point, not a temporary file
-"""Memory that processes share."""
+"""Shared memory of the processes."""
 
 TMP: Final = "/tmp"  # noqa: S108 - a mount point, not a temporary file
 """Scratch space when the image is read-only."""

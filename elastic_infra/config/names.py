@@ -1,4 +1,4 @@
-"""Names of the objects that a job becomes, and the proof that they fit Kubernetes' limits."""
+"""Names of a job's objects, and the check that they fit Kubernetes' limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ObjectNames:
 
     @property
     def autoscaler(self) -> str:
-        """The HorizontalPodAutoscaler. Never the job's own name: the operator would take one of that name over."""
+        """The HorizontalPodAutoscaler, not named as the job, because the operator would take that one over."""
         return f"{self.job}-hpa"
 
     @property
@@ -46,7 +46,7 @@ class ObjectNames:
         return f"{self.job}-checkpoint"
 
     def launcher(self, digest: str) -> str:
-        """The launcher's ConfigMap; its content is in the name because it is immutable."""
+        """The launcher's ConfigMap; the name holds the content's hash because the ConfigMap is immutable."""
         return f"{self.job}-launcher-{digest}"
 
     def worker(self, index: int) -> str:
@@ -55,7 +55,7 @@ class ObjectNames:
 
 
 def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
-    """What is wrong with a job's name, its derived names included.
+    """The faults of a job's name, those of derived names included.
 
     A single pod's job has all 63 characters: its pod carries the name as a label, and Kubernetes shortens the pod's
     own. The operator names a pod and a Service after each node.

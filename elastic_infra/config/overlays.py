@@ -1,4 +1,4 @@
-"""The way out: parts of Kubernetes objects for which the config has no field."""
+"""Overlays: patches for parts of Kubernetes objects that the config has no field for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
 
 TRAINING_CONTAINER: Final = "pytorch"
-"""The operator looks for a container of this name."""
+"""Name of the training container, by which the operator finds it."""
 
 DIRECTIVE: Final = "$patch"
-"""An item of a list with ``$patch: delete`` takes the item with its key out, as in ``kubectl patch``."""
+"""An item of a list with ``$patch: delete`` removes the item with its key, as in ``kubectl patch``."""
 
 
 class Overlays(Part):
-    """Patches of what is rendered, merged as `kubectl patch` merges."""
+    """Patches of the rendered objects, merged as `kubectl patch` merges."""
 
     pod: dict[str, JsonValue] = {}
     """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key,
@@ -32,7 +32,7 @@ class Overlays(Part):
 
 
 def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
-    """What the launcher, the operator and other objects rely on stays theirs."""
+    """An overlay must not change what the launcher, the operator and other objects rely on."""
     pod = config.overlays.pod
     for key in pod.keys() - {"metadata", "spec"}:
         yield Fault(f"overlays.pod.{key}", "is no part of a pod template, which has metadata and spec.")
@@ -90,7 +90,6 @@ _FIELDS: Final[Mapping[str, str]] = {
     "hostname": "is set by the operator, and nodes find each other by it.",
     "restartPolicy": "is chosen with the workload, and the launcher's exit codes with it.",
     "subdomain": "is set by the operator, and nodes find each other by it.",
-    "terminationGracePeriodSeconds": "is what the launcher's own grace derives from. Use "
-    "disruption.termination_grace_period_seconds.",
+    "terminationGracePeriodSeconds": "sets the launcher's own grace. Use disruption.termination_grace_period_seconds.",
 }
 """Fields of a pod that cannot be overlaid, and why."""

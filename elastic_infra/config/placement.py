@@ -23,10 +23,10 @@ class Toleration(Part):
     """The taint's value, for `Equal`."""
 
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Which effect is tolerated; unset means all."""
+    """The tolerated effect; unset means all."""
 
     toleration_seconds: Annotated[Whole, Field(ge=0, le=MAX_INT32)] | None = None
-    """How long a `NoExecute` taint is tolerated."""
+    """Seconds for which a `NoExecute` taint is tolerated."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Toleration:
@@ -52,11 +52,11 @@ class TopologySpread(Part):
     """Largest difference of pods between domains."""
 
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
-    """Whether to wait or to go on when it cannot be met."""
+    """Whether a pod waits or starts anyway when the spread cannot be met."""
 
 
 class Affinity(Part):
-    """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks what is inside."""
+    """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks the content."""
 
     nodeAffinity: dict[str, JsonValue] | None = None  # noqa: N815 - Kubernetes' own key
     """Rules on cluster nodes."""
@@ -69,7 +69,7 @@ class Affinity(Part):
 
 
 class Placement(Part):
-    """Where the job's pods go."""
+    """Scheduling of the job's pods."""
 
     queue: Annotated[LabelValue, Field(min_length=1)] | None = None
     """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""

@@ -1,6 +1,6 @@
 """Rules that hold between the fields that describe the pods: security, volumes, metadata, size.
 
-As in `rules`: plain fields only, each fault with its reason and the way out.
+As in `rules` the functions read plain fields only, and each fault has its reason and what to do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def profile_holds(config: JobConfig) -> Iterator[Fault]:
 
 
 def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
-    """Each volume has a name of its own, each mount a volume."""
+    """Volumes have different names, and each mount names a volume."""
     names = [volume.name for volume in config.storage.volumes]
     for i, name in enumerate(names):
         if name in names[:i] or name in OWN_VOLUMES:
@@ -44,7 +44,7 @@ def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
 
 
 def mount_paths_are_distinct(config: JobConfig) -> Iterator[Fault]:
-    """Each path is mounted once, and the root of the image never."""
+    """Each path is mounted once, and the image's root never."""
     taken = {"/", *_own_paths(config)}
     checkpoint = config.storage.checkpoint
     wanted = [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
@@ -67,7 +67,7 @@ def _own_paths(config: JobConfig) -> Iterator[str]:
 
 
 def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
-    """Labels by which the operator, a queue or this package find their objects cannot be the user's."""
+    """Users cannot set labels by which the operator, a queue or this package find their objects."""
     for kind in ("labels", "annotations"):
         for key in getattr(config, kind):
             if is_own_key(key):
@@ -95,7 +95,8 @@ _OWN_KEYS: Final = frozenset(
 _OWN_PREFIXES: Final = ("elastic-infra/", "pulumi.com/", "training.kubeflow.org/")
 
 ELASTIC_QUEUE: Final = "kueue.x-k8s.io/elastic-job"
-"""Only batch/v1 Jobs and Ray may have it: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/validation.go"""
+"""Only batch/v1 Jobs and Ray may have it:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/validation.go"""
 
 
 def list_keys_are_distinct(config: JobConfig) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""What each node asks of the cluster: CPU, memory, devices, shared memory. Request and limit are the same."""
+"""Resources of each node: CPU, memory, devices, shared memory. Request and limit are the same."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Gpu(Part):
     """Devices a node."""
 
     vendor: Literal["nvidia", "amd", "intel"] = "nvidia"
-    """Whose device plugin serves them; gives the resource's name."""
+    """Vendor of the device plugin, which gives the resource's name."""
 
     resource: ResourceName | None = None
     """Extended resource in place of the vendor's, such as `nvidia.com/mig-1g.10gb`."""
 
     @property
     def resource_name(self) -> str:
-        """The extended resource that is asked for."""
+        """The extended resource's name."""
         return self.resource or VENDOR_RESOURCES[self.vendor]
 
 
@@ -38,7 +38,7 @@ def _gpu_count(value: object) -> object:
 
 
 class Resources(Part):
-    """Request and limit of the training container (equal, so that a node is never evicted for using what it asked)."""
+    """Request and limit of the training container (equal, so that no node is evicted for exceeding its request)."""
 
     cpu: Quantity | None = None
     """CPUs a node. Needed by a `cpu` metric."""
@@ -54,13 +54,14 @@ class Resources(Part):
 
 
 class SharedMemory(Part):
-    """The volume at /dev/shm, which data loaders and NCCL use; a container's own is 64 MiB."""
+    """The volume at /dev/shm, which data loaders and NCCL use; without a volume a container has 64 MiB."""
 
     enabled: bool = True
     """Mount a memory-backed volume; `true` or `false` in place of the mapping means this."""
 
     size: Quantity | None = None
-    """Its limit; writing beyond it gives ENOSPC. Unset: the kubelet bounds it by the memory limit, as Flyte does."""
+    """The volume's limit; writing beyond it gives ENOSPC. Unset: the kubelet bounds it by the memory limit, as Flyte
+    does."""
 
 
 def _switch(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Rules that hold between fields: each yields its faults, with the reason and the way out.
+"""Rules between fields: each yields its faults, with the reason and what to do.
 
 Plain fields only (never a late value), so that every rule runs in a preview.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
 
 GRACE_RESERVE_SECONDS: Final = 5
-"""Time the launcher keeps to end itself after its workers."""
+"""Seconds that the launcher needs to end itself after its workers."""
 
 
 def faults(config: JobConfig) -> tuple[Fault, ...]:
@@ -29,7 +29,7 @@ def faults(config: JobConfig) -> tuple[Fault, ...]:
 
 
 def one_entrypoint(config: JobConfig) -> Iterator[Fault]:
-    """Exactly one thing runs."""
+    """Exactly one of script, module and command is given."""
     given = [name for name in ("script", "module", "command") if getattr(config, name)]
     if len(given) != 1:
         found = f"{' and '.join(given)} are given" if given else "none is given"
@@ -53,7 +53,7 @@ def initial_within_range(config: JobConfig) -> Iterator[Fault]:
 
 
 def nodes_come_in_units(config: JobConfig) -> Iterator[Fault]:
-    """Every number of nodes that is asked for is one that trains."""
+    """Minimum, initial number and maximum of nodes are multiples of `node_unit`."""
     elastic = config.elastic
     given = {
         "elastic.nnodes": {"minimum": elastic.min_nodes, "maximum": elastic.max_nodes},
@@ -68,7 +68,7 @@ def nodes_come_in_units(config: JobConfig) -> Iterator[Fault]:
 
 
 def world_sizes_can_be_made(config: JobConfig) -> Iterator[Fault]:
-    """The job starts with a number of workers that the script can use."""
+    """The job starts with a number of workers in `world_sizes`."""
     elastic, each = config.elastic, config.nproc_per_node
     if elastic.world_sizes and config.initial_nodes * each not in elastic.world_sizes:
         yield Fault(
@@ -87,7 +87,7 @@ def sizes_need_the_launcher(config: JobConfig) -> Iterator[Fault]:
 
 
 def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
-    """A gang of more pods than the job is created with waits for ever."""
+    """A gang has at most the pods with which the job is created, or it waits for ever."""
     policy = config.run_policy.scheduling_policy
     if policy is not None and policy.min_available is not None and policy.min_available > config.initial_nodes:
         yield Fault(
@@ -98,12 +98,12 @@ def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
 
 
 def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
-    """More processes than GPUs cannot each have one."""
+    """A node has at most one process for each GPU."""
     gpu, wanted = config.resources.gpu, config.elastic.nproc_per_node
     if gpu is not None and wanted != "auto" and int(wanted) > gpu.count:
         yield Fault(
             "elastic.nproc_per_node",
-            f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs a GPU of its own. "
+            f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs its own GPU. "
             "Lower it, or use 'auto'.",
         )
 
@@ -119,7 +119,7 @@ def single_pod_is_one_node(config: JobConfig) -> Iterator[Fault]:
 
 
 def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
-    """Fields that a single pod has no use for are refused rather than ignored."""
+    """Fields without effect on a single pod are refused, not ignored."""
     if config.is_single_pod:
         reason = "has no effect on a single pod (target 'job'). Remove it, or set target 'pytorchjob'."
         given = {
@@ -131,7 +131,7 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
             "elastic.world_sizes": bool(config.elastic.world_sizes),
             "run_policy.scheduling_policy": config.run_policy.scheduling_policy,
             "run_policy.restart_policy": config.run_policy.restart_policy
-            == "OnFailure",  # the other is what a Job does anyway
+            == "OnFailure",  # the other value is a Job's own behaviour
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
         }
@@ -145,11 +145,11 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
 
 
 _RUN_POLICY: Final = RunPolicy()
-"""The defaults, which a config may spell out where they have no effect."""
+"""The defaults, which a config may state although they have no effect."""
 
 
 def rendezvous_fits_backend(config: JobConfig) -> Iterator[Fault]:
-    """c10d has our store, etcd has the user's."""
+    """c10d uses the launcher's store, and etcd the user's server."""
     elastic = config.elastic
     if elastic.rdzv_backend == "c10d":
         if elastic.rdzv_endpoint is not None:
@@ -173,12 +173,12 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
     own_pod = rendezvous.image is not None or rendezvous.resources != RendezvousResources()
     if config.rendezvous_host != "dedicated" and own_pod:
         yield Fault(
-            "rendezvous", "image and resources are for a store pod of its own. Set host 'dedicated', or remove them."
+            "rendezvous", "image and resources are for a dedicated store pod. Set host 'dedicated', or remove them."
         )
 
 
 def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
-    """An autoscaler needs a range, a metric source, and sole command of the size."""
+    """An autoscaler needs a range and a metric, and must be the only one to change the size."""
     scaling = config.autoscaling
     if scaling is None or config.is_single_pod:
         return
@@ -218,7 +218,7 @@ def shared_memory_fits(config: JobConfig) -> Iterator[Fault]:
 
 
 def environment_is_free(config: JobConfig) -> Iterator[Fault]:
-    """Names that the operator, torch or the launcher set would be lost."""
+    """Users cannot set variables that the operator, torch or the launcher set."""
     for name in config.env:
         if reserved(name):
             yield Fault(
@@ -228,7 +228,7 @@ def environment_is_free(config: JobConfig) -> Iterator[Fault]:
 
 
 def grace_fits(config: JobConfig) -> Iterator[Fault]:
-    """The kubelet must not kill the launcher while workers still save."""
+    """The launcher's grace ends before the pod's, so that the kubelet does not kill workers that still save."""
     pod = config.disruption.termination_grace_period_seconds
     need = config.runtime.shutdown_grace_seconds + GRACE_RESERVE_SECONDS
     if need > pod:
@@ -236,12 +236,12 @@ def grace_fits(config: JobConfig) -> Iterator[Fault]:
             "runtime.shutdown_grace_seconds",
             f"({config.runtime.shutdown_grace_seconds}) plus {GRACE_RESERVE_SECONDS} must be at most "
             f"disruption.termination_grace_period_seconds ({pod}), or the pod is killed while workers save. "
-            "Raise that one.",
+            "Raise the pod's grace.",
         )
 
 
 def failure_grace_fits(config: JobConfig) -> Iterator[Fault]:
-    """The shutdown grace is an upper bound on every path."""
+    """The failure grace is at most the shutdown grace, which bounds every stop."""
     failure, shutdown = config.runtime.failure_grace_seconds, config.runtime.shutdown_grace_seconds
     if failure is not None and failure > shutdown:
         yield Fault(

@@ -34,18 +34,19 @@ class RunPolicy(Part):
     own default keeps running pods alive."""
 
     ttl_seconds_after_finished: Int | None = None
-    """Delete the finished job after this long. Unset, because the next `pulumi refresh` and `up` would train again. A
-    job that has failed under `restart_policy: ExitCode` stays, because the operator notes no end of it."""
+    """Delete the finished job after so many seconds. Unset, because the next `pulumi refresh` and `up` would train
+    again. A job that has failed under `restart_policy: ExitCode` stays, because the operator records no completion time
+    for it."""
 
     active_deadline_seconds: Seconds | None = None
-    """End the job after this long. The operator looks only when something happens (kubeflow/trainer#3358)."""
+    """End the job after so many seconds. The operator checks only at other events (kubeflow/trainer#3358)."""
 
     backoff_limit: Annotated[Whole, Field(ge=-1, le=1_000_000)] | None = None
     """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1
-    means no limit; 0 fails at the first. Pods that are made anew (`restart_policy: ExitCode`) are not counted."""
+    means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted."""
 
     suspend: bool | None = None
-    """Hold the job without pods. Unset leaves it to others (a queue)."""
+    """Hold the job without pods. Unset leaves the field to other controllers (a queue)."""
 
     scheduling_policy: SchedulingPolicy | None = None
     """Gang settings of the operator."""
@@ -55,17 +56,17 @@ class RunPolicy(Part):
 
     restart_policy: Literal["OnFailure", "ExitCode"] | None = None
     """What follows when a pod's container fails. Default `ExitCode`; `OnFailure` with the etcd backends, since torchrun
-    exits with 1 whatever ended it. `ExitCode`: the operator fails the job at once for exit codes below 128, where a
-    retry cannot help, and makes the pod anew for others: three nodes free their GPUs 3 s after exit 1, and are whole
-    again 5 s after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python)
-    is made again without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no
-    job that has failed. `OnFailure`: the kubelet restarts the container in place, whatever the code: whole again 2 s
-    after exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are
-    measured by `benchmarks.cluster.restart_policy`."""
+    exits with 1 for any failure. `ExitCode`: the operator fails the job at once for exit codes below 128, where a retry
+    cannot help, and recreates the pod for others: three nodes free their GPUs 3 s after exit 1, and are whole again 5 s
+    after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python) is
+    recreated without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no job
+    that has failed. `OnFailure`: the kubelet restarts the container in place after any code: whole again 2 s after
+    exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are measured by
+    `benchmarks.cluster.restart_policy`."""
 
     rerun: Annotated[str, Field(max_length=253)] = ""
     """Any text; changing it runs a finished job again (and restarts a running one)."""
 
     on_restart: Literal["replace", "refuse"] = "replace"
     """What `pulumi up` does with a change that cannot be rolled out in place: `replace` restarts the job from its
-    checkpoint; `refuse` fails with the cause and leaves the job alone."""
+    checkpoint; `refuse` fails with the cause and does not touch the job."""

@@ -1,4 +1,4 @@
-"""What the launcher enforces at run time: collective timeouts, hangs, grace, warm start."""
+"""The launcher's limits and defaults at run time: collective timeouts, hangs, grace, warm start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Runtime(Part):
     """Seconds a collective may take before its process group fails. Unset leaves torch's own: NCCL 600, gloo 1800."""
 
     nccl_heartbeat_timeout_sec: Seconds = 300
-    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as flyte-sdk."""
+    """Seconds without a beat of NCCL's monitored thread before the process is ended (torch: 480). 300 as in
+    flyte-sdk."""
 
     nccl_async_error_handling: Annotated[Whole, Field(ge=0, le=3)] | None = None
     """c10d's error mode. Unset means 3 (no abort that may hang), c10d's own default; torchrun alone forces 1."""
@@ -42,10 +43,11 @@ class Runtime(Part):
     """OpenMP threads of each worker. Unset means 1 when a node runs more than one worker, as torchrun does."""
 
     shutdown_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] = 30
-    """Seconds from SIGTERM to SIGKILL for a worker; 5 below `disruption.termination_grace_period_seconds` at most."""
+    """Seconds from SIGTERM to SIGKILL for a worker; at most `disruption.termination_grace_period_seconds` minus 5."""
 
     failure_grace_seconds: Annotated[Whole, Field(ge=0, le=86_400)] | None = None
-    """The same bound when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is lost."""
+    """Seconds from SIGTERM to SIGKILL when a peer failed. Unset means `shutdown_grace_seconds`, and 5 when a peer is
+    lost."""
 
     hang_timeout_seconds: Annotated[
         str, AfterValidator(_is_hang_timeout), Shorthand(_number_to_text, {"type": ["integer", "boolean"]})
@@ -53,7 +55,8 @@ class Runtime(Part):
     """Seconds without a reported step that count as a hang. `auto` is max(5 x p99 step interval, 600); `off` never."""
 
     startup_window_seconds: Int = 0
-    """A failure this soon after start is a start-up failure: two tries, no more. 0 turns it off, as torchrun."""
+    """A failure within so many seconds of the start is a start-up failure, which is tried twice. 0 turns the rule off,
+    as in torchrun."""
 
     startup_wait_seconds: Int = 120
     """Seconds the first round waits for `initial_nodes`, so that late image pulls do not cost a restart each."""
@@ -70,13 +73,13 @@ class Runtime(Part):
 
 
 class Launcher(Part):
-    """How the launcher gets into the container and what it tells."""
+    """How the launcher gets into the container, and its telemetry."""
 
     delivery: Literal["configmap", "image"] = "configmap"
     """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
 
     events: Annotated[str, Field(max_length=4096)] = ""
-    """Where event lines go: a path, or `-` for the container's stderr. Empty writes none."""
+    """File for event lines: a path, or `-` for the container's stderr. Empty writes none."""
 
     metrics_port: Port | None = None
-    """Port of `/metrics`, `/healthz` and `/status`. Unset listens on nothing."""
+    """Port of `/metrics`, `/healthz` and `/status`. Unset: the launcher listens on no port."""

@@ -1,4 +1,7 @@
-"""The JSON Schema of `job.yaml`, shorthands included, for editors and CI. Weaker than `JobConfig`: it has no rules."""
+"""The JSON Schema of `job.yaml`, shorthands included, for editors and CI.
+
+The schema accepts more than `JobConfig`, because it lacks the rules between fields.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from elastic_infra.config.job import JobConfig
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _KEYWORDS: Final = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""Limits that pydantic leaves in its own words where a field has a validator before them."""
+"""JSON Schema's keywords for limits that pydantic leaves under its own names where a field has an earlier validator."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -19,7 +22,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _tidy(schema: Any, *, names: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Without the titles that only repeat names.
+    """The schema without the titles that only repeat names.
 
     Args:
         names: the keys are names of fields, not words of the schema.

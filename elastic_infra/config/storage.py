@@ -18,25 +18,25 @@ def _is_inside(path: str) -> str:
 
 
 class Checkpoint(Part):
-    """The volume that survives nodes: without it a restart begins at step 0."""
+    """The volume for checkpoints, which survives nodes: without it a restart begins at step 0."""
 
     claim: InputName | None = None
     """An existing PersistentVolumeClaim, which outlives the stack."""
 
     size: Quantity | None = None
-    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: it stays in the cluster when
-    the job goes, when `checkpoint` goes or names a `claim`. A job made anew names the claim that was left in `claim`.
-    For more room, expand it in the cluster and leave this as it is."""
+    """Make a claim of this size. `pulumi up` never deletes it, and refuses to change it: the claim stays in the cluster
+    when the job is removed, and when `checkpoint` is removed or names another `claim`. A new job names the remaining
+    claim in `claim`. For more room, expand the claim in the cluster and leave this field as it is."""
 
     storage_class: InputName | None = None
     """Storage class of the made claim. `pulumi up` refuses to change it."""
 
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] | None = None
     """Access mode of the made claim; `pulumi up` refuses to change it. Default `ReadWriteMany` when there can be more
-    than one node, so a job that may grow from one node says it from the start."""
+    than one node, so a job that may grow from one node must set it from the start."""
 
     mount_path: AbsolutePath = "/checkpoints"
-    """Where it is mounted; also told to the script as `ELASTIC_INFRA_CHECKPOINT_DIR`."""
+    """Path in the container; the script gets it as `ELASTIC_INFRA_CHECKPOINT_DIR`."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Checkpoint:
@@ -82,23 +82,23 @@ class Mount(Part):
     """Name of a volume of `storage.volumes`."""
 
     mount_path: AbsolutePath
-    """Where it appears."""
+    """Path in the container."""
 
     sub_path: Annotated[str, AfterValidator(_is_inside)] | None = None
     """A path inside the volume."""
 
     read_only: bool = False
-    """Whether writing is refused."""
+    """Whether the mount refuses writes."""
 
 
 class Storage(Part):
     """Volumes of the pods."""
 
     checkpoint: Checkpoint | None = None
-    """Where checkpoints live."""
+    """The volume for checkpoints."""
 
     volumes: tuple[Volume, ...] = ()
     """Further volumes."""
 
     mounts: tuple[Mount, ...] = ()
-    """Where these appear."""
+    """Mounts of these volumes in the container."""

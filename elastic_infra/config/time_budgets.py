@@ -1,4 +1,4 @@
-"""Time budgets: what a config promises about start, failure and end, each with its formula. Pure; decides nothing."""
+"""Time budgets: the bounds that a config sets for start, failure and end, each with its formula. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from elastic_infra.config.job import JobConfig
 from elastic_infra.launcher.settings import LauncherSettings
 
 NODE_LOST_SECONDS: Final = 60
-"""How long a pod stays bound to a cluster node that is gone. Kubernetes' own 300 s is five minutes of training."""
+"""How long a pod stays bound to a cluster node that is gone. Kubernetes' own 300 s would cost five minutes of
+training."""
 
 CLOSED_SECONDS: Final = 2
-"""How long a generation waits for news after a connection closed or a collective failed (the launcher's roll call)."""
+"""How long a generation waits for a member after its connection closed or a collective failed."""
 
 SILENT_SECONDS: Final = 5
-"""The same for a node that merely fell silent."""
+"""The same for a node that only fell silent."""
 
 AUTO_HANG_SECONDS: Final = 600
 """Least threshold of `hang_timeout_seconds: auto`: first steps compile and load data."""
@@ -27,13 +28,13 @@ GLOO_TIMEOUT_SECONDS: Final = 1800
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How long something may take.
+    """A bound on the time that one part of a job's life may take.
 
     Attributes:
-        name: a word for programs.
-        meaning: what takes that long.
+        name: a stable name for programs.
+        meaning: the part of the job's life that is bounded.
         seconds: the bound; None means that there is none.
-        formula: how it follows.
+        formula: how the bound follows from the config.
         fields: paths of the fields that set it; none when it is fixed.
     """
 
@@ -45,7 +46,7 @@ class Budget:
 
 
 def budgets(config: JobConfig) -> tuple[Budget, ...]:
-    """Every budget of a job, in the order in which a job meets them."""
+    """Every budget of a job, in the order of the job's life."""
     several = () if config.is_single_pod else (_start(config), _join(config))
     nodes = () if config.is_single_pod else (_lost_node(), _replaced_node(), _lost_store())
     return (
@@ -61,7 +62,7 @@ def budgets(config: JobConfig) -> tuple[Budget, ...]:
 
 
 def collective_seconds(config: JobConfig) -> int:
-    """How long a collective may take: the config's, or the default of the backend that torch picks."""
+    """How long a collective may take: the config's value, or the default of the backend that torch picks."""
     default = NCCL_TIMEOUT_SECONDS if config.resources.gpu else GLOO_TIMEOUT_SECONDS
     return config.runtime.nccl_collective_timeout_sec or default
 

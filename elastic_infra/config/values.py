@@ -1,6 +1,6 @@
-"""Kubernetes' and Pulumi's value types as the config uses them: names, quantities, ports, late strings.
+"""The config's value types from Kubernetes and Pulumi: names, quantities, ports, late strings.
 
-Each limit stands beside the page that sets it. Nothing here knows the config's structure.
+Each limit has the URL of the page that sets it. The module does not depend on the config's structure.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Late(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class KnownLater:
-    """Stands for a late value of a program that another process ran: equal to every other one, without a text."""
+    """Stands for a late value of a program in another process: equal to all others, and without a text."""
 
     def apply(self, func: Callable[[Any], Any], /) -> KnownLater:  # noqa: ARG002 - of Late
-        """The same, for what follows from it is known later as well."""
+        """The same object, since values derived from it are known later as well."""
         return self
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class _LateOr:
 
 
 MAX_STRING: Final = 32_768
-"""Longest single string we pass on; far above any real argument, far below etcd's request limit (1.5 MiB)."""
+"""Longest single string that is accepted: far above any real argument, far below etcd's request limit (1.5 MiB)."""
 
 
 def _matching(pattern: str, limit: int, what: str) -> AfterValidator:
@@ -123,7 +123,7 @@ def _no_nul(text: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=MAX_STRING), AfterValidator(_no_nul)]
-"""Any text, also none."""
+"""Any text, the empty one included."""
 
 InputText: TypeAlias = Annotated[str | Late, _LateOr(Text)]
 """Any text, or a ``pulumi.Output`` of one."""
@@ -175,7 +175,7 @@ def _no_bool(value: object) -> object:
 MAX_INT32: Final = 2**31 - 1
 
 Whole = Annotated[int, BeforeValidator(_no_bool)]
-"""A whole number; true and false are none, although Python counts with them."""
+"""A whole number, without true and false, which Python counts as integers."""
 
 Count = Annotated[Whole, Field(ge=1, le=10_000)]
 """A number of nodes, processes or devices."""

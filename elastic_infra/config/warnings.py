@@ -1,4 +1,4 @@
-"""What is allowed but likely to surprise: said once, by the CLI and by `pulumi up`."""
+"""Warnings about settings that are allowed but likely to surprise, shown by the CLI and by `pulumi up`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def warnings(config: JobConfig) -> tuple[Fault, ...]:
-    """Every warning, each with its reason and the way out."""
+    """Every warning, with its reason and what to do."""
     return tuple(warning for group in _GROUPS for warning in group(config))
 
 
@@ -53,7 +53,7 @@ def _restarts(config: JobConfig) -> Iterator[Fault]:
     if config.restart_policy == "ExitCode" and config.elastic.rdzv_backend != "c10d":
         yield Fault(
             "run_policy.restart_policy",
-            "torchrun, which runs a job on etcd, exits with 1 whatever ended it: under 'ExitCode' a node that is "
+            "torchrun, which runs a job on etcd, exits with 1 for any failure: under 'ExitCode' a node that is "
             "preempted fails the job. Use 'OnFailure'.",
         )
     if config.run_policy.clean_pod_policy == "None":
@@ -98,7 +98,7 @@ def _overlays(config: JobConfig) -> Iterator[Fault]:
 def _environment(config: JobConfig) -> Iterator[Fault]:
     unbuffered = config.env.get("PYTHONUNBUFFERED")
     if unbuffered is not None and unbuffered.value != "1" and not config.is_single_pod:
-        yield Fault("env.PYTHONUNBUFFERED", "is set to 1 by the training operator, whatever is given here. Remove it.")
+        yield Fault("env.PYTHONUNBUFFERED", "is set to 1 by the training operator, over any other value. Remove it.")
 
 
 def _operator(config: JobConfig) -> Iterator[Fault]:

@@ -1,7 +1,7 @@
-"""Reads one YAML document as plain data, in bounded time and memory, whatever the text is.
+"""Reads one YAML document as plain data, in bounded time and memory for any text.
 
-Stricter than PyYAML: keys are text and given once, there are no types beyond JSON's (a date is text, as Kubernetes
-reads it), and nesting and aliases are bounded. No message quotes a value.
+The rules are stricter than PyYAML's: keys are text and given once, there are no types beyond JSON's (a date is text, as
+Kubernetes reads it), and nesting and aliases are bounded. No message quotes a value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_DEPTH: Final = 64
 """Deepest nesting; libyaml overflows its stack at some ten thousand, and a job needs ten."""
 
 MAX_NODES: Final = 100_000
-"""Most values after aliases are followed; a few lines of aliases to aliases can stand for billions."""
+"""Most values after aliases are followed; a few lines of aliases to aliases can expand to billions."""
 
 MAX_DIGITS: Final = 64
 """Longest text that is read as a number; Python refuses some thousands, and Kubernetes counts in 64 bits."""
@@ -28,7 +28,7 @@ def read_yaml(text: str) -> object:
     """The document as dicts, lists, text, numbers, booleans and None.
 
     Raises:
-        ConfigError: not valid YAML (with line and column where there is one), or beyond a limit.
+        ConfigError: the text is not valid YAML (with line and column where known), or beyond a limit.
     """
     try:
         _check_depth(text)
@@ -87,9 +87,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _check_size(node: Any, sizes: dict[int, int]) -> int:  # noqa: ANN401 - PyYAML is untyped
-    """Number of values below a node, each alias counted as what it stands for."""
+    """Number of values below a node, each alias counted as the values that it stands for."""
     if id(node) not in sizes:
-        sizes[id(node)] = MAX_NODES  # until known: an alias inside what it names has no end
+        sizes[id(node)] = MAX_NODES  # until the size is known: an alias inside its own target has no end
         children = node.value if not isinstance(node, yaml.ScalarNode) else ()
         pairs = (part for child in children for part in (child if isinstance(child, tuple) else (child,)))
         sizes[id(node)] = 1 + sum(_check_size(part, sizes) for part in pairs)
@@ -102,7 +102,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:  # noqa: AN
     own = [_key(key) for key, _ in node.value if not key.tag.endswith(":merge")]
     if len(own) > len(set(own)):
         _refuse("a key is given twice", node.start_mark)
-    loader.flatten_mapping(node)  # puts merged keys first, so that own ones win
+    loader.flatten_mapping(node)  # puts merged keys first, so that the mapping's own keys win
     return {_key(key): loader.construct_object(value, deep=True) for key, value in node.value}
 
 

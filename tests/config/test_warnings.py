@@ -113,7 +113,7 @@ def test_torchruns_exit_code_is_no_verdict() -> None:
     etcd = warnings(jobs.job(**QUIET, elastic=ETCD, run_policy={"restart_policy": "ExitCode"}))
 
     assert [warning.path for warning in etcd] == ["run_policy.restart_policy", "elastic.rdzv_backend"]
-    assert "exits with 1 whatever ended it" in etcd[0].reason
+    assert "exits with 1 for any failure" in etcd[0].reason
     assert warnings(jobs.job(**QUIET, **RANGE, run_policy={"restart_policy": "ExitCode"})) == ()
 
 
