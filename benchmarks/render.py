@@ -72,7 +72,7 @@ def cpu_seconds(command: list[str], environ: dict[str, str]) -> float:
 
 
 def render_milliseconds(rounds: int) -> float:
-    """Median CPU time of one `render` after import and one warm-up, each of a config of its own."""
+    """Median CPU time of one `render` after import and one warm-up, each of a fresh config."""
     from elastic_infra import JobConfig, render
     from elastic_infra.config.load import read_mapping
 

@@ -22,7 +22,7 @@ FAULTS: Final = "1s scale 3; +1s kill node 1"
 """Seconds of training, so that they fall into it on slow machines and on fast ones."""
 
 FOLDER: Final = ".demo"
-"""What the runs leave, below the root; made anew each time, for a run in an old folder would go on in it."""
+"""Folder of the runs, below the root; recreated each time, since a run in an old folder would resume."""
 DISTURBED: Final = f"{FOLDER}/disturbed"
 LEFT_ALONE: Final = f"{FOLDER}/left-alone"
 PICTURE: Final = f"{FOLDER}/timeline.svg"

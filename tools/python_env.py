@@ -1,6 +1,6 @@
 """Makes ``.venv``: every package from the hashed lock, and the project itself, editable.
 
-Whatever installer the machine has installs the pinned uv, and uv installs the rest from the index that pip is
+An installer of the machine installs the pinned uv, and uv installs the rest from the index that pip is
 configured for. Standard library only.
 """
 

@@ -47,7 +47,7 @@ def output(
     environ: Mapping[str, str] | None = None,
     limit_seconds: float | None = None,
 ) -> str:
-    """What a program prints. With a limit, whatever it started ends with it.
+    """The output of a program. With a limit, all processes that it started end with it.
 
     Raises:
         SetupError: it failed, or was not done within the limit.

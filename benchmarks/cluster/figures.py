@@ -19,7 +19,7 @@ class Cost:
     outage: float
     """Seconds of the longest time without a step, from the event on."""
     lost: int
-    """Steps that were done again."""
+    """Number of repeated steps."""
     restarts: int
     """Container restarts, in all pods that there were."""
     outcome: str

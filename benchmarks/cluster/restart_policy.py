@@ -81,7 +81,7 @@ def returned(space: Namespace) -> str:
 
 
 def repeated(space: Namespace) -> str:
-    """What becomes of a pod that ends again and again."""
+    """What follows for a pod that ends repeatedly."""
     begin = time.monotonic()
     while time.monotonic() - begin < WATCH_SECONDS and "Failed" not in space.conditions(JOB):
         time.sleep(POLL_SECONDS)
@@ -199,7 +199,7 @@ def starts(space: Namespace) -> int:
 
 
 def worker_1_starts(space: Namespace) -> int:
-    """How often worker 1 was started or tried, in whatever pod: restarts in place, and pods made for it."""
+    """Number of starts of worker 1 in any pod: restarts in place, and pods made for it."""
     made = [
         event
         for event in space.api.list("v1", "Event", space.name)

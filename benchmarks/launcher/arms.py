@@ -34,11 +34,11 @@ class Launch:
 
     nnodes: str = "1:1"
     workers: int = 1
-    """Per node."""
+    """Number of workers on each node."""
     max_restarts: int = 3
     options: tuple[str, ...] = ()
     hosts_store: bool = True
-    """Whether a node may serve the store; otherwise one of its own runs."""
+    """Whether a node may serve the store; otherwise a separate store runs."""
 
 
 def arguments(arm: Arm, launch: Launch, port: int) -> tuple[str, ...]:

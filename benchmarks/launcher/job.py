@@ -1,4 +1,4 @@
-"""One job on loopback: its nodes, each a launcher with a process tree of its own, and the journal of its workers."""
+"""One job on loopback: its nodes, each a launcher with its own process tree, and the journal of its workers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Job:
         self._store_output.close()
 
     def start_store(self) -> None:
-        """The store in a process of its own."""
+        """Start the store in a separate process."""
         command = [
             sys.executable,
             "-m",

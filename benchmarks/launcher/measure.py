@@ -20,7 +20,7 @@ class Sample:
     """One figure of one run."""
 
     row: str
-    """What was measured."""
+    """Name of the measured row."""
     arm: str
     value: float | None
     """In the row's unit; None where there is none, as ``outcome`` says why."""

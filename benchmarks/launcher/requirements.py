@@ -37,7 +37,7 @@ class Requirement:
     name: str
     measure: Callable[[arms.Arm, int], Iterator[Sample]]
     runs: int
-    """Of ours."""
+    """Figures of this launcher's runs."""
     control_runs: int
 
 

@@ -1,4 +1,4 @@
-"""What a launcher costs while its workers train: memory and CPU time of its own processes, from ``/proc``."""
+"""The cost of a launcher while its workers train: memory and CPU time of the launcher's processes, from ``/proc``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.rendezvous [--nodes N ...] [--out FILE]
 
-A real store process, one real node in a process of its own, and all others as light nodes, which send and await what a
-real node does. Every deadline of the launcher holds. Run it on a machine that does nothing else.
+A real store process, one real node in a separate process, and all others as light nodes, which send and await the
+messages of a real node. Every deadline of the launcher holds. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

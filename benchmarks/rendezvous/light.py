@@ -35,7 +35,7 @@ def record(index: int) -> NodeRecord:
 
 @dataclass
 class Light:
-    """One node."""
+    """One simulated node."""
 
     index: int
     end: socket.socket
@@ -47,7 +47,7 @@ class Light:
     call: int = 0
     next_beat: float = 0.0
     received: int = 0
-    """Bytes."""
+    """Number of bytes received."""
     sent: int = 0
 
 

@@ -162,7 +162,7 @@ def new_training(classes: int, device: torch.device, learning_rate: float) -> Tr
 
 
 def my_shares(images: int, batch_size: int, steps: range) -> Iterator[list[int]]:
-    """This worker's images of each step's batch; an epoch shows every image once, in an order of its own."""
+    """This worker's images of each step's batch; each epoch shows every image once, in a different order."""
     epoch_steps = images // batch_size
     for step in steps:
         epoch, place = divmod(step, epoch_steps)
