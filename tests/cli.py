@@ -20,7 +20,7 @@ class Result:
 
 
 def elastic_infra(*arguments: str | Path) -> Result:
-    """Run one command."""
+    """Run one command of `elastic-infra`."""
     out, err = io.StringIO(), io.StringIO()
     code: object = None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -1,6 +1,6 @@
-"""What every test may ask for: a Pulumi engine, the operator's CRD. Each is there or skips with its reason.
+"""Fixtures for all tests: a Pulumi engine, the operator's CRD. Without one of them a test is skipped, with the reason.
 
-And how tests run: side by side where pytest-xdist is asked for (`make test` does), with a TMPDIR of their own.
+And how tests run: side by side where pytest-xdist is asked for (`make test` does), with their own TMPDIR.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 
 
 LEFT_BY_TORCH = "torchelastic_*"
-"""What torchrun and our launcher leave where nobody names a folder for logs."""
+"""Folders that torchrun and the launcher leave where no folder for logs is given."""
 OUTSIDE = pytest.StashKey[Path]()
 """The TMPDIR that the session was given."""
 LEFT_BEFORE = pytest.StashKey[frozenset[Path]]()

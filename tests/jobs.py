@@ -21,7 +21,7 @@ def elastic(**fields: Any) -> JobConfig:
 
 
 def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
-    """Role to object."""
+    """The rendered objects by role."""
     return dict(render(name, config).objects())
 
 
@@ -34,7 +34,7 @@ def pod_spec(config: JobConfig) -> dict[str, Any]:
 
 
 def container(config: JobConfig) -> dict[str, Any]:
-    """The training container."""
+    """The training container of the job."""
     (only,) = pod_spec(config)["containers"]
     found: dict[str, Any] = only
     return found

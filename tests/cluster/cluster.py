@@ -97,7 +97,7 @@ class Namespace:
         return sorted(alive, key=lambda pod: str(pod["metadata"]["name"]))
 
     def uids(self, job: str) -> dict[str, str]:
-        """Identity of the job's pods by name: a pod that is made again has another uid."""
+        """Identity of the job's pods by name: a recreated pod has another uid."""
         return {str(pod["metadata"]["name"]): str(pod["metadata"]["uid"]) for pod in self.pods(job)}
 
     def starts(self, job: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ def writes(process):
 workers = [int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*") if writes(process)]
 os.kill(min(workers), int(sys.argv[1]))
 """
-"""A worker is what has the log of steps open: one that was forked has no words of its own to be known by."""
+"""A worker is a process with the log of steps open: a forked worker cannot be recognised by its command line."""
 
 
 def signal_worker(space: Namespace, pod: str, number: signal.Signals) -> None:

@@ -1,7 +1,6 @@
 """Jobs that train the toy: rendered by the package, run by its launcher or, as control arms, by torchrun.
 
-The arms differ in nothing but the command of the container and, for plain torchrun, the settings that an
-expert would know.
+The arms differ only in the command of the container and, for plain torchrun, in the settings that an expert would know.
 """
 
 from __future__ import annotations
@@ -139,10 +138,9 @@ def await_image(space: Namespace, image: str) -> None:
 
 
 def finish(space: Namespace, name: str, training: Training, seconds: float = TRAINING_SECONDS) -> None:
-    """Lets a job end and holds it to what it promised.
+    """Lets a job end and checks its result.
 
-    It succeeds, with the weights of a run without any disturbance, and no step was done again that a
-    checkpoint had.
+    The job succeeds with the weights of an undisturbed run, and no step that a checkpoint held was repeated.
     """
     space.cluster.run("-n", space.name, "exec", READER, "--", "touch", f"{MOUNT}/finish")
     space.await_condition(name, "Succeeded", seconds)
@@ -155,7 +153,7 @@ def finish(space: Namespace, name: str, training: Training, seconds: float = TRA
 
 
 def first_workers_steps(space: Namespace) -> list[int]:
-    """The steps that rank 0 has finished, on whatever node it was, in the order of time."""
+    """The steps that rank 0 has finished, on any node, in the order of time."""
     lines = sorted(space.lines("*.jsonl"), key=lambda line: float(str(line["time"])))
     return [int(str(line["step"])) for line in lines if line["rank"] == 0]
 

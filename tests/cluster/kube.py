@@ -38,7 +38,7 @@ class KubeError(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach an API server: a fresh connection, and the headers that say who asks."""
+    """How to reach an API server: a fresh connection, and the headers with the account."""
 
     connect: Callable[[], http.client.HTTPConnection]
     headers: Mapping[str, str]

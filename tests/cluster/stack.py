@@ -31,7 +31,7 @@ class JobStack:
     arm: jobs.Arm
 
     def up(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Deploys the job."""
+        """Run `up` with the job's config."""
         return self._touched(self.stack.up(self._program(settings)))
 
     def preview(self, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -43,7 +43,7 @@ class JobStack:
         self._touched(self.stack.refresh())
 
     def destroy(self) -> None:
-        """Removes everything."""
+        """Destroy all resources of the stack."""
         self._touched(self.stack.destroy())
 
     def _program(self, settings: Mapping[str, Any]) -> Callable[[], None]:
@@ -61,7 +61,7 @@ class JobStack:
 
 @contextmanager
 def job_stack(pulumi_engine: engine.Engine, job: str, arm: jobs.Arm) -> Iterator[JobStack]:
-    """A new stack for one job; whatever it still holds is destroyed afterwards."""
+    """A new stack for one job; its remaining resources are destroyed afterwards."""
     own = JobStack(pulumi_engine.stack(), job, arm)
     try:
         yield own

@@ -20,7 +20,7 @@ def is_replaced(before: dict[str, str], now: dict[str, str]) -> bool:
 
 
 def test_a_job_lives_through_everything(space: Namespace, engine: Engine) -> None:
-    """Whatever happens on the way, the weights at the end are those of an undisturbed run."""
+    """After all faults the weights at the end are those of an undisturbed run."""
     training = jobs.Training()
     old, new = space.cluster.images
     with job_stack(engine, JOB, "ours") as stack:

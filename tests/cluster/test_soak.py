@@ -56,7 +56,7 @@ TESTBED_ONLY = frozenset({"the cluster's node silent"})
 
 
 def say(line: str) -> None:
-    """For whoever watches (`-s`) or reads the test's output."""
+    """Print a line into the test's output, live with `-s`."""
     print(line, flush=True)  # noqa: T201
 
 

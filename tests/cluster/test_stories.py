@@ -1,4 +1,4 @@
-"""Whole lives of jobs on a real cluster: whatever happens, training ends with the undisturbed weights."""
+"""Whole lives of jobs on a real cluster: after any event training ends with the weights of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREEMPTED = 128 + signal.SIGTERM
 
 @pytest.fixture
 def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
-    """A stack of its own for the one job of a story; it is gone before the namespace is."""
+    """A stack for the one job of a story, which is destroyed before the namespace."""
     assert space.name
     with job_stack(engine, JOB, "ours") as own:
         yield own
@@ -160,7 +160,7 @@ def test_a_preempted_node_saves_first_and_is_replaced(space: Namespace, stack: J
 
 
 def test_a_lost_store_comes_back_and_training_goes_on(space: Namespace, stack: JobStack) -> None:
-    """The rendezvous store's pod is replaced; no node is restarted and no step is done again."""
+    """The rendezvous store's pod is replaced; no node is restarted and no step is repeated."""
     training = jobs.Training()
     stack.up(jobs.config(space, training))
     space.await_running(JOB, 2)

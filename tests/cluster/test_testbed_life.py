@@ -36,7 +36,7 @@ def processes_in(namespace: str) -> set[int]:
 
 
 def test_a_testbed_comes_back_and_leaves_nothing(root: Path) -> None:
-    """`up` twice is one testbed; a testbed that lost a part is made anew; `down` leaves no process, mount or group."""
+    """`up` twice is one testbed; a testbed that lost a part is rebuilt; `down` leaves no process, mount or group."""
     first = lifecycle.up(root, lambda _: None)
     again = lifecycle.up(root, lambda _: None)
     lifecycle.send(root, "etcd", signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A training script whose end is exact: whatever nodes came and went, the weights are the same.
+"""A training script with an exact end: after any changes of nodes the weights are the same.
 
 A step draws the same samples for any number of workers, each worker sums its share in integers, and the sum
 over workers is exact. It checkpoints to the folder TOY_FOLDER every TOY_EVERY steps, writes a line for every

@@ -13,7 +13,7 @@ from tests import jobs
 
 @given(st.integers(1, MAX_NODES), st.integers(1, MAX_NODES))
 def test_a_range_reads_as_its_bounds_or_is_refused(low: int, high: int) -> None:
-    """Whatever two numbers: in order they are the bounds, else the message has both."""
+    """Two numbers in order are the bounds; else the message has both."""
     if low <= high:
         assert node_range(f"{low}:{high}") == (low, high)
     else:

@@ -13,7 +13,7 @@ from tests.jobs import elastic, job
 
 
 def named(config: JobConfig) -> dict[str, Budget]:
-    """Budgets by name."""
+    """The job's budgets by name."""
     return {budget.name: budget for budget in budgets(config)}
 
 

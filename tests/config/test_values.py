@@ -40,7 +40,7 @@ def test_every_accepted_quantity_is_one_for_kubernetes(value: object) -> None:
 
 @given(st.text(max_size=8) | st.floats() | st.integers())
 def test_no_text_is_accepted_that_kubernetes_refuses(value: object) -> None:
-    """Whatever the input: refused, or a quantity in ASCII."""
+    """Any input is refused, or is a quantity in ASCII."""
     if _accepts(values.Quantity, value):
         assert KUBERNETES_QUANTITY.match(pydantic.TypeAdapter(values.Quantity).validate_python(value))
 
@@ -79,7 +79,7 @@ def test_what_is_no_positive_quantity_is_refused(value: object) -> None:
     ("number", "text"), [(4, "4"), (0.5, "0.5"), (4.0, "4"), (100.0, "100"), (0.001, "0.001"), (1e-7, "0.0000001")]
 )
 def test_a_plain_number_is_a_quantity(number: float, text: str) -> None:
-    """Without an exponent, whatever its size."""
+    """A number of any size is written without an exponent."""
     assert pydantic.TypeAdapter(values.Quantity).validate_python(number) == text
 
 

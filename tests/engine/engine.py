@@ -105,7 +105,7 @@ class Stack:
         return _outcome(lambda **sinks: self._stack.preview(program=program, color="never", **options, **sinks))
 
     def up(self, program: Program, **options: Any) -> Outcome:
-        """Do it."""
+        """Run `up`."""
         return _outcome(lambda **sinks: self._stack.up(program=program, color="never", **options, **sinks))
 
     def refresh(self) -> Outcome:
@@ -117,7 +117,7 @@ class Stack:
         return _outcome(lambda **sinks: self._stack.destroy(color="never", **sinks))
 
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs."""
+        """The stack's outputs, in plain data."""
         return {key: output.value for key, output in automation.Stack.outputs(self._stack).items()}
 
     def state(self) -> list[dict[str, Any]]:

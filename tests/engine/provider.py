@@ -1,8 +1,8 @@
 """A test-only provider that a real Pulumi engine takes for the kubernetes one: in this process, nothing installed.
 
 It answers as the official provider does while there is no cluster: nested differences, replacement when a name or a
-namespace changes, secrets kept as they come. Each stack has a cluster of its own, of which the provider knows only
-what is there: creating an object again is an error, as it is from 4.29 on.
+namespace changes, secrets kept as they come. Each stack has a separate cluster, of which the provider knows only the
+existing objects: creating an object again is an error, as it is from 4.29 on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unmarked(value: Any) -> Any:
 
 
 class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """Answers the engine."""
+    """The provider's service, which answers the engine."""
 
     def __init__(self) -> None:
         self._there: set[tuple[str, ...]] = set()

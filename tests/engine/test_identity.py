@@ -42,7 +42,7 @@ def test_a_renamed_resource_keeps_its_job(deployed: Stack) -> None:
 
 
 def test_a_job_moves_under_a_parent(deployed: Stack) -> None:
-    """A platform team wraps an existing job into a component of its own."""
+    """A platform team wraps an existing job into another component."""
 
     class Team(pulumi.ComponentResource):
         def __init__(self) -> None:
@@ -62,8 +62,8 @@ def test_a_recorded_state_keeps_its_resources(stack: Stack) -> None:
     """A stack made by version 0.1.0 meets this version: each resource is found again under its name.
 
     The launcher's content differs between versions, so the recorded state has placeholders for it. A workload may be
-    replaced for a reason of its own; that is what a changelog tells. The file is never to be recorded anew. The Secret
-    of the store and the record of what must not change came later.
+    replaced for a reason that the changelog names. The file is never to be recorded anew. The Secret of the store and
+    the record of what must not change came later.
     """
     stack.load(_recorded(stack.name))
     found = stack.preview(job(**FULL)).ops()

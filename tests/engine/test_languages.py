@@ -159,7 +159,7 @@ def test_another_language_is_guarded(stack: Stack) -> None:
 
 @pytest.mark.usefixtures("plugin")
 def test_another_language_is_told_of_names_that_clash(scratch: Stack) -> None:
-    """Each job has a connection of its own to the engine, and they are compared all the same."""
+    """Each job has its own connection to the engine, and the jobs' names are compared all the same."""
 
     def program() -> None:
         for name in ("one", "two"):

@@ -105,7 +105,7 @@ def test_two_jobs_of_one_name_live_in_two_namespaces(stack: Stack) -> None:
 
 
 def test_destroying_a_job_leaves_its_checkpoints(stack: Stack) -> None:
-    """The engine says so, and a job made anew is told how to go on from them."""
+    """The engine reports the retained claim, and a new job's error says how to go on from the checkpoints."""
     stack.up(job(**FULL))
     destroyed = stack.destroy()
     again = stack.up(job(**FULL))

@@ -45,7 +45,7 @@ def test_a_new_image_replaces_the_job_and_deletes_first(deployed: Stack) -> None
 
 
 def test_a_fixed_size_job_changes_one_child_for_a_new_image(stack: Stack) -> None:
-    """Without a store pod of its own, an image is one replaced child and one updated component."""
+    """Without a store pod a new image is one replaced child and one updated component."""
     stack.up(job(elastic={"nnodes": 2}))
     changed = stack.up(job(elastic={"nnodes": 2}, image="registry.example.com/train:2"))
 

@@ -1,4 +1,4 @@
-"""The slow storage that the scripts read from, seen from outside: who reads tells who trains."""
+"""The slow storage of the scripts, seen from outside: its readers are the workers that train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the real launcher as a process of its own and looks at what it does from outside."""
+"""Runs the real launcher as a separate process and observes it from outside."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Launched:
         return value
 
     def wait(self) -> int:
-        """The exit code."""
+        """Wait for the end; returns the exit code."""
         try:
             return self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -96,7 +96,7 @@ class Launched:
         return bool(int(mask, 16) >> (number - 1) & 1)
 
     def end(self) -> None:
-        """Kill whatever is left; for fixtures."""
+        """Kill all remaining processes; for fixtures."""
         self.process.kill()
         self.process.wait()
         for pid in self.alive():

@@ -23,7 +23,7 @@ Line = dict[str, object]
 
 @dataclass
 class Job:
-    """One elastic job in a folder of its own."""
+    """One elastic job in its folder."""
 
     folder: pathlib.Path
     nnodes: str = "1:3"
@@ -39,7 +39,7 @@ class Job:
     """What runs a node; the control arm's is torchrun's."""
 
     def start_store(self) -> None:
-        """A store of its own, as in its pod."""
+        """Start the store as a separate process, as in its pod."""
         command = [
             sys.executable,
             "-m",
@@ -114,7 +114,7 @@ class Job:
         return sum(path.read_text(errors="replace").count(text) for path in self.folder.glob("node*.log"))
 
     def end(self) -> None:
-        """Kill all that is left."""
+        """Kill all remaining processes."""
         for node in self.nodes:
             kill_tree(node)
         if self.store is not None:

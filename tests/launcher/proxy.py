@@ -32,7 +32,7 @@ class Proxy:
         self._cut = end
 
     def close(self) -> None:
-        """End it all."""
+        """Close every connection and the listener."""
         self._is_closing = True
         self._thread.join()
 

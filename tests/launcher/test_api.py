@@ -43,7 +43,7 @@ def test_streams_of_the_logs_specs(tmp_path: Path) -> None:
 
 
 def test_a_function_of_the_callers_main(tmp_path: Path) -> None:
-    """A script may launch a function of its own: workers import the script as ``multiprocessing`` does."""
+    """A script may launch a function that it defines: workers import the script as ``multiprocessing`` does."""
     script = tmp_path / "launches.py"
     script.write_text(MAIN)
     done = subprocess.run(

@@ -14,7 +14,7 @@ from elastic_infra.launcher import codec
 
 @dataclass(frozen=True)
 class Inner:
-    """Inside another."""
+    """A dataclass inside another one."""
 
     name: str
 
@@ -50,7 +50,7 @@ OUTER = st.builds(
 
 @given(OUTER)
 def test_reading_what_was_written_gives_the_same(outer: Outer) -> None:
-    """Whatever the values; tuples come back as tuples."""
+    """All values come back equal, and tuples as tuples."""
     assert codec.from_json(Outer, json.loads(json.dumps(codec.to_json(outer)))) == outer
 
 

@@ -35,7 +35,7 @@ def test_a_paused_reader_keeps_nobody_and_drops_are_counted() -> None:
 
 
 def test_a_reader_that_is_gone() -> None:
-    """Lines for nobody are forgotten, and closing does not wait."""
+    """Lines without a reader are dropped, and closing does not wait."""
     reader, writer = os.pipe()
     os.close(reader)
     lines = console.Console.start(writer)

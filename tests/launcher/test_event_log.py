@@ -1,4 +1,4 @@
-"""Event lines: one whole object a line, whoever writes beside, and never a failed launch."""
+"""Event lines: one whole object a line, beside other writers, and never a failed launch."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def test_what_cannot_be_written_is_told_once(tmp_path: Path, capfd: pytest.Captu
 
 @pytest.mark.parametrize(("wall", "text"), [(0.0, "1970-01-01T00:00:00.000Z"), (1.0015, "1970-01-01T00:00:01.001Z")])
 def test_time_is_utc_with_milliseconds(wall: float, text: str) -> None:
-    """Whatever the machine's own zone."""
+    """The machine's time zone does not matter."""
     assert utc(wall) == text

@@ -19,7 +19,7 @@ def test_the_operator_retries_what_the_table_calls_a_retry() -> None:
 
 
 def test_a_signal_is_told_as_shells_do() -> None:
-    """128 and the signal's number; SIGTERM is the one with a name of its own."""
+    """128 plus the signal's number; only SIGTERM's code has a name."""
     assert exit_codes.of_signal(signal.SIGTERM) == exit_codes.STOPPED
     assert exit_codes.of_signal(signal.SIGINT) == 130
 

@@ -23,7 +23,7 @@ def abandon(parent: pathlib.Path) -> pathlib.Path:
 
 
 def test_only_folders_of_dead_launchers_are_swept(tmp_path: pathlib.Path) -> None:
-    """A folder that is locked, that has no lock file, or that is somebody else's name stays."""
+    """A folder that is locked, has no lock file, or has another program's name stays."""
     dead = abandon(tmp_path)
     (dead / "progress-1").write_text("left")
     living, lock = run_dir.make_locked_folder(str(tmp_path))
@@ -48,7 +48,7 @@ def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_new_folder_is_never_swept(tmp_path: pathlib.Path) -> None:
-    """However often others sweep meanwhile, who has made a folder has it."""
+    """However often other launchers sweep meanwhile, a launcher keeps the folder that it has made."""
     over = threading.Event()
 
     def sweep_on() -> None:

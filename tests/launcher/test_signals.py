@@ -31,7 +31,7 @@ print(json.dumps([signals.caught, woken, drained, left, after]))
 
 
 def test_signals_are_noted_in_their_order() -> None:
-    """In a process of its own: the handlers of the test's process stay as they are."""
+    """In a separate process, so that the handlers of the test's process stay."""
     done = subprocess.run(
         [sys.executable, "-c", NOTED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

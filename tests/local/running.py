@@ -1,4 +1,4 @@
-"""Runs `elastic-infra run` as a user does, in a process of its own, and looks at it from outside."""
+"""Runs `elastic-infra run` as a user does, in a separate process, and observes it from outside."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Run:
             time.sleep(0.05)
 
     def wait(self) -> int:
-        """The exit code."""
+        """Wait for the end; returns the exit code."""
         try:
             return self.process.wait(self.seconds)
         except subprocess.TimeoutExpired as error:
@@ -118,7 +118,7 @@ class Run:
         return self.wait()
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Send Ctrl-C to the program."""
         self.process.send_signal(signal.SIGINT)
 
     def alive(self) -> list[int]:
@@ -128,7 +128,7 @@ class Run:
         return [pid for pid in pids if mark in _environ(pid)]
 
     def end(self) -> None:
-        """Kill whatever is left."""
+        """Kill all remaining processes."""
         self.process.kill()
         self.process.wait()
         for pid in self.alive():

@@ -77,7 +77,7 @@ class Room:
         return actions
 
     def exit(self, name: str, code: int) -> None:
-        """A pod ends."""
+        """The state after a pod has ended."""
         if name in self.alive:
             self.alive.remove(name)
             self.tell(Exited(name, code))
@@ -99,7 +99,7 @@ class Room:
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes that run."""
+        """Names of the nodes that run."""
         return self.alive - {STORE}
 
     def verdicts(self, name: str) -> list[str]:
@@ -201,7 +201,7 @@ def test_worker_faults_are_signals() -> None:
 
 @pytest.mark.parametrize("code", [1, 2, 93, 137, 200])
 def test_on_failure_restarts_in_place(code: int) -> None:
-    """Whatever the code, the container starts again with what it had written, until the restarts are used up."""
+    """After any code the container starts again with its files, until the restarts are used up."""
     room = Room(ELASTIC, 1)
     for restart in range(1, 6):
         room.exit(node(0), code)
@@ -342,7 +342,7 @@ rules = st.sampled_from([ELASTIC, EXIT_CODE, dataclasses.replace(ELASTIC, backof
 
 
 def live_through(room: Room, happening: tuple[object, ...]) -> None:
-    """One thing happens."""
+    """Apply one drawn event to the job."""
     match happening:
         case ("fault", fault):
             room.strike(fault)  # type: ignore[arg-type]  # drawn as one

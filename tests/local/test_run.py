@@ -109,7 +109,7 @@ def test_ctrl_c_once(start: Starter) -> None:
 
 
 def test_ctrl_c_twice(start: Starter) -> None:
-    """Everything is killed, whatever the nodes were doing."""
+    """All processes are killed at any point of the run."""
     run = start(*endless("--nodes", "2", "--faults", "0s stop worker 1.0"), args=[str(FOREVER)])
     run.wait_for(run.faults, "a hang")
     run.interrupt()
@@ -239,7 +239,7 @@ def test_command(start: Starter) -> None:
 
 @pytest.mark.launcher
 def test_real_training(start: Starter) -> None:
-    """With torch: whatever comes and goes, the result is that of a run without disturbance."""
+    """With torch: after any changes of nodes the result is that of an undisturbed run."""
     plan = "1s kill node 1; +1s scale 3; +1s kill worker 0.0"
     run = start("--nodes", "2", "--faults", plan, script="sums.py", args=[str(FOREVER)], runtime={})
     run.seconds = 280

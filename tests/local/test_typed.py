@@ -1,4 +1,4 @@
-"""A run on a terminal: faults are typed, Ctrl-C is heard."""
+"""A run on a terminal: faults can be typed, and Ctrl-C works."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_typed_faults(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_controls_no_session(tmp_path: Path) -> None:
-    """Faults are heard from it, as under an IDE or `setsid`, and its end does not end the job."""
+    """Faults typed there are read, as under an IDE or `setsid`, and the terminal's end does not end the job."""
     job, work = write_job(tmp_path, args=[str(FOREVER)]), tmp_path / "work"
     program = [sys.executable, "-m", "elastic_infra.cli", "run", str(job), "--workdir", str(work), "--timeout", "240"]
     terminal, keyboard = os.openpty()

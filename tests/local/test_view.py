@@ -63,7 +63,7 @@ class Terminal:
         self._take(text)
 
     def close(self) -> None:
-        """Free both ends."""
+        """Close both ends of the terminal."""
         self.stream.close()
         os.close(self.master)
 

@@ -12,7 +12,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def record(at: float, event: str, node: str = "a", generation: int = 0, **fields: object) -> Record:
-    """One record."""
+    """One event as a record."""
     return Record(at, event, node, generation, 0, fields)
 
 

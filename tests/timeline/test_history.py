@@ -80,7 +80,7 @@ def test_a_script_that_reports_no_steps_runs() -> None:
 
 
 def test_a_node_that_dies_without_a_word() -> None:
-    """Its lane ends when peers miss it; without peers, when it was last heard before its next launcher."""
+    """The node's lane ends when peers miss it; without peers, at its last event before its next launcher."""
     peers = history(
         [*start(0, "a", 1, 2), *start(0, "b", 1, 2), record(7, "node_lost", "b", 1, lost="a"), record(9, "x")]
     )
@@ -173,7 +173,7 @@ def test_the_recorded_run_without_a_runner() -> None:
 @settings(max_examples=40, deadline=None, phases=[Phase.generate])  # a smaller case of lost lines is no simpler one
 @given(st.sampled_from([FAULTS, QUIET]), st.integers(0, 2**32), st.floats(0.0, 1.0))
 def test_lost_lines_never_break_the_story(records: tuple[Record, ...], seed: int, kept: float) -> None:
-    """Whatever lines are missing: intervals follow each other inside the history, shares are shares, all is drawn."""
+    """With any lines missing, intervals follow each other, shares are within 0 and 1, and all is drawn."""
     draw = Random(seed)
     chosen = [each for each in records if draw.random() < kept] or list(records[:1])
     found = history(chosen)

@@ -37,7 +37,7 @@ def test_the_example_is_golden() -> None:
 
 
 def test_it_says_what_it_shows() -> None:
-    """Title and description for those who do not see it; figures, nodes and outages as text for all."""
+    """The picture has a title and a description for screen readers; figures, nodes and outages are text."""
     found = told("quiet_faults")
     root = ET.fromstring(drawn(found))
     lines = texts(drawn(found))

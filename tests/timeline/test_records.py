@@ -1,4 +1,4 @@
-"""Reading one line."""
+"""The reader of one event line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_no_event_says_why(line: str, why: str) -> None:
 @settings(max_examples=50, deadline=None)
 @given(HEADS, st.dictionaries(st.text(), JSON))
 def test_any_object_is_a_record_or_refused(head: dict[str, object], fields: dict[str, object]) -> None:
-    """No line breaks the reader, and no field of a record breaks who asks for it."""
+    """No line breaks the reader, and no field of a record breaks the code that reads the field."""
     try:
         found = parse(json.dumps({**fields, **head})).record
     except NoEventError:

@@ -18,7 +18,7 @@ def test_root_installs_what_is_missing() -> None:
 
 @pytest.mark.parametrize(("root", "apt"), [(True, True), (False, False)])
 def test_nothing_missing_needs_nothing(*, root: bool, apt: bool) -> None:
-    """Who has all packages is not asked who he is."""
+    """With all packages installed the user's rights are not checked."""
     assert debian.commands((), root=root, apt=apt) == ()
 
 
@@ -30,5 +30,5 @@ def test_who_may_not_install_is_told_what_to(*, root: bool, apt: bool) -> None:
 
 
 def test_a_package_that_is_not_there_is_missing() -> None:
-    """Whatever the machine, an unknown name is not installed."""
+    """An unknown name is not installed on any machine."""
     assert debian.installed("no-such-package-of-debian") == debian.MISSING

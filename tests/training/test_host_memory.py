@@ -88,7 +88,7 @@ def test_a_new_worker_does_not_overwrite_the_newest(tmp_path: Path) -> None:
 
 
 def test_a_node_without_snapshots_has_none(tmp_path: Path) -> None:
-    """A fresh node."""
+    """The memory of a fresh node gives None."""
     assert SharedMemory(str(tmp_path), "state-0").newest() is None
 
 

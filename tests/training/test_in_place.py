@@ -30,7 +30,7 @@ Line = dict[str, object]
 
 @dataclass
 class Driver:
-    """What the agents of a job do: say who is in which generation."""
+    """The agents of a job: they say which workers are in which generation."""
 
     folder: pathlib.Path
     steps: int
@@ -42,7 +42,7 @@ class Driver:
     members: list[str] = field(default_factory=list)
 
     def spawn(self, name: str, *fault: str) -> None:
-        """Start a worker."""
+        """Start a worker, with its fault if one is given."""
         environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo"}
         argv = (str(SCRIPT), str(self.folder), name, str(self.steps), *fault)
         self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
@@ -55,7 +55,7 @@ class Driver:
         self.await_said(channel.Ready, *names)
 
     def enter(self, *members: str) -> None:
-        """The next generation."""
+        """Begin the next generation with these members."""
         self.generation += 1
         self.members = list(members)
         port = free_port()
@@ -64,11 +64,11 @@ class Driver:
             self.send(name, channel.Enter(self.generation, {**place, "MASTER_ADDR": "127.0.0.1"}))
 
     def send(self, name: str, message: channel.Message) -> None:
-        """Tell one worker."""
+        """Send one worker a message."""
         assert self.connections[name].send(message)
 
     def break_up(self, *survivors: str) -> None:
-        """The generation is over; wait until those who live have parked."""
+        """End the generation, and wait until the survivors have parked."""
         for name in survivors:
             self.send(name, channel.Break(self.generation))
         self.await_said(channel.Parked, *survivors)

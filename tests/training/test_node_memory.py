@@ -45,5 +45,5 @@ def test_generators_of_another_step_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_node_without_snapshots_has_none(tmp_path: Path) -> None:
-    """A fresh node."""
+    """The memory of a fresh node gives None."""
     assert NodeMemory(str(tmp_path), 3).newest() is None

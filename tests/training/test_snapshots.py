@@ -1,4 +1,4 @@
-"""A snapshot on disk appears whole or not at all, whatever ends its writer, and the newest whole one stays."""
+"""A snapshot on disk appears whole or not at all, for any end of its writer, and the newest whole one stays."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_rank_s_part_is_waited_for(tmp_path: Path, warnings: list[str]) ->
 
 
 def test_the_last_and_every_nth_stay(tmp_path: Path, warnings: list[str]) -> None:
-    """What is kept, whatever the number of saves."""
+    """The same snapshots are kept after any number of saves."""
     folder = Folder(tmp_path, warnings.append, Keep(last=2, every=4))
     for step in range(1, 10):
         folder.save(step, CONTENT[step], Writer())

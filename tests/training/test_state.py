@@ -63,7 +63,7 @@ def test_training_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_saved_is_a_fresh_start(tmp_path: Path) -> None:
-    """The first generation."""
+    """The state of a first generation."""
     assert trained(tmp_path / "new", 0).restore() == Restored(0, "nothing")
 
 

@@ -50,7 +50,7 @@ def changes(old: Any, new: Any, path: Path = ()) -> Iterator[Change]:
 
 
 def replaces(kind: str, change: Change) -> bool:
-    """Whether an object of this kind must be made anew for the change."""
+    """Whether an object of this kind must be replaced for the change."""
     return any(change.path[: len(fixed)] == fixed for fixed in (*IDENTITY, *FIXED.get(kind, ())))
 
 

@@ -12,7 +12,7 @@ PROXY_USER = "front-proxy"
 
 
 def service_account_key(testbed: Testbed) -> Path:
-    """Signs service-account tokens."""
+    """The key that signs service-account tokens."""
     return testbed.path("keys", "service-account.key")
 
 
@@ -27,7 +27,7 @@ def proxy_certificate(testbed: Testbed) -> Path:
 
 
 def component(testbed: Testbed) -> Component:
-    """Makes the keys."""
+    """The step that makes the keys."""
     return Component("keys", prepare=lambda: _make(testbed))
 
 

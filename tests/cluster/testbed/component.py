@@ -35,7 +35,7 @@ def always() -> bool:
 
 
 def nothing() -> None:
-    """No step."""
+    """A step without an effect."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Component:
     prepare: Callable[[], None] = nothing
     """Runs before the process starts."""
     ready: Callable[[], bool] = always
-    """Asked until true."""
+    """Called until it returns true."""
     finish: Callable[[], None] = nothing
     """Runs once the part is ready, before parts that need it start."""
 

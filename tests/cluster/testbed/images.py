@@ -1,7 +1,7 @@
 """The testbed's container images, made without a registry: empty folders, filled by mounts of this machine.
 
 Every container gets the machine's `/usr` and the tests' Python read-only through the runtime's base
-specification, so an image needs no content of its own and the pods run the very torch that the tests run.
+specification, so an image needs no content, and the pods run the same torch as the tests.
 """
 
 from __future__ import annotations

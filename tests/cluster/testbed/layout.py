@@ -15,7 +15,7 @@ NODE_ADDRESS = "10.88.0.1"
 POD_NETWORK = "10.88.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/16"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where packaged programs are, whatever the caller's PATH says."""
+"""The folders of packaged programs, independent of the caller's PATH."""
 ETCD = "http://127.0.0.1:2379"
 IMAGES = ("elastic-infra.test/torch:a", "elastic-infra.test/torch:b")
 """Two names of one image, so that a test can change a job's image."""
@@ -24,7 +24,7 @@ PAUSE_IMAGE = "elastic-infra.test/pause:1"
 
 @dataclass(frozen=True)
 class Testbed:
-    """One cluster. Fixed ports are free because the testbed has a network namespace of its own."""
+    """One cluster. Fixed ports are free because the testbed has its own network namespace."""
 
     __test__: ClassVar[bool] = False  # its name begins as pytest's classes of tests do
 

@@ -79,7 +79,7 @@ def status(root: Path) -> tuple[str, bool]:
 
 
 def holder(root: Path) -> int | None:
-    """The living process that holds the testbed; None when it is gone or its id is somebody else's now."""
+    """The living process that holds the testbed; None when it is gone or its id belongs to another process now."""
     try:
         pid, start = (root / HOLDER).read_text().split()
     except (FileNotFoundError, ValueError):

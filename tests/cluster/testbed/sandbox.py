@@ -1,4 +1,4 @@
-"""The testbed's namespaces: processes, mounts and network of its own, so that its end leaves nothing behind.
+"""The testbed's own namespaces of processes, mounts and network, so that no process or mount outlives it.
 
 Inside, /run, /var/lib, /var/log and /etc/hosts are the testbed's, and every program may keep its usual paths.
 The kernel ends all processes with the first one, and drops mounts and network with the last.

@@ -1,4 +1,4 @@
-"""The Kubernetes scheduler."""
+"""The Kubernetes scheduler of the testbed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.cluster.testbed.layout import Testbed
 
 
 def component(testbed: Testbed) -> Component:
-    """With its default settings, but nobody to elect."""
+    """The scheduler with its default settings, but without leader election."""
     return Component(
         "scheduler",
         command=(

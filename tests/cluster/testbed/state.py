@@ -25,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True)
 class State:
-    """The whole testbed."""
+    """The state of the whole testbed."""
 
     phase: Phase
     seconds: float = 0

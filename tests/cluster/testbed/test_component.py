@@ -27,7 +27,7 @@ def processes() -> Iterator[list[int]]:
 
 
 def recorder(names: list[str], pids: list[int]) -> Callable[[Component, int | None, float], None]:
-    """Notes what started."""
+    """A component that notes its start."""
 
     def started(component: Component, pid: int | None, _seconds: float) -> None:
         names.append(component.name)

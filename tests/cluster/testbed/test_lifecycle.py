@@ -1,4 +1,4 @@
-"""How a testbed is found alive, dead or replaced by somebody else's process; nothing of Kubernetes runs here."""
+"""How a testbed is found alive, dead or replaced by another process; no part of Kubernetes runs here."""
 
 from __future__ import annotations
 

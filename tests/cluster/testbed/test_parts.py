@@ -46,7 +46,7 @@ def test_no_part_writes_outside_the_testbed() -> None:
 
 
 def test_the_testbed_survives_a_round_trip(tmp_path: Path) -> None:
-    """The supervisor reads the testbed that `up` wrote, and nobody else can read its token."""
+    """The supervisor reads the testbed that `up` wrote, and no other user can read its token."""
     testbed = layout.Testbed(**{**vars(BED), "root": str(tmp_path)})
     testbed.write()
 

@@ -1,7 +1,7 @@
-"""What the scripts train on: random rows behind a storage that is slow, and that logs who reads.
+"""The scripts' data: random rows behind a slow storage that logs its readers.
 
-The file ``latency`` beside the access log holds the seconds that a row takes; the test that runs a script shortens
-them once nothing more is to happen to the job.
+The file ``latency`` beside the access log holds the seconds that a row takes; the test that runs a script shortens them
+after the last fault.
 """
 
 import json

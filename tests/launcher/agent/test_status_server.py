@@ -27,7 +27,7 @@ SNAPSHOT = status_server.Snapshot(
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A status port of a process of its own that may open 64 files."""
+    """A status port in a separate process that may open 64 files."""
     program = (
         "import resource, time; from elastic_infra.launcher.agent import status_server;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"

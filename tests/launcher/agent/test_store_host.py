@@ -45,7 +45,7 @@ def test_endpoints(host: str, expected: bool) -> None:
 
 
 def test_a_replica_in_its_machines_network() -> None:
-    """Without a name of its own a replica goes by its index."""
+    """A replica that shares its machine's name is recognised by its index."""
     for index in (0, 1):
         here = Here("machine-42", "", index, ())
         assert serves_store("job-worker-0", told=None, here=here, resolve=lambda _: ()) == (index == 0)
@@ -53,7 +53,7 @@ def test_a_replica_in_its_machines_network() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_what_is_told_wins(told: bool) -> None:
-    """``is_host`` of the command line holds whatever the endpoint is."""
+    """``is_host`` of the command line holds for any endpoint."""
     assert serves_store("localhost", told=told, here=HERE) == told
 
 

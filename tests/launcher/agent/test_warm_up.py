@@ -45,7 +45,7 @@ def test_a_needed_node_is_ready_at_once() -> None:
 
 
 def test_before_the_store_was_heard_it_waits() -> None:
-    """Only the store knows who trains."""
+    """Only the store knows which nodes train."""
     state = newcomer()
     unheard = replace(state, store=replace(state.store, connected=False))
 

@@ -31,7 +31,7 @@ class Agent:
         self.channels.listen(self.path)
 
     def connect(self) -> channel.Connection:
-        """A worker connects."""
+        """Connect as a worker to the agent's socket."""
         worker = channel.connect({channel.VARIABLE: self.path})
         assert worker is not None
         worker.end.settimeout(10)
@@ -39,12 +39,12 @@ class Agent:
         return worker
 
     def look(self) -> None:
-        """Take what is there."""
+        """Have the agent handle what has arrived."""
         for key, _ in self.selector.select(0.0):
             key.data()
 
     def hear(self, worker: channel.Connection, message: channel.Message) -> list[events.Event]:
-        """The events that a worker's word becomes."""
+        """The events that a worker's message becomes."""
         self.seen.clear()
         assert worker.send(message)
         self.look()
@@ -71,7 +71,7 @@ def worker(agent: Agent) -> Iterator[channel.Connection]:
 def test_a_worker_enters_when_it_is_ready_and_can_be_moved_once_it_is_in(
     agent: Agent, worker: channel.Connection
 ) -> None:
-    """It may connect before the supervisor has told of it; an obstacle takes the word back."""
+    """A worker may connect before the supervisor has reported its start; an obstacle revokes `can_move`."""
     assert agent.hear(worker, channel.Ready()) == []
     assert worker.receive() == FIRST
     assert agent.hear(worker, channel.In(1)) == [events.WorkersIn(1, can_move=True)]
@@ -79,7 +79,7 @@ def test_a_worker_enters_when_it_is_ready_and_can_be_moved_once_it_is_in(
 
 
 def test_a_worker_that_lives_on_enters_the_next_generation(agent: Agent, worker: channel.Connection) -> None:
-    """It breaks, parks and enters; what it says of the generation before is no news of this one."""
+    """The worker breaks, parks and enters; its messages about the last generation give no event for this one."""
     agent.channels.part(1)
     assert worker.receive() == channel.Break(1)
     assert agent.hear(worker, channel.Failed(1, "closed")) == [events.StepBroke(1, 0, "closed")]
@@ -90,7 +90,7 @@ def test_a_worker_that_lives_on_enters_the_next_generation(agent: Agent, worker:
 
 
 def test_a_worker_that_is_ready_too_late_has_parked(agent: Agent, worker: channel.Connection) -> None:
-    """The generation it was started for is over: it waits for the next one."""
+    """The generation for which the worker was started is over, so the worker waits for the next one."""
     agent.channels.part(1)
     assert worker.receive() == channel.Break(1)
 
@@ -110,14 +110,14 @@ def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel
 
 
 def test_all_are_dismissed(agent: Agent, worker: channel.Connection) -> None:
-    """With the word on whether to save first."""
+    """The message says whether to save first."""
     agent.channels.dismiss(keeps_state=True)
 
     assert worker.receive() == channel.Dismiss(keeps_state=True)
 
 
 def test_an_agent_that_replaces_another_listens_again(agent: Agent) -> None:
-    """The socket of the one before is still there."""
+    """The replaced agent's socket file still exists."""
     after = Agent(agent.path)
     after.channels.begin(1, {0: FIRST}, ())
     worker = after.connect()

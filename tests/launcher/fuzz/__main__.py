@@ -1,7 +1,7 @@
 """``python -m tests.launcher.fuzz``: damaged traffic against a store and a status port for ten minutes.
 
-Exit code 1 and one line if one of them ends, stops answering, says that a fault of its own ended a connection, or takes
-more memory than its bound. The line has the seed, with which the same traffic is sent again.
+Exit code 1 and one line if one of them ends, stops answering, reports an internal fault that ended a connection, or
+takes more memory than its bound. The line has the seed, with which the same traffic is sent again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ STATUS: Final = (
 
 
 class FoundError(Exception):
-    """Something broke."""
+    """A law of the servers was broken."""
 
 
 @dataclass
 class Target:
-    """A server in a process of its own, and what it must keep."""
+    """A server in a separate process, with its laws."""
 
     name: str
     process: subprocess.Popen[str]
@@ -153,7 +153,7 @@ def fuzz(seed: int, seconds: float) -> str:
 
 
 def main() -> int:
-    """Fuzz, and say what came of it."""
+    """Fuzz, and print the result."""
     parser = argparse.ArgumentParser("python -m tests.launcher.fuzz", description="Damaged traffic on every port.")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long; 600 by default")
     parser.add_argument("--seed", type=int, default=None, help="of the damage; a new one by default")

@@ -36,7 +36,7 @@ def status_port() -> int:
 @quick
 @given(seed=SEEDS)
 def test_damaged_traffic_ends_no_store(served: Served, seed: int) -> None:
-    """A node's own messages, damaged: the server refuses what is wrong by a rule, not by a fault of its own."""
+    """A node's own messages, damaged: the server refuses wrong messages by a rule, not by an internal fault."""
     with stranger(served) as end, contextlib.suppress(OSError):
         end.sendall(traffic.damaged(random.Random(seed), traffic.of_a_node(TOKEN)))
         end.shutdown(socket.SHUT_WR)

@@ -54,7 +54,7 @@ def newcomers_wait_for_a_step(world: World) -> None:
 
 
 def trains_within(generations: int) -> Callable[[World], None]:
-    """Churn ends: so many nodes and faults cost at most so many generations, whatever happens in which order."""
+    """Churn ends: so many nodes and faults cost at most so many generations, in any order of events."""
 
     def law(world: World) -> None:
         generation = world.store.generation if world.store else None
@@ -86,7 +86,7 @@ def a_bad_size_ends_nothing(world: World) -> None:
 
 
 def survivors_keep_their_workers(world: World) -> None:
-    """Workers are started once on each node: whatever happens to others, they are moved."""
+    """Workers are started once on each node: any change of the other nodes moves them."""
     for i, host in enumerate(world.hosts):
         if host.starts > 1:
             message = f"node {i} started its workers {host.starts} times"

@@ -1,7 +1,7 @@
 """What may happen in a world: messages, workers, faults and time, in every order.
 
-Faults cost from the scenario's allowance, what ends them does not. What the store tells reaches a prompt node at once
-and a slow node at any later time, whatever has happened in between; compare-and-sets of both are under way for any
+Faults are charged to the scenario's allowance, their ends are not. The store's notices reach a prompt node at once and
+a slow node at any later time, with any events in between; compare-and-sets of both are under way for any
 time and arrive in any order. Time passes only while no node has anything left to do, or for the silence of a node
 that is cut off.
 """
@@ -258,7 +258,7 @@ class Model(Driver):
     def _join(self, world: World, i: int) -> World:
         scenario = self.scenario
         name = scenario.names[i] if scenario.names else ""
-        ahead = scenario.nodes - i  # the clocks of the nodes disagree: who comes first is the last by its own
+        ahead = scenario.nodes - i  # the clocks disagree: the first node to come is the last by its clock
         node = Node(f"n{i}", name, scenario.local, address=f"host{i}", joined=ahead)
         state = self.canonical(start(node, scenario.limits, 0.0))
         return self._feed(with_host(world, i, replace(world.hosts[i], end="", state=state)), i, events.Ready())
@@ -330,7 +330,7 @@ class Model(Driver):
             yield f"silent {i}", self._see(world, i, "silent")
 
     def _age(self, world: World, seconds: float) -> World:
-        """Time passes for all: who does not beat grows silent, who has no answer for an age ends its workers."""
+        """Time passes: a node without beats grows silent, and a node without an answer for an age ends its workers."""
         for i, host in enumerate(world.hosts):
             if host.connected and (host.frozen or host.cut):
                 world = next((silent for _, silent in self._silence(world, i)), world)

@@ -1,4 +1,4 @@
-"""The next generation: when there is one, who is in it, and what the end of the last one costs."""
+"""The next generation: when there is one, its members, and what the end of the last one costs."""
 
 from __future__ import annotations
 

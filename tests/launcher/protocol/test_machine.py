@@ -69,7 +69,7 @@ def test_nobody_to_train_with_ends_after_join_timeout() -> None:
 
 @pytest.mark.parametrize(("exit_code", "age"), [(0, 0.0), (0, 59.0), (1, 30.0), (93, 1.0)])
 def test_late_joiner_leaves_with_the_jobs_code(exit_code: int, age: float) -> None:
-    """Who comes when the job is over leaves as it ended."""
+    """A node that comes after the job's end leaves with the job's exit code."""
     final = replace(PAIR, phase="final", exit_code=exit_code, ended_at=1000)
     state, actions = machine.step(connected(Limits(max_nodes=2), final), events.Tick(), age)
 
@@ -78,7 +78,7 @@ def test_late_joiner_leaves_with_the_jobs_code(exit_code: int, age: float) -> No
 
 
 def test_old_end_without_a_live_member_is_forgotten() -> None:
-    """A job that is made again under the same id trains; a live member of the old one keeps its end."""
+    """A job that is recreated under the same id trains; a live member of the old job keeps its final record."""
     members = (Member("n8", "", 1), Member("n9", "", 1))
     final = replace(PAIR, members=members, phase="final", exit_code=0, ended_at=1000)
     limits = Limits(max_nodes=2)
@@ -287,7 +287,7 @@ def test_job_fails_only_after_the_roll_call() -> None:
 
 
 def test_failure_under_a_reborn_store_is_not_charged() -> None:
-    """Who broke a generation first died with the store: its failure costs nothing."""
+    """The name of the member that broke the generation first died with the store: the failure costs nothing."""
     broken = replace(PAIR, phase="broken", cause=FAILURE, incarnation="before", confirmed=True)
     stopped = replace(peer("n1", "stopped").record, incarnation="before")
     state = connected(Limits(max_nodes=2), broken, Peer(stopped, "live", 0.0), phase="stopped")

@@ -1,4 +1,4 @@
-"""Where a member stands: done, gone or dead, from its record and its presence."""
+"""A member's status: done, gone or dead, from its record and its presence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = Limits(max_nodes=2)
 
 
 def status_of_n1(said: Peer | None, now: float = 0.0, generation: Generation = PAIR) -> MemberStatus:
-    """What this node, n0, thinks of n1."""
+    """The status of n1 as this node, n0, sees it."""
     return member_statuses(connected(LIMITS, generation, *([said] if said else [])), generation, now)[1]
 
 
@@ -26,7 +26,7 @@ def status_of_n1(said: Peer | None, now: float = 0.0, generation: Generation = P
     [("member", False, False), ("draining", False, False), ("stopped", True, False), ("finished", True, True)],
 )
 def test_a_member_is_done_when_it_says_so(state: str, done: bool, finished: bool) -> None:
-    """Only its own word ends the wait for a member that answers."""
+    """Only the member's own record ends the wait for a member that answers."""
     status = status_of_n1(peer("n1", state))
 
     assert (status.done, status.finished, status.busy) == (done, finished, not done)
@@ -68,7 +68,7 @@ def test_a_peer_without_a_connection_is_gone_once_the_script_fails_here() -> Non
 
 
 def test_a_successor_of_the_same_name_is_proof_of_death() -> None:
-    """A pod is made again when the former is gone: its successor came later, whatever the clocks of the two say."""
+    """A pod is recreated when the former is gone; the store's count shows that its successor came later."""
     old, new = peer("n1", "member", name="job-1", joined=2), peer("n2", "ready", name="job-1", joined=1)
     away, later = replace(old, presence="disconnected", arrived=1, departed=3), replace(new, arrived=4)
 

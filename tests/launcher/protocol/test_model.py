@@ -91,7 +91,7 @@ DEEP = {
     **{  # two faults have two kinds at most: pair by pair it is the whole, in pieces that fit in memory
         f"two faults among three: {one} or {other}": scenario(f"{one} {other}", 2)
         for one, other in itertools.combinations(sorted(ALL_FAULTS), 2)
-        if {one, other} != {"close", "store"}  # known limit: who was cut off believes that he saw the store die
+        if {one, other} != {"close", "store"}  # known limit: a node that was cut off takes that for the store's end
     },
     "any one fault from the very start": scenario("all", 1, settled=0),
     "two faults at the end": scenario("crash leave fail", 2, finish=True),
@@ -130,7 +130,7 @@ def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
     "name", ["two that can move, and a loss", "a third joins in place", "one that can move leaves"]
 )
 def test_survivors_keep_their_workers(name: str) -> None:
-    """Whoever comes, leaves or is lost: the workers of the others are started once and then moved."""
+    """While nodes come, leave or are lost, the workers of the others are started once and then moved."""
     checker.explore(MOVES[name], (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
 
 
@@ -265,7 +265,7 @@ def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_checker_finds_a_newcomer_that_is_never_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no generation ever counts as trained, a late node waits for ever."""
+    """Where no generation ever counts as trained, a late node waits without end."""
     monkeypatch.setattr(change, "planned_change_is_due", lambda *_: False)
 
     with pytest.raises(world.BrokenError, match="no way from here"):
@@ -312,7 +312,7 @@ def test_checker_finds_namesakes_that_evict_each_other(
 
 
 def test_checker_finds_a_returned_pod_that_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the proof by a namesake, and without the dead-man timer's, a pod that is made again never trains."""
+    """Without the proof by a namesake, and without the dead-man timer's, a recreated pod never trains."""
     monkeypatch.setattr(member_status, "_is_dead", lambda _state, peer, _now: peer.presence == "ended")
 
     with pytest.raises(world.BrokenError, match="no way from here"):
@@ -320,7 +320,7 @@ def test_checker_finds_a_returned_pod_that_waits_for_ever(monkeypatch: pytest.Mo
 
 
 def test_checker_tells_how_long_a_returned_pod_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the proof by a namesake the pod that is made again waits for the dead-man timer of the first."""
+    """Without the proof by a namesake the recreated pod waits for the dead-man timer of the first."""
     monkeypatch.setattr(member_status, "_is_replaced", lambda *_: False)
     explored = explore(scenario("crash", 1, nodes=2, settled=1, names=("x", "x")), LIMIT)
 

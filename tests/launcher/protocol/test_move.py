@@ -1,4 +1,4 @@
-"""Workers that keep their processes: how a change is attempted, who parks, and who goes on."""
+"""Workers that keep their processes: how a change is attempted, which workers park, and which go on."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_broken_step_is_a_failure_only_where_no_loss_explains_it() -> None:
 
 
 def test_the_next_generation_is_a_move_only_where_a_worker_parked() -> None:
-    """Who parked comes first, whatever the replica index, for rank 0 serves the state."""
+    """Nodes with parked workers come first, with any replica index, because rank 0 serves the state."""
     parked = replace(RUNNING, phase="parked", parked=(0,))
     state = replace(connected(LIMITS, MOVING, peer("n1", "stopped", MOVING)), workers=parked)
     after = commit.commit(state, 0.0)

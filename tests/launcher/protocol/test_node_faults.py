@@ -23,7 +23,7 @@ FULL = (NodeFaults(NAME, LIMITS.node_faults),)
 
 
 def successor() -> Peer:
-    """The pod of the same name that was made again."""
+    """The recreated pod of the same name."""
     said = ready("n2")
     return replace(said, record=replace(said.record, name=NAME))
 

@@ -1,4 +1,4 @@
-"""Who is taken and in which order."""
+"""Which nodes are taken, and in which order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_survivors_come_first_and_keep_their_order(old: list[int], new: list[int
 
 @given(st.permutations(range(6)), st.integers(0, 6))
 def test_replica_indices_give_the_order(indices: list[int], survivors: int) -> None:
-    """Where every node has an index of its own, ranks follow it."""
+    """Where all nodes have different indices, ranks follow the indices."""
     records = [node(50 + place, index) for place, index in enumerate(indices)]
     members = ranks.assign(records[:survivors], records[survivors:], 6)
 

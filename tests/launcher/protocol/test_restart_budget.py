@@ -51,7 +51,7 @@ def test_failures_end_the_job_when_they_must(
 
 @given(st.lists(st.booleans(), max_size=12), st.integers(0, 5))
 def test_without_steps_it_is_torchruns_rule(nodes: list[bool], max_restarts: int) -> None:
-    """No steps, no start-up window: exactly ``max_restarts`` failures are survived, whichever node fails."""
+    """No steps, no start-up window: exactly ``max_restarts`` failures are survived, on any nodes."""
     count, code = spend([failure(node="a" if first else "b") for first in nodes], max_restarts)
 
     assert (count, code) == ((max_restarts + 1, 1) if len(nodes) > max_restarts else (len(nodes), None))

@@ -36,7 +36,7 @@ def test_a_node_without_workers_is_warming_ready_or_left() -> None:
 
 
 def test_a_leaving_node_is_a_member_until_its_workers_are_gone() -> None:
-    """Peers must wait for the workers, whatever the node is about to do."""
+    """Peers must wait for the workers, even if the node is about to leave."""
     state = replace(connected(Limits(max_nodes=2), PAIR, phase="running"), leaving_since=1.0)
 
     assert (record(state).state, record(state).leaving) == ("member", True)

@@ -1,4 +1,4 @@
-"""Who asks first where a thousand nodes want the same change."""
+"""Which node asks first where a thousand nodes want the same change."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_member_asks_at_once_for_what_only_it_knows() -> None:
 
 
 def test_a_change_that_another_made_ends_the_wait() -> None:
-    """The time begins anew with the next wish, so that nobody asks early for something else."""
+    """The time begins anew with the next due change, so that no node asks early for another one."""
     state = member(50, frozenset({1}))
     state, _ = machine.step(state, events.Tick(), 0.0)
     waited = state.wanting_since

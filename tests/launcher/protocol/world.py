@@ -37,7 +37,7 @@ class Store:
         return next((peer for peer in self.peers if peer.record.uuid == uuid), None)
 
     def with_presence(self, uuid: str, presence: Presence, *, names: bool) -> Store:
-        """The same with a node seen otherwise; with names, which may return, the store counts who comes and goes."""
+        """The same with another presence of a node; with names the store counts arrivals and disconnections."""
         old = self.peer(uuid)
         if old is None or old.presence in {presence, "ended"}:
             return self
@@ -182,8 +182,8 @@ class Scenario:
     local: int = 1
     """Workers of each node."""
     names: tuple[str, ...] = ()
-    """The nodes' names; none where it is empty. Who is not settled and has the name of an earlier node returns as it,
-    once that is over, unless ``beside``."""
+    """The nodes' names; none where it is empty. An unsettled node with the name of an earlier node returns as that
+    node, once the earlier one is over, unless ``beside``."""
     beside: bool = False
     """Namesakes are there at the same time."""
     slow: bool = False

@@ -1,4 +1,4 @@
-"""Whatever happens to the fork server, a start is at worst a cold one. A small stand-in plays torch here."""
+"""Any fault of the fork server costs at worst a cold start. A small stand-in plays torch here."""
 
 from __future__ import annotations
 

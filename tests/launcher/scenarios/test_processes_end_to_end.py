@@ -256,7 +256,7 @@ def test_nothing_outlives_a_killed_supervisor(start: Start) -> None:
 
 
 def test_signal_while_torch_is_asked(start: Start, tmp_path: pathlib.Path) -> None:
-    """R1: also while torch counts devices in a process of its own, SIGTERM ends the launcher with 143."""
+    """R1: also while torch counts devices in a separate process, SIGTERM ends the launcher with 143."""
     slow = tmp_path / "slow-python"
     slow.write_text("#!/bin/sh\ntouch asked\nexec sleep 600\n")
     slow.chmod(0o755)

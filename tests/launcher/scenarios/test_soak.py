@@ -1,4 +1,4 @@
-"""Random faults against real launchers, each node in a network of its own: `make soak`."""
+"""Random faults against real launchers, each node in a separate network: `make soak`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.launcher, pytest.mark.slow]
 
 
 def soak(folder: pathlib.Path, seed: int, faults: int, workers: int) -> None:
-    """Run one in a process of its own, which adopts what launchers leave behind.
+    """Run one soak in a separate process, which adopts the orphans of launchers.
 
     Raises:
         AssertionError: a law was not kept; with the log of what happened.

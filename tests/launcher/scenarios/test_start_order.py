@@ -1,4 +1,4 @@
-"""Nodes may start in any order: what a node finds where the store will be is waited for, whatever it is."""
+"""Nodes may start in any order: a node waits for the store, whatever answers at its address before."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_command(tmp_path: pathlib.Path, name: str) -> None:
 
 
 def outcome(folder: pathlib.Path, module: str, words: list[str]) -> Outcome:
-    """Run one command in a folder of its own."""
+    """Run one command in a separate folder."""
     folder.mkdir()
     (folder / "show.py").write_text(SHOW)
     variables = dict(word.split("=", 1) for word in words if word.split("=")[0].isupper())

@@ -107,7 +107,7 @@ def trap_term() -> None:
 
 
 def leave_children() -> None:
-    """Rank 0 starts sleepers, one in a session of its own, and is killed; the next generation looks for them."""
+    """Rank 0 starts sleepers, one in another session, and is killed; the next generation looks for them."""
     folders = [f"sleepers-{number}" for number in range(1, GENERATION)]
     old = [int(name) for folder in folders for name in os.listdir(folder)]
     journal("survivors", alive=[pid for pid in old if os.path.exists(f"/proc/{pid}")])

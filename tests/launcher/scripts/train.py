@@ -23,7 +23,7 @@ meeting = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 
 
 class Gloo:
-    """The real thing."""
+    """Collectives of torch on gloo."""
 
     def __init__(self) -> None:
         import torch
@@ -42,7 +42,7 @@ class Gloo:
 
 
 class Sockets:
-    """Rank 0 counts who is there and tells."""
+    """Rank 0 counts the connected ranks and tells them."""
 
     def __init__(self) -> None:
         if rank == 0:

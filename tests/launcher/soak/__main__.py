@@ -24,7 +24,7 @@ NOT_HERE = 77
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, judge, tell."""
+    """Run a soak, judge it, and print the verdict."""
     given = _parser().parse_args(arguments)
     reason = network.missing()
     if reason:

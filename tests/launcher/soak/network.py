@@ -1,4 +1,4 @@
-"""A network of its own for every node and the store: namespaces on one bridge, which can be cut or filtered.
+"""A separate network for every node and the store: namespaces on one bridge, which can be cut or filtered.
 
 Needs root, iproute2 and iptables. Nothing outside the namespaces is touched; all names begin with one prefix and the
 process's id, and namespaces whose process is gone are removed by the next run.

@@ -1,7 +1,7 @@
 """Nodes and the store as real processes, each in its network, and a kubelet that brings dead nodes back.
 
-A node has a name, an address and a /dev/shm of its own, as a pod has. This process must be the sub-reaper of all: what
-a launcher leaves behind becomes its child, and is noted as an orphan or a zombie. It decides nothing about faults.
+A node has its own name, address and /dev/shm, as a pod has. This process must be the sub-reaper of all: processes that
+a launcher leaves behind become its children, and are noted as orphans or zombies. The faults are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Nodes:
             self._store = None
 
     def add(self, name: str) -> None:
-        """One more node."""
+        """Start one more node."""
         self.nodes[name] = Node(name)
         self._launch(self.nodes[name])
 
@@ -149,7 +149,7 @@ class Nodes:
             signal_tree(node.process, number)
 
     def tick(self, now: float) -> None:
-        """See who ended, and start who should be there."""
+        """Note ended nodes, and start those that should exist."""
         for node in list(self.nodes.values()):
             if node.process is not None and (code := node.process.poll()) is not None:
                 self._ended(node, code, now)
@@ -159,7 +159,7 @@ class Nodes:
                 del self.nodes[node.name]
 
     def end(self) -> None:
-        """Kill whatever is left."""
+        """Kill all remaining processes."""
         for node in self.nodes.values():
             self.kill(node)
             if node.process is not None:

@@ -1,4 +1,4 @@
-"""Who is alive at one moment, told by the kernel: every worker holds a lock on a file of its own while it lives.
+"""The workers alive at one moment, from the kernel: every worker locks its own file while it lives.
 
 The kernel lets go of a lock the moment its process has ended, however it ended, so a census needs no clock and no word
 of the launcher's. A moment at which two generations have all their workers begins with the start of a worker: if
@@ -45,7 +45,7 @@ def enter(folder: Path, worker: Worker) -> int:
 
 
 def take(folder: Path) -> tuple[Worker, ...]:
-    """All who were alive at one moment: at the end of the first look, for the second one found them still alive."""
+    """All workers alive at the end of the first look: the second look found them still alive."""
     first = _look(folder)
     return tuple(worker for worker in _look(folder) if worker in first)
 

@@ -21,7 +21,7 @@ class Outcome:
     seed: int
     planned: int
     workers: int
-    """Of each node."""
+    """Number of workers on each node."""
     torch: str
     seconds: float
     trouble: str

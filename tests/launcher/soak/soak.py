@@ -1,7 +1,7 @@
 """Runs one soak: injects the planned faults one by one, lets the job recover in between, and ends it.
 
 A fault is due once training has recovered from all before it: every wanted node is there, the world has its full size
-and is past every step made so far. A paired one is due a moment after the fault before it, whatever state that is.
+and is past every step made so far. A paired fault is due a moment after the fault before it, in any state.
 """
 
 from __future__ import annotations

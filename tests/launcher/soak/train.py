@@ -22,7 +22,7 @@ SAVE_EVERY = 5
 
 
 def worker_of(environ: dict[str, str]) -> process_inventory.Worker:
-    """Who this is."""
+    """The name of this worker."""
     return process_inventory.Worker(
         node=environ["ELASTIC_INFRA_NODE_NAME"],
         generation=int(environ["ELASTIC_INFRA_GENERATION"]),
@@ -34,7 +34,7 @@ def worker_of(environ: dict[str, str]) -> process_inventory.Worker:
 
 
 def write(folder: Path, event: str, worker: process_inventory.Worker, **fields: object) -> None:
-    """Append one line; one write is one line, whoever else writes."""
+    """Append one line by one write, so that lines of several writers do not mix."""
     head = {"event": event, "time": time.monotonic(), "restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}
     line = json.dumps({**head, **vars(worker), **fields}) + "\n"
     descriptor = os.open(folder / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

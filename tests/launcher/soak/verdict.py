@@ -17,7 +17,7 @@ Line = Mapping[str, Any]
 def guarantee(journal: Iterable[Line]) -> list[str]:
     """No two generations ever have all their workers running; no node starts one before it stopped the last.
 
-    Each start was written with all who were alive then, itself included.
+    Each start was written with all workers alive then, itself included.
     """
     broken = []
     for line in journal:
@@ -65,7 +65,7 @@ def exact(journal: Iterable[Line], trajectory: Sequence[int]) -> list[str]:
 def charged(journal: Iterable[Line]) -> int:
     """Restarts charged to the budget, over all lives of the store (a store that lost all its nodes counts anew).
 
-    Every generation counts once, when it is first heard of: workers of an old one may still write after a new one's.
+    Every generation counts once, at its first line: workers of an old generation may still write after a new one's.
     One less than before is a charge given back, because the failure turned out to be the first sign of a lost node.
     """
     counts = dict.fromkeys((line["generation"], line["restarts"]) for line in journal)
@@ -78,7 +78,7 @@ def charged(journal: Iterable[Line]) -> int:
 
 @dataclass(frozen=True)
 class Injection:
-    """A fault that was done, and to whom."""
+    """An injected fault, and its target."""
 
     number: int
     kind: str

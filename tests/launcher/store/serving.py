@@ -87,7 +87,7 @@ def ask(end: socket.socket, request: dict[str, object]) -> dict[str, object]:
 
 
 def presence(served: Served, node: str) -> str:
-    """What the store says of a node: who asks is accepted no earlier than what came before is read."""
+    """A node's presence in the store; the store reads all earlier input before it accepts this question."""
     with stranger(served) as end:
         presences = ask(end, {"op": "hello", "id": 0, "job": "job", "node": "", "token": TOKEN})["presences"]
     assert isinstance(presences, dict)
@@ -106,7 +106,7 @@ def still_serves(served: Served) -> bool:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Look again and again until it holds."""
+    """Look repeatedly until the condition holds."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never held"

@@ -1,4 +1,4 @@
-"""The store's server over real sockets and in a process of its own: it outlives whatever a client sends."""
+"""The store's server over real sockets and in a separate process: it outlives any input of a client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEGABYTE = 1 << 20
 
 @dataclass
 class Process:
-    """A store in a process of its own."""
+    """A store in a separate process."""
 
     process: subprocess.Popen[str]
     port: int
@@ -82,7 +82,7 @@ def started(token: str = "", descriptors: int | None = None, host: str = "127.0.
     )
 )
 def test_garbage_never_ends_it(served: Served, data: bytes) -> None:
-    """Whatever a stranger sends, the server goes on answering others."""
+    """After any input of a client without the token, the server goes on answering others."""
     with stranger(served) as end:
         end.sendall(data + b"\n")
         end.shutdown(socket.SHUT_WR)
@@ -225,7 +225,7 @@ def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
 
 @pytest.mark.parametrize("before", [b"", b'{"op": "set", "key": "node/', b"\n\n", b"[1]\n", b"\xff"])
 def test_farewell_is_a_death(served: Served, before: bytes) -> None:
-    """A node is dead once its supervisor says so, whatever the agent was writing when it died; nothing revives it."""
+    """A node is dead once its supervisor says so, even behind an incomplete line; no message revives the node."""
     end, other = greeted(served, "a"), greeted(served, "a")
     ask(end, {"op": "beat", "id": 1})
     end.sendall(before + wire.FAREWELL)

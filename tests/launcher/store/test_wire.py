@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 @given(st.lists(st.dictionaries(TEXT, JSON, max_size=3), max_size=4), st.integers(1, 40))
 def test_messages_arrive_as_they_were_sent(messages: list[dict[str, object]], size: int) -> None:
-    """Whatever the pieces in which the bytes come."""
+    """The pieces in which the bytes come do not matter."""
     data = b"".join(map(wire.encode, messages))
     lines = wire.Lines()
     received = [message for at in range(0, len(data), size) for message in lines.feed(data[at : at + size])]

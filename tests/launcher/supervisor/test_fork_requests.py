@@ -1,7 +1,7 @@
 """The requests to the fork server, explored exhaustively: the production supervisor in every order of events.
 
 Supervisor and client are the real ones, with real sockets and pipes between them and a fork server played here; only
-processes and the clock are simulated. A world is the list of events that led to it, and is made anew from them.
+processes and the clock are simulated. A world is the list of events that led to it, from which it is rebuilt.
 """
 
 from __future__ import annotations

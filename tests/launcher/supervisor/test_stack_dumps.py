@@ -1,4 +1,4 @@
-"""Every worker's stacks are one block under its name, whatever happens to the others."""
+"""Every worker's stacks are one block under its name, even if other workers end meanwhile."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_r6_no_healthy_job_is_ended(seed: int) -> None:
 @settings(deadline=None)
 @given(seed=SEEDS)
 def test_r6_a_frozen_agent_is_always_seen(seed: int) -> None:
-    """R6: whatever went before, an agent that stops beating is given up within 12 seconds of looks."""
+    """R6: after any history, an agent that stops beating is given up within 12 seconds of looks."""
     life = healthy_life(seed)
     last = life[-1]
     frozen = [
@@ -153,7 +153,8 @@ os.kill(workers[0].pid, signal.SIGABRT)
 print(workers[1].pid, flush=True)
 time.sleep(600)
 """
-"""A stuck agent: one worker is dead and not waited for, the other blocks for ever on a lock the dead one held."""
+"""A stuck agent: one worker is dead and not waited for, the other blocks without end on a lock that the dead one
+held."""
 
 
 def zombies_settle(parent: int, count: int) -> None:

@@ -31,7 +31,7 @@ def server(tmp_path: pathlib.Path) -> Iterator[channel.Server]:
 
 
 def connect(server: channel.Server) -> channel.Connection:
-    """A worker's end."""
+    """A worker's end of the channel."""
     connection = channel.connect({channel.VARIABLE: server.path})
     assert connection is not None
     server.accept()
@@ -92,6 +92,6 @@ def test_what_is_no_message_ends_the_connection(server: channel.Server, packet: 
 
 
 def test_without_an_agent_there_is_no_channel(tmp_path: pathlib.Path) -> None:
-    """No variable, or a socket that nobody serves any more."""
+    """No variable, or a socket without a server."""
     assert channel.connect({}) is None
     assert channel.connect({channel.VARIABLE: str(tmp_path / "gone")}) is None

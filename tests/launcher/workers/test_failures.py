@@ -81,7 +81,7 @@ def test_error_files(tmp_path: Path, text: str, expected: tuple[str, str]) -> No
 
 
 def test_the_time_of_a_failure_is_the_files(tmp_path: Path) -> None:
-    """Who failed first is told by when the file was written, to fractions of a second."""
+    """The first failure is found by the file's time of writing, to fractions of a second."""
     path = tmp_path / "error.json"
     path.write_text('{"message": "boom"}')
     os.utime(path, (7.25, 7.25))
@@ -101,7 +101,7 @@ def test_no_error_file(tmp_path: Path) -> None:
     host=st.text(max_size=300),
 )
 def test_the_termination_message_fits(reason: str, error: str, traceback: str, host: str) -> None:
-    """Whatever failed, the message is JSON of at most 4096 bytes with code and rank in it."""
+    """For any failure the message is JSON of at most 4096 bytes with code and rank."""
     report = dataclasses.replace(FAILURE, error=error, traceback=traceback, host=host).report()
     text = failures.termination_message(1, reason, report)
     message = json.loads(text)

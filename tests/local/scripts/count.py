@@ -11,7 +11,7 @@ from elastic_infra.training import Progress
 
 
 def main() -> None:
-    """Count."""
+    """Count up, and go on where the last run stopped."""
     saved = Path(os.environ["ELASTIC_INFRA_CHECKPOINT_DIR"]) / "step"
     last, step = int(sys.argv[1]), int(saved.read_text()) if saved.exists() else 0
     progress = Progress()

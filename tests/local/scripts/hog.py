@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Take it."""
+    """Take the memory."""
     mark = Path(os.environ["ELASTIC_INFRA_CHECKPOINT_DIR"]) / "hogged"
     if mark.exists():
         return

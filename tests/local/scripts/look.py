@@ -1,4 +1,4 @@
-"""Writes what a worker finds around it: its environment, its folder, who else is in its shared memory."""
+"""Writes a worker's surroundings: its environment, its folder, and the files in its shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over all workers, in integers: whatever nodes came and went, the result is the same. Needs torch.
+"""Sums over all workers, in integers: after any changes of nodes the result is the same. Needs torch.
 
 Ends at its argument, or at the step in which the first worker finds the file `finish` beside the checkpoint.
 """
@@ -33,7 +33,7 @@ def _share(step: int, rank: int, world: int) -> int:
 
 
 def main() -> None:
-    """Train."""
+    """Sum step by step, with a checkpoint after each."""
     saved, last = Path(os.environ["ELASTIC_INFRA_CHECKPOINT_DIR"]) / "sums", int(sys.argv[1])
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
