@@ -1,4 +1,4 @@
-"""A launcher whose agent knows one node only: drives the supervisor through its seam without store or membership.
+"""A launcher whose agent knows one node only: drives the supervisor over its channel, without store or membership.
 
 ``python -m tests.launcher.single_node [torchrun options] script`` is the process side of the launcher alone.
 """
@@ -23,7 +23,7 @@ from tests.ports import free_port
 BEAT_SECONDS = 0.5
 
 
-class SoloAgent:
+class SingleNodeAgent:
     """Starts a generation, restarts it after a failure, leaves after success, a spent budget or a signal."""
 
     def __init__(self, channel: ipc.Channel, plan: Plan, group: WorkerGroup) -> None:
@@ -84,7 +84,7 @@ class SoloAgent:
             self.stop("SIGTERM")
 
     def on_ended(self, ended: ipc.WorkerEnded) -> None:
-        """A worker ended: success of all, or a failure."""
+        """Handle the end of a worker: success of all, or a failure."""
         self.running.discard(ended.local_rank)
         if self.phase == "stopping":
             return
@@ -115,7 +115,7 @@ def run(
 ) -> None:
     """The agent's entry."""
     freeze = environ.get("SOLO_FREEZE_FILE")
-    agent = SoloAgent(channel, plan, WorkerGroup(plan, settings, environ, runtime))
+    agent = SingleNodeAgent(channel, plan, WorkerGroup(plan, settings, environ, runtime))
     if freeze:
         with open(freeze, "w", encoding="utf-8") as file:
             file.write(str(os.getpid()))

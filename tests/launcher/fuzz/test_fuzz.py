@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from elastic_infra.launcher.agent import status_server
 from tests.launcher.fuzz import traffic
-from tests.launcher.store.serving import TOKEN, Served, ask, stranger
+from tests.launcher.store.serving import TOKEN, Served, ask, before_hello
 
 SEEDS = st.integers(0, 1 << 32)
 quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -37,13 +37,13 @@ def status_port() -> int:
 @given(seed=SEEDS)
 def test_damaged_traffic_ends_no_store(served: Served, seed: int) -> None:
     """A node's own messages, damaged: the server refuses wrong messages by a rule, not by an internal fault."""
-    with stranger(served) as end, contextlib.suppress(OSError):
+    with before_hello(served) as end, contextlib.suppress(OSError):
         end.sendall(traffic.damaged(random.Random(seed), traffic.of_a_node(TOKEN)))
         end.shutdown(socket.SHUT_WR)
         while end.recv(1 << 16):
             pass
 
-    with stranger(served) as other:
+    with before_hello(served) as other:
         assert "incarnation" in ask(other, {"op": "hello", "id": 0, "job": "another", "token": TOKEN})
     assert served.server.faults == 0
 

@@ -19,7 +19,7 @@ MOVING = replace(PAIR, phase="broken", next_mode="move", cause=LOSS)
 
 
 def member(generation: Generation = PAIR, workers: LocalWorkers = RUNNING, **said: object) -> State:
-    """Node n0 of two, whose workers these are; ``said`` is what n1 says of itself."""
+    """The state of node n0 of two with these workers; ``said`` is the record of n1."""
     state = connected(LIMITS, generation, peer("n1", "member", generation, **said))
     return replace(state, workers=workers)
 
@@ -36,7 +36,7 @@ def member(generation: Generation = PAIR, workers: LocalWorkers = RUNNING, **sai
 def test_a_change_is_attempted_as_a_move_where_a_worker_can_move(
     mine: bool, theirs: bool, cause: Cause, expected: str
 ) -> None:
-    """One is enough, for it has the state; after a hang all are started anew."""
+    """One such worker is enough, since it has the state; after a hang all workers are started anew."""
     state = member(workers=replace(RUNNING, can_move=mine), can_move=theirs)
 
     assert move.mode_of_change(state, PAIR, cause, 0.0) == expected
@@ -60,7 +60,7 @@ def test_two_failed_moves_in_a_row_start_all_anew() -> None:
 
 
 def test_workers_park_when_the_generation_breaks_and_the_late_are_killed() -> None:
-    """Told once; a node of two workers has parked when one did and the other is killed."""
+    """The workers are told once; a node of two workers has parked when one has parked and the other is killed."""
     state = member(MOVING)
     state = replace(state, node=replace(state.node, local_world_size=2))
     told, first = move.park(state, 10.0)

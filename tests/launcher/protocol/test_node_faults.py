@@ -36,7 +36,7 @@ def next_generation(member: Peer, generation: Generation = BROKEN, now: float = 
 
 
 def test_a_launcher_that_ended_by_itself_is_counted() -> None:
-    """One after the other, by the pod's name: its uuid is another each time."""
+    """Faults are counted one after the other by the pod's name, since its uuid changes each time."""
     once = next_generation(ENDED)
     again = next_generation(ENDED, replace(BROKEN, node_faults=once.node_faults))
 
@@ -62,7 +62,7 @@ def test_what_befalls_a_node_is_not_its_fault(member: Peer) -> None:
 
 
 def test_a_node_that_trained_for_long_begins_anew() -> None:
-    """A fault a day is bad luck; those of a node that was not in the generation stay."""
+    """Rare faults do not add up; those of a node that was not in the generation stay."""
     before = replace(BROKEN, node_faults=(NodeFaults("job-9", 2), NodeFaults(NAME, 5)))
     after = next_generation(ENDED, before, LIMITS.node_faults_window)
 
@@ -81,7 +81,7 @@ def test_an_eviction_counts_the_failures_that_led_to_it() -> None:
 
 
 def test_a_node_with_too_many_faults_is_left_out() -> None:
-    """Its successor is let in up to the bound, and not beyond; others are."""
+    """The node's successor is admitted up to the bound and not beyond; other nodes are admitted."""
     almost = replace(BROKEN, node_faults=(NodeFaults(NAME, LIMITS.node_faults - 1),))
     full = replace(BROKEN, node_faults=FULL)
     lost = replace(ENDED, presence="disconnected")
@@ -100,7 +100,7 @@ def left_out(generation: Generation | None, limits: Limits) -> State:
 
 
 def test_it_waits_beside_a_job_that_trains() -> None:
-    """Its end would only be followed by another pod; it says why it waits."""
+    """The end of the launcher would only be followed by another pod; the launcher logs why it waits."""
     trains = replace(PAIR, node_faults=FULL)
     state = connected(LIMITS, trains, peer("n0", "member"), peer("n1", "member"))
     state = replace(state, node=replace(state.node, uuid="n2", name=NAME))

@@ -124,7 +124,7 @@ SEEN_IN = [
 
 
 def test_transitions_of_the_page_are_those_that_happen() -> None:
-    """What nodes and generations do in explored worlds is on the page, and what is on the page happens in one."""
+    """Every transition in explored worlds is on the page, and every transition on the page happens in a world."""
     of_nodes: set[tuple[str, str]] = set()
     of_generations: set[tuple[str, str]] = set()
 

@@ -44,7 +44,7 @@ def test_node_survives_its_json(node: records.NodeRecord) -> None:
 
 
 def test_fields_of_a_newer_launcher_are_ignored() -> None:
-    """A record with more in it is read as far as it is known."""
+    """Unknown fields of a record are ignored."""
     assert codec.from_json(records.NodeRecord, {"uuid": "u", "name": "", "state": "ready", "color": "red"}).uuid == "u"
 
 
@@ -53,6 +53,6 @@ def test_fields_of_a_newer_launcher_are_ignored() -> None:
     [{}, {"number": "1"}, {"number": 1, "members": [1]}, {"number": 1, "cause": "x"}, {"number": 1, "budget": []}],
 )
 def test_what_is_no_record_is_refused(value: dict[str, object]) -> None:
-    """Anything may stand in the store; what is not ours raises a TypeError and nothing else."""
+    """The store may hold any value; a value that is no record raises only a TypeError."""
     with pytest.raises(TypeError):
         codec.from_json(records.Generation, value)

@@ -41,7 +41,7 @@ def asks_at(state: State, until: float = 10.0) -> float | None:
 
 
 def test_a_small_generation_asks_all_at_once() -> None:
-    """Up to ``CROWD`` members a lost node is answered at once by everyone, as by the only one that can."""
+    """Up to ``CROWD`` members all ask at once after a lost node, as does the only member that can ask."""
     lost = frozenset({1})
 
     assert {asks_at(member(index, lost, turns.CROWD)) for index in (0, 2, turns.CROWD - 1)} == {0.0}

@@ -25,7 +25,7 @@ Stepper = Callable[[State, Event, float], Step]
 
 @dataclass(frozen=True)
 class Store:
-    """What the server holds; ``presences`` count from now backwards."""
+    """The server's content; ``presences`` have ages, counted backwards from now."""
 
     incarnation: str
     generation: Generation | None = None
@@ -51,7 +51,7 @@ class Store:
         return max((max(peer.arrived, peer.departed) for peer in self.peers), default=0)
 
     def with_record(self, record: NodeRecord, *, names: bool) -> Store:
-        """The same with what a node that is connected says of itself."""
+        """The same with the record of a connected node."""
         old = self.peer(record.uuid)
         arrived = old.arrived if old else (self.moves + 1 if names else 0)
         return self.with_peer(Peer(record, "live", 0.0, arrived, old.departed if old else 0))
@@ -69,7 +69,7 @@ UNMOVED: Final[dict[str, Any]] = {
     "late": frozenset(),
     "dismissed": False,
 }
-"""Of workers that have just been started, or just entered a generation."""
+"""The fields of workers that have just been started, or have just entered a generation."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,21 @@ class Host:
     """One node: its machine, its workers, its link to the store."""
 
     state: State | None = None
-    """None before it joins and after its end."""
+    """The machine's state; None before the node joins and after its end."""
     end: str = ""
     """"crashed", "exit <code>", or "to return": nothing there until its namesake is over."""
     connected: bool = False
     cut: bool = False
-    """Partitioned from the store."""
+    """Whether the node is partitioned from the store."""
     frozen: bool = False
     slow: bool = False
-    """What the store tells reaches it at any later time."""
+    """Whether the store's notices reach the node at any later time."""
     orphaned: bool = False
     """The dead-man timer is due, and suspends the workers before anything else once the node is thawed."""
     seen: Store | None = None
-    """What was last delivered to it."""
+    """The store's content as last delivered to the node."""
     swap: actions.CompareAndSet | None = None
-    """Under way to the store."""
+    """A compare-and-set on its way to the store."""
     workers: Identity | None = None
     members: frozenset[int] = frozenset()
     """The nodes of the generation that its workers were last started for."""
@@ -99,7 +99,7 @@ class Host:
     exited: frozenset[int] = frozenset()
     """Local ranks of workers that exited by themselves, their groups are not yet cleared."""
     failed: bool = False
-    """One of them by a failure."""
+    """Whether a worker exited by a failure."""
     suspended: bool = False
     """The dead-man timer stopped the workers and has asked whether their generation stands."""
     finished: Identity | None = None
@@ -111,7 +111,7 @@ class Host:
     movable: bool = False
     """Its workers are in the group of their generation and have said that they can be moved."""
     told: bool = False
-    """They were told that the generation is over."""
+    """Whether the workers were told that the generation is over."""
     parked: frozenset[int] = frozenset()
     broke: bool = False
     """A collective failed, and the agent knows."""
@@ -132,7 +132,7 @@ class Host:
 
     @property
     def number(self) -> int:
-        """Of the generation of its workers, as the agent tells the machine of them."""
+        """The number of the workers' generation, as the agent reports it to the machine."""
         assert self.state is not None
         assert self.state.workers is not None
         return self.state.workers.identity[0]
@@ -155,10 +155,10 @@ class Host:
 class World:
     store: Store | None
     life: int
-    """How often a store was born."""
+    """Number of incarnations of the store."""
     hosts: tuple[Host, ...]
     faults: int
-    """Faults still to come."""
+    """Number of faults still to come."""
     failures: int = 0
     """Worker failures injected so far: only they may be charged."""
     done: bool = False
@@ -200,7 +200,7 @@ class Scenario:
 
 
 class BrokenError(AssertionError):
-    """A property does not hold; carries the way there."""
+    """A property does not hold; carries the steps that led there."""
 
 
 def with_host(world: World, i: int, host: Host) -> World:
@@ -214,7 +214,7 @@ def newest_master(store: Store) -> Master | None:
 
 
 def changes(old: Store, new: Store) -> tuple[Event, ...]:
-    """What a node must be told to see ``new`` where it saw ``old``; the generation last."""
+    """The events that bring a node from ``old`` to ``new``; the generation last."""
     events: list[Event] = [PeerSeen(peer) for peer in new.peers if peer not in old.peers]
     master = newest_master(new)
     if master is not None and new.masters != old.masters:
@@ -231,12 +231,12 @@ def is_out_of(host: Host, identity: Identity | None) -> bool:
 
 
 def _older(since: float, seconds: float) -> float:
-    """Ages are a moment or an age: what is older is as old."""
+    """Ages are a moment or an age; older ages count as an age."""
     return -AGE if since - seconds <= -AGE else -MOMENT
 
 
 def aged_store(store: Store | None, seconds: float) -> Store | None:
-    """The same store, seen that much later."""
+    """The same store, so much later."""
     if store is None:
         return None
     return replace(store, peers=tuple(aged_peer(peer, seconds) for peer in store.peers))

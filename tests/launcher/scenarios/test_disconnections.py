@@ -84,7 +84,7 @@ def test_a_paused_launch_goes_on_where_it_was(job: Job) -> None:
 
 
 def test_a_node_paused_alone_starts_anew(job: Job) -> None:
-    """Its peers went on without it: it ends its workers unasked for, is not charged, and is taken in again."""
+    """Its peers went on without it: it ends its workers by itself, is not charged, and is admitted again."""
     job.environ = QUICK_ORPHANS
     job.start_store()
     for _ in range(2):

@@ -104,7 +104,7 @@ def test_a_killed_worker_costs_one_restart(job: Job) -> None:
 
 @pytest.mark.parametrize("job", KINDS, indirect=True)
 def test_a_lost_node_costs_nothing(job: Job) -> None:
-    """The eight that are left go on although no restart is allowed."""
+    """The eight remaining workers go on although no restart is allowed."""
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
@@ -139,7 +139,7 @@ def test_a_node_joins_at_one_step_and_leaves_at_one(job: Job) -> None:
 
 
 def test_a_script_that_sets_a_variable_first(job: Job) -> None:
-    """It starts, and is started again after a failure, as any other; it may be cold."""
+    """Such a script starts, and restarts after a failure, as any other, though perhaps cold."""
     use(job, SCRIPTS / "variable_first.py", "gloo")
     job.environ = {}
     allow_restarts(job, 1)

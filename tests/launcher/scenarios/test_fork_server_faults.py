@@ -182,7 +182,7 @@ def test_a_signal_while_it_loads_ends_the_launch(loading: Launched) -> None:
 
 
 def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
-    """What comes first is waited for so long and no longer, and only while a worker waits."""
+    """A fork server that comes first is waited for so long and no longer, and only while a worker waits."""
     load = fork_server_client.Load({}, Entrypoint("script", "train.py"), ("torch",), (), comes_first=True)
     parent = fork_server_client.ForkServer(RunDir(str(tmp_path), "", "", 0), load, now=100.0)
     late = 100.0 + ipc.LOAD_SECONDS

@@ -17,7 +17,7 @@ from tests.launcher.loopback import TRAIN, Job, Line, kill_tree, signal_tree
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
 SLACK_SECONDS = 10.0
-"""What a busy machine may add to a deadline."""
+"""Seconds that a busy machine may add to a deadline."""
 COLD = {"ELASTIC_INFRA_WARM_START": "0"}
 QUICK = ("last_call_timeout=1", "join_timeout=120")
 
@@ -38,7 +38,7 @@ def use(job: Job, backend: str) -> None:
 
 
 def since(moment: float, lines: list[Line]) -> list[Line]:
-    """What came after a moment: on a busy machine the first group may have formed in two steps before it."""
+    """The lines after a moment: on a busy machine the first group may have formed in two steps before."""
     return [line for line in lines if float(str(line["time"])) > moment]
 
 
@@ -192,7 +192,7 @@ def test_r7_control_torchrun_does_not_see_it(job: Job, seconds: float) -> None:
 
 
 def test_frozen_node_is_dropped_and_comes_back(job: Job) -> None:
-    """R7: a node that answers nothing for 5 s is gone; thawed it stops its old workers and joins again."""
+    """R7: a node that does not answer for 5 s is gone; thawed it stops its old workers and joins again."""
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
@@ -209,7 +209,7 @@ def test_frozen_node_is_dropped_and_comes_back(job: Job) -> None:
 
 
 def test_frozen_store_changes_nothing(job: Job) -> None:
-    """A store that answers nothing for a while is waited for; the nodes it finds again are not taken for dead."""
+    """Nodes wait for a store that does not answer for a while; afterwards the store does not take them for dead."""
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
@@ -250,7 +250,7 @@ def test_lost_store_host_is_replaced(job: Job) -> None:
 
 
 def test_store_restarted_empty(job: Job) -> None:
-    """Workers train on while the store is away and nothing restarts when it is back with nothing in it."""
+    """Workers train on without the store, and no worker restarts when the store comes back empty."""
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
@@ -270,18 +270,18 @@ def test_store_restarted_empty(job: Job) -> None:
     assert len({line["step"] for line in lines if line["event"] == "stopped"}) == 1
 
 
-def test_strangers_at_the_store_change_nothing(job: Job) -> None:
+def test_foreign_clients_at_the_store_change_nothing(job: Job) -> None:
     """Garbage, an endless line and silence on the store's port: training goes on, and a third node still joins."""
     job.environ = COLD
     job.start_store()
     for _ in range(2):
         job.start_node(*QUICK)
     before = job.wait_for_world(2)
-    with contextlib.ExitStack() as strangers:
+    with contextlib.ExitStack() as clients:
         for data in (os.urandom(4096) + b"\n", b'{"op": "hello"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * (4 << 20), b""):
-            stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", job.port)))
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", job.port)))
             with contextlib.suppress(ConnectionError):
-                stranger.sendall(data)
+                client.sendall(data)
         after = job.wait_for_world(2, time.monotonic())
         assert after[-1]["generation"] == before[-1]["generation"]
         job.start_node(*QUICK)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 Start = Callable[..., Launched]
 COLD = {"ELASTIC_INFRA_WARM_START": "0"}
 SLACK_SECONDS = 4.0
-"""What a busy machine may add to a deadline."""
+"""Seconds that a busy machine may add to a deadline."""
 
 FILL = """
 import os
@@ -40,7 +40,7 @@ except {caught}:
 
 @pytest.fixture
 def start(tmp_path: pathlib.Path) -> Iterator[Start]:
-    """Starts launchers and leaves nothing behind."""
+    """Starts launchers, and ends all their processes after the test."""
     launched: list[Launched] = []
 
     def begin(*arguments: str, environ: dict[str, str] | None = None, **more: object) -> Launched:
@@ -179,7 +179,7 @@ def forked(launch: Launched) -> set[int]:
 
 
 def agent_and_store(launch: Launched) -> tuple[int, int]:
-    """Of a launcher that has just begun to train: the agent was forked first."""
+    """The agent and the store of a launcher that has just begun to train: the agent was forked first."""
     agent, store = sorted(forked(launch))
     return agent, store
 
@@ -212,7 +212,7 @@ def _stop_and_kill(agent: int, workers: list[int]) -> None:
 
 
 def test_r6_dead_agents_are_replaced_three_times(start: Start) -> None:
-    """Each time the old workers are gone and new ones are there; the fourth death ends the launcher: 200, no rest."""
+    """Each time new workers replace the old; the fourth death ends the launcher with 200, and no process is left."""
     launch = start("--nproc-per-node", "2", *behave("wait"))
     store = 0
     for generation in range(1, 5):
@@ -362,7 +362,7 @@ def test_a_full_disk_for_events(start: Start) -> None:
 
 
 def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
-    """Logs that cannot be made for want of room are this node's trouble: 200, one line, nothing left."""
+    """Logs that cannot be made on a full disk are this node's fault: 200, one line, no process left."""
     if not shutil.which("unshare"):
         pytest.skip("needs unshare")
     full = tmp_path / "full"
@@ -378,7 +378,7 @@ def test_a_full_disk_for_logs(start: Start, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(("caught", "code"), [("OSError", 0), ("KeyError", 1)], ids=["borne", "fatal"])
 def test_a_disk_that_fills_while_training(start: Start, tmp_path: pathlib.Path, caught: str, code: int) -> None:
-    """What a worker cannot write is the worker's own affair: the launcher ends as the worker does, and whole."""
+    """A worker that cannot write fails by itself: the launcher ends with the worker's result and no other error."""
     if not shutil.which("unshare"):
         pytest.skip("needs unshare")
     small, script = tmp_path / "small", tmp_path / "fill.py"
@@ -463,7 +463,7 @@ def test_r2_a_long_grace_when_a_peer_failed(start: Start, module: str, saved: in
 
 
 def test_a_working_folder_that_is_gone_keeps_nobody_from_running(tmp_path: pathlib.Path) -> None:
-    """The script's own path is all that a launch needs."""
+    """A launch needs only the script's own path."""
     script = tmp_path / "train.py"
     script.write_text("print('ran')\n")
     leave = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone"

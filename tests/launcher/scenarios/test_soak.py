@@ -44,5 +44,5 @@ def test_short_soak(tmp_path: pathlib.Path, workers: int) -> None:
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize(("workers", "faults"), [(1, 200), (2, 50), (8, 50)])
 def test_long_soak(tmp_path: pathlib.Path, workers: int, faults: int) -> None:
-    """Hundreds of them, on nodes of one, two and eight workers."""
+    """Hundreds of random faults, on nodes of one, two and eight workers."""
     soak(tmp_path / "soak", seed=4, faults=faults, workers=workers)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(600)]
 
 STORE_HOST = "worker-0.job"
 SLACK_SECONDS = 10.0
-"""What a busy machine may add to a deadline."""
+"""Seconds that a busy machine may add to a deadline."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def job(tmp_path: pathlib.Path) -> Iterator[Job]:
 
 
 class Names:
-    """A hosts file that only this test's launchers see, in a mount namespace each."""
+    """A hosts file that only this test's launchers see, each in a mount namespace."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._hosts = folder / "hosts"
@@ -68,7 +68,7 @@ def something_else(port: int) -> Iterator[None]:
 
 
 def endure(job: Job, seconds: float) -> None:
-    """The time passes and no launcher ends."""
+    """Wait for so long; no launcher may end meanwhile."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert [node.poll() for node in job.nodes] == [None] * len(job.nodes), job.logs()

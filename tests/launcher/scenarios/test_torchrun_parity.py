@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a user sees of a launch: how it ended, and every line that a worker wrote."""
+    """The visible outcome of a launch: its exit code, and every line that a worker wrote."""
 
     exit_code: int
     lines: list[str]

@@ -19,7 +19,7 @@ CHANGES = {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE
            "ELASTIC_INFRA_ATTEMPT", "ELASTIC_INFRA_PROGRESS", "ELASTIC_INFRA_MODULES", "ELASTIC_INFRA_WARM_START",
            "ELASTIC_INFRA_LAUNCH", "ELASTIC_INFRA_CHANNEL", "TORCHELASTIC_RUN_ID",
            "PYTEST_CURRENT_TEST", "JOURNAL", MARK}  # fmt: skip
-"""What another launch or generation changes in any case."""
+"""Variables that differ between launches or generations in any case."""
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])

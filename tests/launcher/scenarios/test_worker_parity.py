@@ -24,7 +24,7 @@ ADDRESSES = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "DUMP"}
 DEVIATIONS = {"TORCHELASTIC_USE_AGENT_STORE": ("True", "False"), "TORCH_NCCL_ASYNC_ERROR_HANDLING": ("1", "3")}
 """Torchrun's value and ours (``options.DEVIATIONS`` has the reasons)."""
 NEWER = {"TORCHELASTIC_SIGNALS_TO_HANDLE"}
-"""What torchrun gives workers since some release after 2.6, and we give always."""
+"""Variables that torchrun sets since a release after 2.6, and this launcher always."""
 OURS = {"PYTHONUNBUFFERED", "PYTHONFAULTHANDLER"}
 
 COMMAND_LINES = [
@@ -39,7 +39,7 @@ COMMAND_LINES = [
 
 
 def run(module: str, arguments: tuple[str, ...], folder: pathlib.Path) -> list[dict[str, Any]]:
-    """What each rank found."""
+    """The surroundings that each rank found."""
     folder.mkdir()
     clean = {
         name: value
@@ -61,7 +61,7 @@ def release() -> tuple[int, int]:
 
 
 def comparable(found: dict[str, Any], run_id_is_free: bool) -> dict[str, Any]:
-    """The same without what may differ."""
+    """The surroundings without the parts that may differ."""
     free = ADDRESSES | OURS | DEVIATIONS.keys() | ({"TORCHELASTIC_RUN_ID"} if run_id_is_free else set())
     kept = {
         name: value

@@ -1,4 +1,4 @@
-"""A worker without torch that does what its first argument says and journals what it sees."""
+"""A worker without torch whose first argument names its behaviour; writes a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what a worker finds around it: environment, arguments, and how it is run."""
+"""Writes a worker's surroundings: environment, arguments, and how the worker is run."""
 
 from __future__ import annotations
 

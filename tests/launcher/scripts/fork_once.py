@@ -36,7 +36,7 @@ if told.ready:
         assert not isinstance(answer.request, int)
         server.release(answer.request)
         while rank not in codes:
-            with contextlib.suppress(ChildProcessError):  # the process between us and the worker has yet to end
+            with contextlib.suppress(ChildProcessError):  # the process between this one and the worker has yet to end
                 codes[rank] = os.waitstatus_to_exitcode(os.waitpid(answer.pid, 0)[1])
 print(json.dumps({**dataclasses.asdict(told), "codes": list(codes.values())}))
 server.close()

@@ -1,4 +1,4 @@
-"""How a test's worker tells what it does: one JSON line in the file that ``JOURNAL`` names."""
+"""The journal of a test's worker: one JSON line for each event, in the file that ``JOURNAL`` names."""
 
 from __future__ import annotations
 

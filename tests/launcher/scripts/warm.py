@@ -32,7 +32,7 @@ def fork_server_is_ready() -> bool:
 
 
 def blas_threads() -> list[int]:
-    """Of every OpenBLAS that is loaded."""
+    """The number of threads of every loaded OpenBLAS."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     libraries = [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if "openblas" in line})]
     names = [f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]

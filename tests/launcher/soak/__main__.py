@@ -1,4 +1,4 @@
-"""``python -m tests.launcher.soak --seed N --faults 200``: one soak; 0 when every law held, 1 with what broke them.
+"""``python -m tests.launcher.soak --seed N --faults 200``: one soak; exit code 1 with any violation.
 
 The folder keeps journal, event lines and logs; ``--summary`` writes the table that is committed.
 """

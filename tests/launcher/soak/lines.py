@@ -1,4 +1,4 @@
-"""Files of JSON lines that others append to, read as they grow."""
+"""Files of JSON lines that other processes append to, read as they grow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Lines:
     _offset: int = 0
 
     def read(self) -> None:
-        """Take in what is new."""
+        """Read the new lines."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:

@@ -21,7 +21,7 @@ BRIDGE: Final = "02:00:0a:63:00:01"
 
 
 def missing() -> str:
-    """Why no such network can be had here; empty where it can."""
+    """Why such a network cannot be made here; empty where it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     absent = [program for program in ("ip", "iptables", "setpriv") if shutil.which(program) is None]
@@ -96,7 +96,7 @@ class Network:
         self._filter(name, "-D")
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove all namespaces of this network."""
         for space in _spaces():
             if space.startswith(f"{self._owner}-"):
                 _remove(space)
@@ -108,7 +108,7 @@ class Network:
 
 
 def sweep() -> None:
-    """Remove what a process that is gone left behind."""
+    """Remove the namespaces of processes that are gone."""
     for space in _spaces():
         owner = space.partition("-")[0].removeprefix(PREFIX)
         if space.startswith(PREFIX) and owner.isdecimal() and not Path("/proc", owner).exists():

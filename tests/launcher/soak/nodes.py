@@ -32,7 +32,7 @@ MAX_RESTARTS: Final = 3
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
-"""However this process ends, nothing of the job outlives it: workers die with their launcher in turn."""
+"""For any end of this process no process of the job outlives it: workers die with their launcher in turn."""
 _OWN_SHARED_MEMORY: Final = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
 
 
@@ -75,16 +75,16 @@ def _command(pid: int) -> bytes:
 
 @dataclass
 class Node:
-    """A place for a pod: what runs there now, and what should."""
+    """A place for a pod: the process that runs there, and whether one should run."""
 
     name: str
     process: subprocess.Popen[bytes] | None = None
     wanted: bool = True
     back_at: float = 0.0
     killed: bool = False
-    """All its processes were killed by a fault: what they leave is no fault of theirs."""
+    """Whether a fault killed all its processes, so that their orphans do not count."""
     doomed: bool = False
-    """A fault must end it, however long that takes."""
+    """Whether a fault must end the node, however long that takes."""
 
     @property
     def runs(self) -> bool:
@@ -125,7 +125,7 @@ class Nodes:
         self._store = self._start("store", self._network.store, command, {})
 
     def stop_store(self) -> None:
-        """Kill it; all it knew is gone."""
+        """Kill the store, which loses all its content."""
         if self._store is not None:
             self._store.kill()
             self._store.wait()

@@ -1,4 +1,4 @@
-"""What goes wrong when: the faults of a soak, drawn from a seed. Pure; the same seed is the same plan."""
+"""The faults of a soak with their times, drawn from a seed. Pure; the same seed gives the same plan."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _ENDLESS: Final = (12.0, 14.0)
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One fault of a plan."""
 
     number: int
     kind: Kind
     pick: float
     """Which of the nodes or workers there are at that moment, from 0 up to 1."""
     seconds: float
-    """How long it lasts; 0 for what is over at once."""
+    """How long the fault lasts; 0 for a fault that is over at once."""
     after: float | None
     """Seconds after the fault before it; None: once training has recovered from all of them."""
 

@@ -23,7 +23,8 @@ class Worker:
     node: str
     generation: int
     meeting: str
-    """Address and port where its group meets: with the number it names one group, also after a store was reborn."""
+    """Address and port of the group's meeting place: with the number they name one group, also after a store was
+    reborn."""
     rank: int
     world: int
     pid: int

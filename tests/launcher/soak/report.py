@@ -16,7 +16,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run left behind."""
+    """The results of one run."""
 
     seed: int
     planned: int
@@ -25,7 +25,7 @@ class Outcome:
     torch: str
     seconds: float
     trouble: str
-    """Why it did not get to its end; empty where it did."""
+    """Why the run did not reach its end; empty where it did."""
     journal: Sequence[Line]
     events: Sequence[Line]
     injections: Sequence[verdict.Injection]

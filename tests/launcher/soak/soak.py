@@ -26,7 +26,7 @@ FOR_GOOD: Final = {0, 1, 2, 93}
 
 
 class SoakError(Exception):
-    """The job did not get where it should; says where it stood."""
+    """The job did not reach the expected state; the message has its state."""
 
 
 class Soak:
@@ -164,7 +164,7 @@ class Soak:
         return {node.name for node in self._nodes.wanted}
 
     def _inject(self, fault: plan.Fault) -> bool:
-        """Do it; False where there is nothing it could hit right now."""
+        """Inject a fault; False where it has no target right now."""
         self._generation = 0
         target = self._actions[fault.kind](self, fault)
         if not target:

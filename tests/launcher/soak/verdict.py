@@ -1,4 +1,4 @@
-"""What must hold of a soak, read from its journal and the launchers' event lines. Pure.
+"""The laws of a soak, checked on its journal and the launchers' event lines. Pure.
 
 Every function returns the violations it found, as lines for people; an empty answer is the law kept.
 """
@@ -38,7 +38,7 @@ def _one_moment(alive: tuple[Worker, ...], line: Line) -> list[str]:
 
 
 def told_order(events: Iterable[Line]) -> list[str]:
-    """By the launchers' own word too: a node starts workers only after all it started before have ended."""
+    """By the launchers' events too a node starts workers only after all its earlier workers have ended."""
     broken, open_workers = [], dict[str, int]()
     for line in events:
         node, event = line["node"], line["event"]

@@ -1,4 +1,4 @@
-"""A server with a token, and two nodes that have met it."""
+"""A server with a token, and two nodes that it has accepted."""
 
 from __future__ import annotations
 

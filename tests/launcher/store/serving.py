@@ -1,4 +1,4 @@
-"""A server of this process with real sockets around it: nodes through their links, and bare connections."""
+"""A server in this process with real sockets: nodes with their links, and bare connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Served:
             self.server.serve_once(0.05)
 
     def close(self) -> None:
-        """End it; once is enough."""
+        """End the server; a second call does nothing."""
         if not self.is_closing:
             self.is_closing = True
             self.thread.join()
@@ -39,7 +39,7 @@ class Served:
 
 
 class Node:
-    """A link that remembers its news."""
+    """A link that keeps its notifications."""
 
     def __init__(self, port: int, name: str, token: str = TOKEN, host: str = "localhost", job: str = "job") -> None:
         self.link = link.Link(client.Target(host, port, job, name, token))
@@ -67,7 +67,7 @@ class Node:
                     os.close(news.descriptor)
 
 
-def greeted(served: Served, node: str, job: str = "job") -> socket.socket:
+def after_hello(served: Served, node: str, job: str = "job") -> socket.socket:
     """A connection of this node that has said hello and read the answer."""
     end = socket.create_connection(("127.0.0.1", served.port), timeout=10)
     ask(end, {"op": "hello", "id": 0, "job": job, "node": node, "token": TOKEN})
@@ -88,20 +88,20 @@ def ask(end: socket.socket, request: dict[str, object]) -> dict[str, object]:
 
 def presence(served: Served, node: str) -> str:
     """A node's presence in the store; the store reads all earlier input before it accepts this question."""
-    with stranger(served) as end:
+    with before_hello(served) as end:
         presences = ask(end, {"op": "hello", "id": 0, "job": "job", "node": "", "token": TOKEN})["presences"]
     assert isinstance(presences, dict)
     return str(presences[node][0])
 
 
-def stranger(served: Served) -> socket.socket:
-    """A connection that has said nothing yet."""
+def before_hello(served: Served) -> socket.socket:
+    """A connection that has not said hello yet."""
     return socket.create_connection(("127.0.0.1", served.port), timeout=10)
 
 
 def still_serves(served: Served) -> bool:
-    """Whether the server lets a newcomer in."""
-    with greeted(served, "", "another"):
+    """Whether the server accepts a new connection."""
+    with after_hello(served, "", "another"):
         return True
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_infra.launcher.protocol import events, records
 from elastic_infra.launcher.store import client, server
-from tests.launcher.store.serving import TOKEN, Served, ask, greeted
+from tests.launcher.store.serving import TOKEN, Served, after_hello, ask
 
 RECORD = records.NodeRecord("a", "", "ready")
 
@@ -21,8 +21,8 @@ def connected(served: Served, node: str, token: str = TOKEN) -> tuple[client.Ses
 
 
 def test_a_session_begins_with_all_that_is_there(served: Served) -> None:
-    """Records that were published before, with the presence of their nodes."""
-    with greeted(served, "a") as other:
+    """The session has the records that were published before, with the presence of their nodes."""
+    with after_hello(served, "a") as other:
         ask(other, {"op": "set", "id": 1, "key": "node/a", "value": {"uuid": "a", "name": "", "state": "ready"}})
         session, picture = connected(served, "b")
         session.socket.close()
@@ -31,9 +31,9 @@ def test_a_session_begins_with_all_that_is_there(served: Served) -> None:
 
 
 def test_a_session_that_fell_behind_gets_the_whole_picture(served: Served) -> None:
-    """Notices beyond the backlog are left out, and everything comes instead; answers are never left out."""
+    """Notices beyond the backlog are left out, and a snapshot comes instead; answers are never left out."""
     session, _ = connected(served, "b")
-    with greeted(served, "a") as other:
+    with after_hello(served, "a") as other:
         ask(other, {"op": "set", "id": -1, "key": "node/a", "value": {"uuid": "a", "name": "", "state": "ready"}})
         for number in range(3 * server.BACKLOG_BYTES // 500_000 + 12):
             ask(other, {"op": "set", "id": number, "key": "x", "value": f"{number}" + "x" * 500_000})

@@ -1,4 +1,4 @@
-"""A node's link to a real server: what it tells its agent, and that it carries what it was ordered."""
+"""A node's link to a real server: its notifications to the agent, and that it carries orders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_compare_and_set_has_one_winner(nodes: tuple[Node, Node]) -> None:
 
 
 def test_end_of_a_connection_is_no_death(nodes: tuple[Node, Node]) -> None:
-    """Peers hear at once that a node's connection has ended, and that is all they hear."""
+    """Peers learn at once that a node's connection has ended, and no more than that."""
     first, second = nodes
     first.link.order(actions.Publish(records.NodeRecord("a", "", "ready")))
     second.wait_for_kind(events.PeerSeen)
@@ -55,7 +55,7 @@ def test_wrong_token_is_rejected(served: Served) -> None:
 
 
 def test_unresolvable_name_is_tried_again(served: Served) -> None:
-    """A name that does not resolve is news, not an end."""
+    """A name that does not resolve gives a notification, and the link tries again."""
     node = Node(served.port, "x", host="name.invalid")
     news = node.wait_for_kind(link.Unreachable)
     node.close()
@@ -64,7 +64,7 @@ def test_unresolvable_name_is_tried_again(served: Served) -> None:
 
 
 def test_something_else_on_the_port_is_named() -> None:
-    """A server that is none of ours is said to be none."""
+    """A server that is no store is named as such."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         node = Node(other.getsockname()[1], "x")
         end, _ = other.accept()
@@ -89,7 +89,7 @@ def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
 
 
 def test_orders_before_the_end_are_carried(nodes: tuple[Node, Node]) -> None:
-    """What the agent ordered last still goes out."""
+    """The agent's last orders are still sent."""
     first, second = nodes
     first.link.order(actions.Publish(records.NodeRecord("a", "", "left")))
     first.link.close()

@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import events
 from elastic_infra.launcher.store import server, wire
-from tests.launcher.store.serving import TOKEN, Node, Served, ask, greeted, presence, still_serves, stranger, wait_until
+from tests.launcher.store.serving import (
+    TOKEN,
+    Node,
+    Served,
+    after_hello,
+    ask,
+    before_hello,
+    presence,
+    still_serves,
+    wait_until,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MEGABYTE = 1 << 20
@@ -40,7 +50,7 @@ class Process:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
     def connect(self, **hello: str) -> socket.socket:
-        """A connection that has been let in."""
+        """A connection that the server has accepted."""
         end = socket.create_connection(("127.0.0.1", self.port), timeout=10)
         assert "incarnation" in ask(end, {"op": "hello", "id": 0, "job": "job", **hello})
         return end
@@ -83,7 +93,7 @@ def started(token: str = "", descriptors: int | None = None, host: str = "127.0.
 )
 def test_garbage_never_ends_it(served: Served, data: bytes) -> None:
     """After any input of a client without the token, the server goes on answering others."""
-    with stranger(served) as end:
+    with before_hello(served) as end:
         end.sendall(data + b"\n")
         end.shutdown(socket.SHUT_WR)
         while end.recv(4096):
@@ -106,7 +116,7 @@ def test_a_hello_that_cannot_be_encoded_ends_its_connection(token: str, line: by
     """With a token and without; others are served on."""
     served = Served(token)
     try:
-        with stranger(served) as end:
+        with before_hello(served) as end:
             end.sendall(line + b"\n")
             assert "error" in json.loads(end.recv(4096))
         assert served.thread.is_alive()
@@ -117,8 +127,8 @@ def test_a_hello_that_cannot_be_encoded_ends_its_connection(token: str, line: by
 
 @pytest.mark.parametrize("depth", [wire.MAX_DEPTH, 985, 5000])
 def test_a_deep_value_ends_only_its_own_connection(served: Served, depth: int) -> None:
-    """What can be read and cannot be passed on to the others is refused before another client gets it."""
-    with greeted(served, "a") as other, greeted(served, "b") as end:
+    """A value that can be read but not passed on is refused before another client gets it."""
+    with after_hello(served, "a") as other, after_hello(served, "b") as end:
         end.sendall(b'{"op":"set","id":1,"key":"x","value":' + b"[" * depth + b"]" * depth + b"}\n")
         received = bytearray()
         with contextlib.suppress(ConnectionResetError):
@@ -131,13 +141,13 @@ def test_a_deep_value_ends_only_its_own_connection(served: Served, depth: int) -
 
 
 def test_a_connection_that_breaks_the_server_ends_alone(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
-    """A fault of ours costs the connection that showed it, is said, and keeps what was sent out of the line."""
+    """An internal fault ends only the connection that showed it, and is reported without the client's text."""
 
     def broken(*_: object) -> NoReturn:
         message = "private"
         raise ZeroDivisionError(message)
 
-    with greeted(served, "a") as other, stranger(served) as end:
+    with after_hello(served, "a") as other, before_hello(served) as end:
         served.server._hello = broken  # type: ignore[assignment,method-assign]  # the fault
         end.sendall(wire.encode({"op": "hello", "id": 0}))
         assert end.recv(4096) == b""
@@ -150,7 +160,7 @@ def test_a_connection_that_breaks_the_server_ends_alone(served: Served, capfd: p
 
 def test_oversized_message_is_cut_off(served: Served) -> None:
     """A message beyond the bound ends its connection, and only that."""
-    with greeted(served, "a") as end:
+    with after_hello(served, "a") as end:
         with contextlib.suppress(OSError):
             for _ in range(wire.MAX_LINE // 65536 + 8):
                 end.sendall(b"x" * 65536)
@@ -160,9 +170,9 @@ def test_oversized_message_is_cut_off(served: Served) -> None:
     assert still_serves(served)
 
 
-def test_a_stranger_may_send_a_hello_and_no_more(served: Served) -> None:
-    """Before it is let in, a connection has room for one short line: thousands of them are no load."""
-    with stranger(served) as end:
+def test_before_hello_a_connection_may_send_one_line(served: Served) -> None:
+    """Before its hello is accepted, a connection may send one short line: thousands of connections are no load."""
+    with before_hello(served) as end:
         end.sendall(b" " * (server.HELLO_BYTES + 1))
         assert b"longer" in end.recv(4096)
 
@@ -213,8 +223,8 @@ def test_busy_port_is_an_error() -> None:
 
 
 def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
-    """The end of its former connection means nothing once it has been greeted on a new one; the last one's end does."""
-    first, second = (greeted(served, "a") for _ in range(2))
+    """The end of a node's former connection has no meaning once a new one is accepted; the end of the last one has."""
+    first, second = (after_hello(served, "a") for _ in range(2))
     ask(first, {"op": "set", "id": 1, "key": "node/a", "value": {}})
     first.close()
 
@@ -226,7 +236,7 @@ def test_a_node_that_connects_anew_is_not_dead(served: Served) -> None:
 @pytest.mark.parametrize("before", [b"", b'{"op": "set", "key": "node/', b"\n\n", b"[1]\n", b"\xff"])
 def test_farewell_is_a_death(served: Served, before: bytes) -> None:
     """A node is dead once its supervisor says so, even behind an incomplete line; no message revives the node."""
-    end, other = greeted(served, "a"), greeted(served, "a")
+    end, other = after_hello(served, "a"), after_hello(served, "a")
     ask(end, {"op": "beat", "id": 1})
     end.sendall(before + wire.FAREWELL)
     while end.recv(1 << 16):
@@ -239,13 +249,13 @@ def test_farewell_is_a_death(served: Served, before: bytes) -> None:
     assert presence(served, "a") == "ended"
 
 
-def test_a_stranger_says_no_farewell(served: Served) -> None:
-    """Only a connection that has introduced itself as the node ends it."""
-    node = greeted(served, "a")
+def test_before_hello_a_connection_says_no_farewell(served: Served) -> None:
+    """Only a connection that has said hello as the node can say its farewell."""
+    node = after_hello(served, "a")
     with socket.create_connection(("127.0.0.1", served.port)) as end:
         end.sendall(wire.FAREWELL)
         assert b"hello" in end.recv(4096)
-    nameless = greeted(served, "")
+    nameless = after_hello(served, "")
     nameless.sendall(wire.FAREWELL)
     while nameless.recv(1 << 16):
         pass
@@ -317,9 +327,9 @@ def test_hellos_are_forgotten() -> None:
     served = Served()
     try:
         for number in range(200):
-            with stranger(served) as end:
+            with before_hello(served) as end:
                 ask(end, {"op": "hello", "id": 0, "job": f"job {number}", "node": f"node {number}"})
-        with stranger(served) as end:
+        with before_hello(served) as end:
             ask(end, {"op": "hello", "id": 0, "job": "job", "node": "a"})
             ask(end, {"op": "set", "id": 1, "key": "x", "value": 1})
             wait_until(lambda: set(served.server._keyspaces) == {"job"})
@@ -333,7 +343,7 @@ def test_a_job_that_is_over_gives_way() -> None:
     value = "x" * 900_000
     try:
         for number in range(40):
-            with stranger(served) as end:
+            with before_hello(served) as end:
                 ask(end, {"op": "hello", "id": 0, "job": f"job {number}", "node": ""})
                 assert ask(end, {"op": "set", "id": 1, "key": "x", "value": f"{value}{number}"}) == {"id": 1}
         assert "job 39" in served.server._keyspaces
@@ -342,31 +352,31 @@ def test_a_job_that_is_over_gives_way() -> None:
         served.close()
 
 
-def test_idle_strangers_do_not_keep_a_node_out() -> None:
-    """With every place taken, the stranger that has waited longest gives way."""
+def test_idle_connections_do_not_keep_a_node_out() -> None:
+    """With every place taken, the oldest connection without a hello is closed."""
     with started(TOKEN, descriptors=256) as store, contextlib.ExitStack() as stack:
         soft = len(os.listdir(f"/proc/{store.process.pid}/fd"))
         limits = pathlib.Path(f"/proc/{store.process.pid}/limits").read_text()
         raised = int(next(line.split()[3] for line in limits.splitlines() if line.startswith("Max open files")))
-        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", store.port))) for _ in range(300)]
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", store.port))) for _ in range(300)]
         stack.enter_context(store.connect(node="a", token=TOKEN))
 
         assert soft < 20
         assert raised == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        assert len(strangers) == 300
+        assert len(idle) == 300
 
 
 def test_places_are_fewer_than_descriptors() -> None:
-    """Where the limit cannot be raised, newcomers take the places of strangers and the server does not spin."""
+    """Where the limit cannot be raised, new connections replace those without a hello, and the server does not spin."""
     served = Served(TOKEN)
     served.server.places = 20
     try:
         with contextlib.ExitStack() as stack:
             for _ in range(40):
-                stack.enter_context(stranger(served))
-            node = stack.enter_context(greeted(served, "a"))
+                stack.enter_context(before_hello(served))
+            node = stack.enter_context(after_hello(served, "a"))
             for _ in range(40):
-                stack.enter_context(stranger(served))
+                stack.enter_context(before_hello(served))
 
             assert ask(node, {"op": "beat", "id": 1}) == {"id": 1}
             assert len(served.server._connections) <= 20

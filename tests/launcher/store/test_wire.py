@@ -73,7 +73,7 @@ def test_what_is_taken_can_be_encoded(data: bytes) -> None:
 
 
 def test_a_line_has_a_bound() -> None:
-    """With its end in sight or not; a stranger's bound is smaller."""
+    """With its end in sight or not; the bound before hello is smaller."""
     with pytest.raises(wire.WireError, match="longer"):
         list(wire.Lines().feed(b"x" * (wire.MAX_LINE + 1)))
     with pytest.raises(wire.WireError, match="longer"):

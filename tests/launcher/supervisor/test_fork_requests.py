@@ -54,7 +54,7 @@ class Worker:
     state: str = "waits"
 
     def look(self) -> None:
-        """Do what the word on the pipe says."""
+        """Follow the order on the pipe."""
         if self.state == "waits" and self.go is not None:
             with contextlib.suppress(BlockingIOError):
                 self.state = "runs" if os.read(self.go, 1) else "zombie 1"

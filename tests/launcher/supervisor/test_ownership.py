@@ -26,8 +26,8 @@ def process(pid: int, group: int, *, parent: int = 500, started: int = 0) -> Pro
 CASES = [
     ("a worker", process(10, 10, started=7), True),
     ("a child of a worker", process(11, 10, started=8), True),
-    ("a stranger elsewhere", process(12, 12, started=9), False),
-    ("a child of a stranger that has a dead worker's pid", process(21, 20, started=99), False),
+    ("a foreign process elsewhere", process(12, 12, started=9), False),
+    ("a child of a foreign process that has a dead worker's pid", process(21, 20, started=99), False),
     ("a child that outlives its worker", process(31, 30, started=9), True),
     ("the supervisor", process(1, 10, started=1), False),
     ("a known child", process(40, 10, started=7), False),
