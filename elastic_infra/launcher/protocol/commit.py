@@ -41,13 +41,13 @@ def form(state: State, now: float) -> Generation | None:
     # Too few nodes are ready, or more of them are worth waiting for.
     if not first_round_is_complete(state, now):
         return None
-    first, newcomers = Generation(0), candidates(state, ())
-    return _generation(state, first, (), _places(state, first, (), newcomers))
+    first = Generation(0)
+    return _generation(state, first, (), _places(state, first, (), candidates(state, (), first)))
 
 
 def first_round_is_complete(state: State, now: float) -> bool:
     """Whether enough nodes are ready, and no further node is worth waiting for."""
-    limits, ready = state.limits, len(candidates(state, ()))
+    limits, ready = state.limits, len(candidates(state, (), Generation(0)))
     # The job cannot run with so few nodes.
     if ready < limits.min_nodes or state.forming_since is None:
         return False
@@ -61,14 +61,14 @@ def first_round_is_complete(state: State, now: float) -> bool:
     return now - state.forming_since >= limits.last_call
 
 
-def candidates(state: State, survivors: tuple[NodeRecord, ...]) -> tuple[NodeRecord, ...]:
-    """Ready nodes that are not among the survivors, this one included, without those left out for their faults."""
+def candidates(state: State, survivors: tuple[NodeRecord, ...], last: Generation) -> tuple[NodeRecord, ...]:
+    """Ready nodes besides the survivors, this one included, without those that the last generation's faults exclude."""
     taken = {survivor.uuid for survivor in survivors} | {state.node.uuid}
     mine = record(state)
     others = (said for said in state.store.live() if said.uuid not in taken)
     own = () if any(survivor.uuid == mine.uuid for survivor in survivors) else (mine,)
     ready = (said for said in (*own, *others) if said.state == "ready" and not said.leaving)
-    return tuple(said for said in ready if not node_faults.is_refused(state, said.name))
+    return tuple(said for said in ready if not node_faults.is_refused(last, state.limits, said.name))
 
 
 def succeed(state: State, now: float) -> Generation | None:
@@ -205,7 +205,7 @@ def next_members(
 ) -> tuple[Member, ...]:
     """The members of the generation after this one, in a number of workers of ``prefer`` where there is one."""
     survivors = tuple(status.live for status in statuses if status.live is not None)
-    newcomers = candidates(state, survivors)
+    newcomers = candidates(state, survivors, generation)
     # The node that keeps failing alone is not let in again.
     newcomers = tuple(said for said in newcomers if said.uuid != generation.evicted)
     # A node has finished, so the others are about to finish: a newcomer would only start the script to see it end.

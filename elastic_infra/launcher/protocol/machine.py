@@ -66,7 +66,7 @@ def _observe(state: State, now: float) -> State:
         if is_new and generation.cause is not None and generation.cause.kind in {"scale_up", "leaving"}:
             state = replace(state, planned_since=now)
         state = replace(state, seen=seen, phase_since=now)
-    enough = len(commit.candidates(state, ())) >= state.limits.min_nodes
+    enough = len(commit.candidates(state, (), Generation(0))) >= state.limits.min_nodes
     forming = state.store.connected and generation is None and enough
     since = (state.forming_since if state.forming_since is not None else now) if forming else None
     idle = None if _is_occupied(state) else (state.idle_since if state.idle_since is not None else now)
@@ -157,7 +157,7 @@ def _ending(state: State, now: float) -> Exit | None:
         if generation.evicted == state.node.uuid:
             return Exit(exit_codes.RETRY, "the workers of this node alone keep failing", generation.cause)
     if state.idle_since is not None and now - state.idle_since >= limits.join_timeout:
-        if state.store.connected and node_faults.is_refused(state, state.node.name):
+        if state.store.connected and node_faults.is_refused(state.generation, state.limits, state.node.name):
             return Exit(exit_codes.SCRIPT_FAILED, "the job cannot go on without this node, which keeps failing alone")
         what = "no generation with enough nodes" if state.store.connected else "no store"
         return Exit(exit_codes.RETRY, f"{what} for {limits.join_timeout:g} s")
@@ -196,7 +196,7 @@ def waiting_for(state: State, now: float) -> str:
         return ""
     if not state.store.connected:
         return "the store does not answer"
-    if node_faults.is_refused(state, state.node.name):
+    if node_faults.is_refused(state.generation, state.limits, state.node.name):
         return "this node has ended too many generations by faults of its own, and is left out"
     if state.generation is None:
         return _waiting_for_the_first(state.limits)

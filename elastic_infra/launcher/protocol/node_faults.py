@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .limits import Limits
 from .member_status import MemberStatus
 from .records import Generation, NodeFaults
 from .restart_budget import ALONE_TRIES
@@ -41,10 +42,10 @@ def counted_eviction(faults: tuple[NodeFaults, ...], name: str) -> tuple[NodeFau
     return tuple(NodeFaults(*each) for each in sorted(counts.items())) if name else faults
 
 
-def is_refused(state: State, name: str) -> bool:
-    """Whether launchers of this name are kept out of all further generations."""
-    faults = state.generation.node_faults if state.generation else ()
-    return any(each.name == name and each.count >= state.limits.node_faults for each in faults)
+def is_refused(generation: Generation | None, limits: Limits, name: str) -> bool:
+    """Whether no generation after this one, with the counts that it has now, takes launchers of this name."""
+    counts = generation.node_faults if generation else ()
+    return any(each.name == name and each.count >= limits.node_faults for each in counts)
 
 
 def _faults(state: State, status: MemberStatus) -> int:

@@ -103,7 +103,7 @@ class Driver:
     def key(self, world: World) -> tuple[object, ...]:
         """Equal for equal worlds."""
         hosts = tuple(self._host_key(host) for host in world.hosts)
-        return (id(world.store), world.life, hosts, world.faults, world.failures, world.done, world.stops)
+        return (id(world.store), world.life, hosts, world.faults, world.failures, world.done, world.stops, world.over)
 
     def _host_key(self, host: Host) -> tuple[object, ...]:
         flags = (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
-from elastic_infra.launcher.protocol import ranks
+from elastic_infra.launcher.protocol import node_faults, ranks
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation
+from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.world import BrokenError, Host, World
 
 
@@ -85,6 +87,27 @@ def a_bad_size_ends_nothing(world: World) -> None:
         raise BrokenError(message)
 
 
+def the_end_stands(world: World) -> None:
+    """Who comes soon after the end of the job does not run it again; for scenarios without a lost store."""
+    generation = world.store.generation if world.store else None
+    if world.over and (generation is None or generation.phase != "final"):
+        message = "the job is run again right after its end"
+        raise BrokenError(message)
+
+
+def faults_are_bounded(names: tuple[str, ...], most: int) -> Callable[[World], None]:
+    """No workers run on a node whose namesakes have ended so many generations by faults of their own."""
+
+    def law(world: World) -> None:
+        faults = Counter(names[i] for i, host in enumerate(world.hosts) if host.end == "exit 200")
+        for i, host in enumerate(world.hosts):
+            if host.workers is not None and faults[names[i]] >= most:
+                message = f"{names[i]} is let in after {faults[names[i]]} faults of its own"
+                raise BrokenError(message)
+
+    return law
+
+
 def survivors_keep_their_workers(world: World) -> None:
     """Workers are started once on each node: any change of the other nodes moves them."""
     for i, host in enumerate(world.hosts):
@@ -119,9 +142,18 @@ def _is_settled(world: World, host: Host) -> bool:
 def _can_grow(world: World, generation: Generation, limits: Limits) -> bool:
     """Whether the nodes that wait make up a larger size that may be, together with the members."""
     size, each = len(generation.members), generation.members[0].local_world_size
-    waiting = sum(host.state is not None and host.state.own_member() is None for host in world.hosts)
+    waiting = sum(_may_be_taken(host) for host in world.hosts)
     sizes = range(size + 1, min(size + waiting, limits.max_nodes) + 1)
     return any(limits.allows(nodes, nodes * each, generation.refused) for nodes in sizes)
+
+
+def _may_be_taken(host: Host) -> bool:
+    state = host.state
+    return state is not None and state.own_member() is None and not _is_refused(state)
+
+
+def _is_refused(state: State) -> bool:
+    return node_faults.is_refused(state.generation, state.limits, state.node.name)
 
 
 def _is_complete(world: World, host: Host) -> bool:

@@ -17,6 +17,7 @@ from tests.launcher.protocol.driver import Driver, steps_of
 from tests.launcher.protocol.world import (
     AGE,
     MOMENT,
+    SKEW,
     Host,
     Store,
     World,
@@ -55,7 +56,7 @@ class Model(Driver):
         names = self.scenario.names
         if not names or self.scenario.beside or i < self.scenario.settled:
             return None
-        return next((j for j in range(i) if names[j] == names[i]), None)
+        return max((j for j in range(i) if names[j] == names[i]), default=None)
 
     def successors(self, world: World) -> Iterator[tuple[str, World, bool]]:
         """Every next world, with the step's name and whether it is one that needs no further fault."""
@@ -105,7 +106,7 @@ class Model(Driver):
         if host.end != "to return":
             return not host.end
         earlier = self._earlier_namesake(i)
-        return earlier is not None and bool(world.hosts[earlier].end)
+        return earlier is not None and world.hosts[earlier].end not in {"", "to return"}
 
     def _protocol_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """Messages on their way: a moment does not pass before they arrive, or suspended workers are ended."""
@@ -155,12 +156,12 @@ class Model(Driver):
 
     def _worker_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """What workers do, in their own time."""
-        if not host.awake:
-            return
-        if host.workers is None:
+        if not host.awake or host.workers is None:
             return
         if host.stopping:
             yield f"gone {i}", self._end_workers(world, i, host, orphaned=False)
+        elif self._is_faulty(i):
+            yield f"faulty {i}", self._see(with_host(world, i, host.over("exit 200")), i, "ended")
         elif not host.suspended and not self._has_bad_size(host):
             yield from self._training(world, i, host)
             if self.scenario.late:
@@ -212,20 +213,31 @@ class Model(Driver):
         return self._feed_all(with_host(world, i, killed), i, (*exits, events.WorkersGone(number, orphaned)))
 
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
-        """One more thing that goes wrong."""
+        """One more thing that goes wrong, or that ends the work."""
         if self.scenario.finish and not world.done and any(host.workers for host in world.hosts):
             yield "done", replace(world, done=True)
-        for i, host in enumerate(world.hosts):
-            if host.connected and (host.frozen or host.cut):
-                yield from self._silence(world, i)
+        yield from self._silences(world)
         if world.faults == 0:
             return
         world = replace(world, faults=world.faults - 1)
         if "store" in self.scenario.kinds and world.store is not None:
             yield "store lost", replace(world, store=None)
+        if "skew" in self.scenario.kinds:
+            yield from self._skewed_joins(world)
         for i, host in enumerate(world.hosts):
             if host.awake:
                 yield from self._host_faults(world, i, host)
+
+    def _silences(self, world: World) -> Iterator[tuple[str, World]]:
+        for i, host in enumerate(world.hosts):
+            if host.connected and (host.frozen or host.cut):
+                yield from self._silence(world, i)
+
+    def _skewed_joins(self, world: World) -> Iterator[tuple[str, World]]:
+        for i, host in enumerate(world.hosts):
+            if host.state is None and self._may_join(world, i, host):
+                yield f"join {i} with a clock behind", self._join(world, i, ahead=-SKEW)
+                yield f"join {i} with a clock ahead", self._join(world, i, ahead=SKEW)
 
     def _host_faults(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         kinds = self.scenario.kinds
@@ -255,11 +267,14 @@ class Model(Driver):
     def _has_bad_size(self, host: Host) -> bool:
         return len(host.members) in self.scenario.bad_sizes
 
-    def _join(self, world: World, i: int) -> World:
+    def _is_faulty(self, i: int) -> bool:
+        return bool(self.scenario.faulty) and self.scenario.names[i] == self.scenario.faulty
+
+    def _join(self, world: World, i: int, *, ahead: float = 0.0) -> World:
         scenario = self.scenario
         name = scenario.names[i] if scenario.names else ""
-        ahead = scenario.nodes - i  # the clocks disagree: the first node to come is the last by its clock
-        node = Node(f"n{i}", name, scenario.local, address=f"host{i}", joined=ahead)
+        joined = int(1000 * ahead) + scenario.nodes - i  # no two clocks agree: the first to come is the last by its own
+        node = Node(f"n{i}", name, scenario.local, address=f"host{i}", joined=joined)
         state = self.canonical(start(node, scenario.limits, 0.0))
         return self._feed(with_host(world, i, replace(world.hosts[i], end="", state=state)), i, events.Ready())
 
@@ -303,6 +318,8 @@ class Model(Driver):
             store = replace(store, generation=swap.generation, version=store.version + 1)
             world = self._put(world, store)
             store = world.store or store
+            is_end = swap.generation is not None and swap.generation.phase == "final"
+            world = replace(world, over=world.over or is_end)
         seen = host.seen
         assert seen is not None
         world = with_host(world, i, replace(host, swap=None, seen=store))
@@ -335,7 +352,7 @@ class Model(Driver):
             if host.connected and (host.frozen or host.cut):
                 world = next((silent for _, silent in self._silence(world, i)), world)
         store = aged_store(world.store, seconds)
-        world = replace(world, store=self.canonical(store) if store else None)
+        world = replace(world, store=self.canonical(store) if store else None, over=world.over and seconds < AGE)
         for i, host in enumerate(world.hosts):
             if host.state is not None:
                 world = self._age_host(world, i, host, seconds)

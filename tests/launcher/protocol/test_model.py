@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import blame, change, commit, events, group, machine, member_status, move, ranks
+from elastic_infra.launcher.protocol import (
+    blame,
+    change,
+    commit,
+    events,
+    group,
+    machine,
+    member_status,
+    move,
+    node_faults,
+    ranks,
+)
 from elastic_infra.launcher.protocol.actions import (
     Action,
     CompareAndSet,
@@ -33,7 +44,8 @@ def scenario(
     gap = world.MOMENT / 2
     limits = Limits(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
     limits = limits if more.get("steps") else replace(limits, startup_patience=gap)  # there, no step is ever seen
-    limits = replace(limits, node_unit=more.pop("node_unit", 1))  # type: ignore[arg-type]  # a number
+    own = {name: more.pop(name) for name in ("node_unit", "node_faults") if name in more}
+    limits = replace(limits, **own)  # type: ignore[arg-type]  # numbers
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
     return replace(world.Scenario(limits, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
 
@@ -63,6 +75,11 @@ SCENARIOS = {
     "all pods are made again": scenario("crash close", 2, nodes=2, settled=1, names=("x", "x")),
     "two launchers of one name": scenario("crash close freeze", 1, nodes=2, settled=2, names=("x", "x"), beside=True),
     "a namesake joins": scenario("", 0, nodes=2, settled=1, names=("x", "x"), beside=True),
+    "two nodes come, and a clock is wrong": scenario("skew", 1, settled=1),
+    "a node comes after the end, its clock wrong": scenario("skew", 1, nodes=2, settled=1, finish=True),
+    "a node whose launchers end by faults of their own": scenario(
+        "", 0, nodes=4, settled=2, nnodes="1:2", names=("x", "y", "y", "y"), faulty="y", node_faults=2
+    ),
     "two workers on each of two nodes": scenario("crash fail leave freeze", 1, nodes=2, settled=2, local=2),
     "a stop step for two workers a node": scenario("", 0, nodes=2, settled=1, steps=1, local=2),
     "the end of two workers a node": scenario("crash", 1, nodes=2, settled=2, finish=True, local=2),
@@ -107,7 +124,10 @@ DEEP = {
 def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
     """Those that can be told in this scenario."""
     stepping = (laws.newcomers_wait_for_a_step,) if explored.steps else ()
-    return (*laws.ALL, *stepping, *((laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()))
+    sizes = (laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()
+    end = (laws.the_end_stands,) if explored.finish and "store" not in explored.kinds else ()
+    faults = (laws.faults_are_bounded(explored.names, explored.limits.node_faults),) if explored.faulty else ()
+    return (*laws.ALL, *stepping, *sizes, *end, *faults)
 
 
 def explore(explored: world.Scenario, limit: int) -> checker.Explored:
@@ -194,6 +214,13 @@ def takes_a_disconnected_node_for_dead(state: State, event: events.Event, now: f
     return machine.step(state, event, now)
 
 
+def counts_by_its_own_clock(state: State, event: events.Event, now: float) -> Step:
+    """Wrong on purpose: takes its own clock for the store's."""
+    if isinstance(event, events.StoreConnected):
+        event = replace(event, unix_time=state.node.joined / 1000)
+    return machine.step(state, event, now)
+
+
 def charges_membership(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: takes every lost node for the failure of a worker."""
     after, actions = machine.step(state, event, now)
@@ -236,6 +263,7 @@ def waits_for_ever(state: State, event: events.Event, now: float) -> Step:
         (charges_membership, scenario("crash", 1, nodes=2, settled=2)),
         (takes_the_killed_for_failed, scenario("cut", 1, nodes=1, settled=1, nnodes="1:1")),
         (resumes_unasked, scenario("freeze", 1, nodes=2, settled=1)),
+        (counts_by_its_own_clock, scenario("skew", 1, nodes=2, settled=1, finish=True)),
         (takes_a_disconnected_node_for_dead, scenario("close", 1, nodes=2, settled=1)),
     ],
 )
@@ -333,6 +361,15 @@ def test_checker_finds_a_size_that_is_tried_again(monkeypatch: pytest.MonkeyPatc
     explored = SCENARIOS["a size that the script refuses"]
 
     with pytest.raises(world.BrokenError, match="a size that the script refuses"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_node_that_fails_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no name is refused, every pod that is made again is let in, and ends one more generation."""
+    monkeypatch.setattr(node_faults, "is_refused", lambda *_: False)
+    explored = SCENARIOS["a node whose launchers end by faults of their own"]
+
+    with pytest.raises(world.BrokenError, match="is let in after 2 faults of its own"):
         checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
 
 

@@ -93,6 +93,15 @@ def test_a_node_with_too_many_faults_is_left_out() -> None:
     assert [member.uuid for member in refused.members] == ["n0", "n3"]
 
 
+def test_the_fault_that_ends_a_generation_counts_at_once() -> None:
+    """The successor that is ready when its last fault is counted is not let in for one more."""
+    almost = replace(BROKEN, node_faults=(NodeFaults(NAME, LIMITS.node_faults - 1),))
+    after = next_generation(ENDED, almost, 0.0, successor())
+
+    assert [member.uuid for member in after.members] == ["n0"]
+    assert after.node_faults == FULL
+
+
 def left_out(generation: Generation | None, limits: Limits) -> State:
     """This node has the name with too many faults."""
     state = connected(limits, generation)
@@ -124,4 +133,4 @@ def test_a_job_that_needs_it_ends(faults: tuple[NodeFaults, ...], code: int) -> 
 
 def test_without_a_generation_no_name_is_refused() -> None:
     """A store that was reborn empty, or a job that has just begun."""
-    assert not node_faults.is_refused(left_out(None, LIMITS), NAME)
+    assert not node_faults.is_refused(None, LIMITS, NAME)

@@ -17,6 +17,8 @@ from elastic_infra.launcher.protocol.state import LocalWorkers, State
 
 MOMENT = 10.0
 AGE = 1000.0
+SKEW = 3600.0
+"""A clock that is set wrong is wrong by so much."""
 
 Identity = tuple[int, str]
 Step = tuple[State, tuple[actions.Action, ...]]
@@ -165,6 +167,8 @@ class World:
     """The script's work is complete: a worker may exit 0."""
     stops: frozenset[tuple[Identity, int]] = frozenset()
     """Every (generation, step) at which a worker was told to stop."""
+    over: bool = False
+    """The job has ended, less than an age ago."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class Scenario:
     limits: Limits
     faults: int
     kinds: frozenset[str]
-    """Of crash, freeze, cut, close, slow, leave, fail, store."""
+    """Of crash, freeze, cut, close, slow, leave, fail, store, skew."""
     finish: bool = False
     nodes: int = 3
     settled: int = 0
@@ -186,6 +190,8 @@ class Scenario:
     node, once the earlier one is over, unless ``beside``."""
     beside: bool = False
     """Namesakes are there at the same time."""
+    faulty: str = ""
+    """The name of a node whose launcher ends by a fault of its own whenever its workers run."""
     slow: bool = False
     """Whether every node is slow from the start: all interleavings."""
     steps: int = 0
@@ -239,7 +245,15 @@ def aged_store(store: Store | None, seconds: float) -> Store | None:
     """The same store, so much later."""
     if store is None:
         return None
-    return replace(store, peers=tuple(aged_peer(peer, seconds) for peer in store.peers))
+    peers = tuple(aged_peer(peer, seconds) for peer in store.peers)
+    return replace(store, generation=aged_generation(store.generation, seconds), peers=peers)
+
+
+def aged_generation(generation: Generation | None, seconds: float) -> Generation | None:
+    """The same record by a clock of the store that still says 0."""
+    if generation is None or generation.phase != "final":
+        return generation
+    return replace(generation, ended_at=int(_older(generation.ended_at, seconds)))
 
 
 def aged_peer(peer: Peer, seconds: float) -> Peer:
@@ -258,6 +272,7 @@ def aged_state(state: State, seconds: float) -> State:
     store = replace(
         state.store,
         since=_older(state.store.since, seconds),
+        generation=aged_generation(state.store.generation, seconds),
         peers=tuple(aged_peer(peer, seconds) for peer in state.store.peers),
     )
     group = state.workers
@@ -268,6 +283,7 @@ def aged_state(state: State, seconds: float) -> State:
     return replace(
         state,
         store=store,
+        latest_seen=aged_generation(state.latest_seen, seconds),
         workers=group,
         leaving_since=optional(state.leaving_since),
         idle_since=optional(state.idle_since),
