@@ -33,7 +33,7 @@ LATEST_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks at the workers' import records."""
 PAUSE: Final = 4.0
-"""After a load the fork server rests for this many times as long, to leave the CPU to the workers."""
+"""After a load beside the workers the fork server rests for this many times as long, to leave them the CPU."""
 LONGEST_REQUEST: Final = 1 << 22
 
 
@@ -92,7 +92,8 @@ class ForkServer:
         """Bytes of the workers' import records that the fork server has seen."""
         self._more_at = 0.0
         """CLOCK_MONOTONIC from which the fork server may be asked to load more."""
-        self._more_since = now
+        self._more_since: float | None = None
+        """Of the load under way beside the workers; None: only the first load was asked for, which is owed no rest."""
         self._loaded = 0
         self._left_out: list[str] = []
         self.requests = ForkRequests()
@@ -209,7 +210,8 @@ class ForkServer:
         if not self.ready:
             return ipc.ForkServerState(ready=False, message=f"cold starts only: {message['failed']}")
         now = time.monotonic()
-        self._more_at = now + max(LOOK_SECONDS, PAUSE * (now - self._more_since))
+        seconds = 0.0 if self._more_since is None else now - self._more_since
+        self._more_at = now + max(LOOK_SECONDS, PAUSE * seconds)
         new = [each for each in message["dropped"] if each not in self._left_out]
         if message["ready"] == self._loaded and not new:
             return "nothing new"

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -93,3 +94,15 @@ def test_more_is_loaded_once_the_workers_are_quiet(ends: Ends) -> None:
     begin = ends.client._more_at
     ends.client.load_more(begin, ends.record("[]\n") + fork_server_client.QUIET_SECONDS)
     assert ends.heard() == [{"load": True}]
+
+
+def test_it_rests_after_a_load_beside_the_workers_only(ends: Ends) -> None:
+    """What the first workers import late is loaded as soon as they are quiet: a restart may come at any moment."""
+    ends.say(ready=3, dropped=[], megabytes=9)
+    assert ends.client._more_at <= time.monotonic() + fork_server_client.LOOK_SECONDS
+
+    ends.client._more_at = 0.0
+    begin = time.monotonic() - 10
+    ends.client.load_more(begin, ends.record("[]\n") + fork_server_client.QUIET_SECONDS)
+    ends.say(ready=4, dropped=[], megabytes=9)
+    assert ends.client._more_at >= begin + 10 * (1 + fork_server_client.PAUSE)
