@@ -126,8 +126,7 @@ _HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "n
 
 def _container_restarts(config: JobConfig) -> int | None:
     """None without a bound: pods that are made anew are not counted."""
-    are_counted = config.is_single_pod or config.restart_policy == "OnFailure"
-    return config.backoff_limit if are_counted and config.backoff_limit >= 0 else None
+    return config.backoff_limit if config.restarts_in_place and config.backoff_limit >= 0 else None
 
 
 def _span(config: JobConfig, each: int) -> Span:

@@ -218,7 +218,12 @@ class JobConfig(Part):
         return self.run_policy.restart_policy or ("ExitCode" if self.elastic.rdzv_backend == "c10d" else "OnFailure")
 
     @property
+    def restarts_in_place(self) -> bool:
+        """Whether failed containers are restarted, which `backoff_limit` counts; else pods are made anew, uncounted."""
+        return self.is_single_pod or self.restart_policy == "OnFailure"
+
+    @property
     def backoff_limit(self) -> int:
-        """Container restarts that fail the job; -1 for no limit."""
+        """Container restarts in place that fail the job; -1 for no limit."""
         given = self.run_policy.backoff_limit
         return RESTARTS_PER_NODE * self.elastic.max_nodes if given is None else given

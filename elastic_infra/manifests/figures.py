@@ -22,7 +22,8 @@ class Figures:
     Attributes:
         memory: bytes a node; None without a limit.
         shared_memory: limit of /dev/shm as written, "off" without the volume, None without a limit.
-        backoff_limit: container restarts that fail the job; None without a limit.
+        restarts_in_place: whether failed containers are restarted; else their pods are made anew.
+        backoff_limit: container restarts in place that fail the job; None without a limit.
     """
 
     min_nodes: int
@@ -31,6 +32,7 @@ class Figures:
     memory: Decimal | None
     shared_memory: str | None
     max_restarts: int | None
+    restarts_in_place: bool
     backoff_limit: int | None
     active_deadline_seconds: int | None
 
@@ -50,6 +52,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         memory=quantity(memory) if isinstance(memory, str) else None,
         shared_memory=_shared_memory(workload),
         max_restarts=_number(at(policy, "maxRestarts") if policy else variables(workload).get("PET_MAX_RESTARTS")),
+        restarts_in_place=at(spec, "pytorchReplicaSpecs.Worker.restartPolicy") != "ExitCode",
         backoff_limit=_number(at(life, "backoffLimit")),
         active_deadline_seconds=_number(at(life, "activeDeadlineSeconds")),
     )

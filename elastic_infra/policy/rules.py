@@ -148,7 +148,8 @@ def restart_budget(workload: Workload, rule: settings.RestartBudget) -> Messages
     if not rule.min_restarts <= restarts <= rule.max_restarts:
         asked = f"{rule.min_restarts} to {rule.max_restarts}"
         yield f"allows {restarts} restarts, and {asked} are asked for. Set elastic.max_restarts."
-    if rule.limited_containers and found.backoff_limit is None:
+    # No limit of the job's counts pods that are made anew; the launcher bounds how often a node may give up.
+    if rule.limited_containers and found.restarts_in_place and found.backoff_limit is None:
         yield "allows any number of container restarts. Set run_policy.backoff_limit to a number."
 
 

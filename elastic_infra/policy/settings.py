@@ -113,7 +113,9 @@ class RestartBudget(Rule):
     """Most `elastic.max_restarts`: above, a broken script holds its GPUs for days."""
 
     limited_containers: bool = True
-    """Whether `run_policy.backoff_limit` must be a number, not -1."""
+    """Whether `run_policy.backoff_limit` must be a number, not -1, where it counts: for one node, and with
+    `restart_policy: OnFailure`. With `ExitCode` no container is restarted in place, and the launcher bounds how often a
+    node may give up (exit 200)."""
 
 
 class NoActiveDeadline(Rule):

@@ -59,7 +59,14 @@ def _shared_memory(config: JobConfig) -> str:
 
 
 def _container_restarts(config: JobConfig) -> str | int:
-    return "no limit" if config.backoff_limit < 0 else config.backoff_limit
+    return container_restarts(config.backoff_limit if config.backoff_limit >= 0 else None, config.restarts_in_place)
+
+
+def container_restarts(limit: int | None, are_in_place: bool) -> str | int:  # noqa: FBT001 - both figures' own fields
+    """How many restarts of containers fail the job; a limit counts nothing where pods are made anew in their place."""
+    if not are_in_place:
+        return "none (pods are made anew)"
+    return "no limit" if limit is None else limit
 
 
 FIGURES: Final[Mapping[str, Figure]] = {

@@ -70,7 +70,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no restarts": ({"elastic": {"nnodes": "2:4", "max_restarts": 0}}, "restart_budget"),
     "no restarts of a single pod": ({"elastic": {"nnodes": 1, "max_restarts": 0}}, "restart_budget"),
     "too many restarts": ({"elastic": {"nnodes": "2:4", "max_restarts": 101}}, "restart_budget"),
-    "endless container restarts": ({"run_policy": {"backoff_limit": -1}}, "restart_budget"),
+    "endless container restarts": (
+        {"run_policy": {"restart_policy": "OnFailure", "backoff_limit": -1}},
+        "restart_budget",
+    ),
     "a deadline": ({"run_policy": {"active_deadline_seconds": 3600}}, "no_active_deadline"),
 }
 
@@ -114,6 +117,14 @@ def test_a_checkpoint_may_be_asked_of_every_job() -> None:
     policy = {"checkpoint_when_preemptible": {"level": "mandatory", "always": True}}
 
     assert broken_rules({**JOB, "storage": {}}, policy=policy) == ["checkpoint_when_preemptible"]
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 40])
+def test_a_limit_that_counts_nothing_is_not_asked_for(limit: int) -> None:
+    """With `ExitCode` no container is restarted in place, whatever the limit says."""
+    exit_code = {"run_policy": {"restart_policy": "ExitCode", "backoff_limit": limit}}
+
+    assert broken_rules({**JOB, **exit_code}) == []
 
 
 def test_a_violation_says_what_to_do() -> None:

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from elastic_infra import JobConfig, render
+from elastic_infra.manifests.figures import figures
 from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
 from elastic_infra.preview.as_json import as_json
+from elastic_infra.preview.deltas import container_restarts
 from elastic_infra.preview.effects import effects
 from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
-from elastic_infra.preview.model import worst
+from elastic_infra.preview.model import Delta, worst
 from elastic_infra.preview.redaction import HIDDEN, shown
 from elastic_infra.preview.text import print_text
 from tests.preview.cases import LLM, SMALL, changed, side
@@ -40,6 +42,28 @@ def test_each_change_has_its_own_consequence() -> None:
     found = {change.path: change.consequence for change in diff_of(config(LLM), config(head)).changes}
 
     assert found == {"image": Consequence.RESTART, "run_policy.backoff_limit": Consequence.IN_PLACE}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {"backoff_limit": 40}, None),
+        ({}, {"restart_policy": "OnFailure"}, Delta("none (pods are made anew)", 18)),
+        ({"restart_policy": "OnFailure"}, {"restart_policy": "OnFailure", "backoff_limit": -1}, Delta(18, "no limit")),
+    ],
+)
+def test_container_restarts_are_those_that_count(
+    before: dict[str, Any], after: dict[str, Any], expected: Delta | None
+) -> None:
+    """A limit says nothing where pods are made anew, from the config and from the object alike."""
+    old, new = config(changed(LLM, run_policy=before)), config(changed(LLM, run_policy=after))
+    found = [figures(dict(render("train", each).workload)) for each in (old, new)]
+
+    assert diff_of(old, new).deltas.get("container_restarts") == expected
+    assert [container_restarts(each.backoff_limit, each.restarts_in_place) for each in found] == [
+        container_restarts(each.backoff_limit if each.backoff_limit >= 0 else None, each.restarts_in_place)
+        for each in (old, new)
+    ]
 
 
 def test_what_an_autoscaler_owns_is_no_change() -> None:

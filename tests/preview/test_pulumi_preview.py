@@ -25,6 +25,7 @@ from tests.preview.repositories import run
 
 CHANGES: dict[str, dict[str, Any]] = {
     "in place": {"run_policy": {"backoff_limit": 40}},
+    "containers restarted in place": {"run_policy": {"restart_policy": "OnFailure"}},
     "restart": {"image": "registry.example.com/train:2", "elastic": {"nnodes": "2:8"}},
     "pods end": {"run_policy": {"suspend": True}},
     "target": {"elastic": {"nnodes": 1}, "target": "job"},
