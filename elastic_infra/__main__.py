@@ -18,9 +18,9 @@ from elastic_infra.child_names import DEPLOYMENT
 class Host(ComponentProvider):
     """Pulumi's own host, fixed in three places.
 
-    All jobs of a deployment come to one host, so names that clash are found although each has a connection of its own.
-    Mappings are sorted: they cross the wire without an order, and variables in another order are another pod. A
-    user's mistake is told as one: the base class adds frames of this package to it.
+    All jobs of a deployment come to one host, so names that clash are found although each job has its own connection.
+    Mappings are sorted: they cross the wire without an order, and variables in another order are another pod. A user's
+    mistake is shown without this package's frames, which the base class would add.
     """
 
     def construct(

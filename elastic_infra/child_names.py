@@ -1,4 +1,4 @@
-"""What the children of a job are called in Pulumi, and which job of a deployment has which names.
+"""The names of a job's children in Pulumi, and which job of a deployment has which names.
 
 A child's URN holds its name and the types above it, not the component's name: named after the job, the children stay
 the same resources when the component is renamed.
@@ -23,7 +23,7 @@ class ChildNames:
 
     Attributes:
         resource: name of the component.
-        prefix: what all names begin with.
+        prefix: the beginning of all names.
     """
 
     resource: str
@@ -58,7 +58,7 @@ def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list
         place = others.setdefault(urn.split("::")[2], [])
         for other in place:
             shared = {names.prefix, names.resource} & {other.prefix, other.resource}
-            if shared and other.resource != names.resource:  # two resources of one name are the engine's to refuse
+            if shared and other.resource != names.resource:  # the engine refuses two resources of one name
                 raise pulumi.RunError(_clash(names.resource, other.resource, shared.pop()))
         place.append(names)
         return []
@@ -73,7 +73,7 @@ async def _urn(component: pulumi.Resource) -> str:
 
 
 DEPLOYMENT: Final[contextvars.ContextVar[object | None]] = contextvars.ContextVar("deployment", default=None)
-"""What stands for the deployment where each job has a connection to the engine of its own, as in a plugin."""
+"""The key for the deployment where each job has its own connection to the engine, as in a plugin."""
 
 _CLAIMED: Final[weakref.WeakKeyDictionary[object, dict[str, list[ChildNames]]]] = weakref.WeakKeyDictionary()
 """Names by the deployment, which is one connection to the engine, and by the types in the component's URN."""

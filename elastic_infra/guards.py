@@ -22,7 +22,7 @@ from elastic_infra.manifests.updates import CLAIM_IDENTITY, parts, restart_paths
 
 @dataclasses.dataclass(frozen=True)
 class Guard:
-    """Something of a job that an update must not change.
+    """A part of a job that an update must not change.
 
     Attributes:
         key: under which the state holds the record.
@@ -72,7 +72,7 @@ _Hook = Callable[[pulumi.ResourceHookArgs], Awaitable[None]]
 
 
 def records(guarded: tuple[Guard, ...]) -> dict[str, Value]:
-    """What the stash of a job holds."""
+    """The content of a job's stash."""
     return {MADE_BY: _version(), **{guard.key: guard.record for guard in guarded}}
 
 
@@ -86,7 +86,7 @@ def _version() -> str:
 
 
 def stash_hook(resource: str, guarded: tuple[Guard, ...]) -> _Hook:
-    """Fails the stash's update when it would change what is guarded; no object has been touched then.
+    """Fails the stash's update when it would change a guarded record; no object has been touched by then.
 
     The hook looks at the records and not at the objects, since the provider decides on some replacements itself, and a
     hook on deletion would stand in the way of `pulumi destroy`.
@@ -161,7 +161,7 @@ async def _resolved(value: Any) -> Any:  # noqa: ANN401 - JSON, secrets as Outpu
 
 
 def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
-    """Where two JSON values differ; what is unknown in a preview counts as equal."""
+    """The paths at which two JSON values differ; values unknown in a preview count as equal."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             yield from changed_paths(old.get(key), new.get(key), f"{path}.{key}" if path else key)

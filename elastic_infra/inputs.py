@@ -1,6 +1,6 @@
-"""Between a Pulumi program and the pure core: what comes in as a config, what Pulumi records of it.
+"""Between a Pulumi program and the pure core: arguments become a config, and Pulumi gets its summary.
 
-Renders nothing and registers nothing.
+The module registers no resources.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
 
 
 def summary(name: str, config: JobConfig, manifests: Manifests) -> dict[str, Value]:
-    """What a preview shows first and policies read: the facts by which people tell jobs apart."""
+    """The facts by which readers distinguish jobs: a preview shows them first, and policies read them."""
     gpu = config.resources.gpu
     facts: dict[str, Value] = {
         "name": name,
@@ -57,7 +57,7 @@ def summary(name: str, config: JobConfig, manifests: Manifests) -> dict[str, Val
 
 
 def notices(config: JobConfig, opts: pulumi.ResourceOptions | None) -> Iterator[str]:
-    """What is allowed and likely to surprise, in the config and in the component's options."""
+    """Warnings about settings that are allowed but likely to surprise, in the config and in the component's options."""
     yield from map(str, warnings(config))
     for option in INEFFECTIVE_OPTIONS:
         if getattr(opts, option, None):

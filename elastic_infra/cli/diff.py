@@ -31,7 +31,7 @@ class Format(str, Enum):
 
 
 class FailOn(str, Enum):
-    """What makes the exit code 1."""
+    """The consequence that makes the exit code 1."""
 
     NONE = "none"
     CHANGE = "change"
@@ -95,7 +95,7 @@ def _fails(comparison: Comparison, fail_on: FailOn) -> bool:
 
 
 def _of_sides(base: str, head: str, reading: Reading) -> Comparison:
-    """What the specs of two sides say; faults and notices go to stderr."""
+    """The comparison of two sides' specs; faults and notices go to stderr."""
     sides = read_sides(base, head, Path(), reading)
     comparison = compare(*sides)
     for fault in comparison.errors:
@@ -107,7 +107,7 @@ def _of_sides(base: str, head: str, reading: Reading) -> Comparison:
 
 
 def _of_preview(file: Path) -> Comparison:
-    """What the engine's own preview says."""
+    """The comparison in the engine's own preview."""
     try:
         return read_preview(file)
     except PreviewError as error:

@@ -1,4 +1,4 @@
-"""The command `explain`: what a config means, as a table for people and as JSON for programs."""
+"""The command `explain`: the meaning of a config, as a table for readers and as JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config means in numbers and words. Pure."""
+"""The meaning of a config in numbers and words. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Meaning:
 
     Attributes:
         workload: kind of the Kubernetes object.
-        scaled_by: who changes the number of nodes while the job runs.
+        scaled_by: what changes the number of nodes while the job runs.
         processes_per_node: workers on each node.
         processes: all workers (the world size).
         node_unit: nodes train in multiples of it.
@@ -42,11 +42,11 @@ class Meaning:
         memory: the same for memory, shared memory included.
         shared_memory: the limit of /dev/shm, "memory limit", "unlimited" or "off".
         rendezvous: host:port of the store inside the cluster; None for a single pod.
-        rendezvous_host: where the store lives.
+        rendezvous_host: the place of the store.
         container_restarts: how many, over all pods, fail the job; None for no limit.
         group_restarts: how many failures of the worker group the job survives.
         checkpoint: where checkpoints are mounted; None without a volume.
-        missing: what the launcher does for other jobs and cannot do for this one; None for most.
+        missing: the launcher's features that this job lacks; None for most jobs.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Meaning:
     budgets: tuple[Budget, ...]
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Label and text of everything but the budgets."""
+        """Label and text of all facts except the budgets."""
         yield "workload", f"{self.workload} in namespace {self.namespace}"
         unit = f", in multiples of {self.node_unit}" if self.node_unit > 1 else ""
         yield "nodes", f"{self.nodes}{unit}; {self.scaled_by}"
@@ -94,7 +94,7 @@ class Meaning:
 
 
 def meaning(name: str, config: JobConfig) -> Meaning:
-    """What a job means."""
+    """The meaning of a job."""
     gpu, checkpoint = config.resources.gpu, config.storage.checkpoint
     return Meaning(
         name=name,
@@ -125,7 +125,7 @@ _HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "n
 
 
 def _container_restarts(config: JobConfig) -> int | None:
-    """None without a bound: pods that are made anew are not counted."""
+    """The number of container restarts; None without a bound, since recreated pods are not counted."""
     return config.backoff_limit if config.restarts_in_place and config.backoff_limit >= 0 else None
 
 

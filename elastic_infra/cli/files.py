@@ -1,4 +1,4 @@
-"""Reads job files for the commands: the one place that turns a fault into lines on stderr and exit code 2."""
+"""Reads job files for the commands: only this module turns a fault into lines on stderr and exit code 2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TargetOption = Annotated[Target | None, typer.Option(help="Workload object, in p
 
 
 def named_config(file: Path, name: str | None, target: Target | None) -> tuple[str, JobConfig]:
-    """The job in a file, with what the command line changes in it.
+    """The job in a file, with the changes of the command line.
 
     Raises:
         ConfigError: the file cannot be read, its content is invalid, or the name that its path gives is.
@@ -54,17 +54,17 @@ def named_config(file: Path, name: str | None, target: Target | None) -> tuple[s
 
 
 def refuse(file: Path, error: ConfigError) -> typer.Exit:
-    """Say what is wrong with a file; the exception to raise from there."""
+    """Report the faults of a file; returns the exception to raise."""
     report(file, error.faults)
     return typer.Exit(BAD_INPUT)
 
 
 def warn(file: Path, config: JobConfig) -> None:
-    """Say what is allowed but likely to surprise."""
+    """Report settings that are allowed but likely to surprise."""
     report(file, warnings(config), "warning: ")
 
 
 def report(file: Path, faults: Iterable[Fault], kind: str = "") -> None:
-    """One line a fault on stderr: ``FILE: path: reason``."""
+    """Write one line for each fault on stderr: ``FILE: path: reason``."""
     for fault in faults:
         typer.echo(f"{file}: {kind}{fault}", err=True)

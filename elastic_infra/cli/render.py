@@ -70,7 +70,7 @@ def _job_files(paths: Sequence[Path]) -> Iterator[Path]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name that the system refuses: reading the file says why
+    except OSError:  # the system refuses the name: reading the file reports why
         return False
 
 
@@ -122,7 +122,7 @@ def _say_token(job: Rendered) -> None:
 
 
 def _write(path: Path, document: str) -> None:
-    """Write a file whole or not at all, and not anew where nothing changes: a repository shows what did."""
+    """Write a file whole or not at all, and leave an equal file alone, so that a repository shows only changes."""
     try:
         if path.exists() and path.read_text("utf-8") == document:
             return

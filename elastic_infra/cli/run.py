@@ -59,7 +59,7 @@ def run_job(  # noqa: PLR0913, PLR0917 - one parameter an option
     ] = None,
     ports: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Where free ports are looked for.")] = "",
 ) -> None:
-    """Run a job on this machine: each node a tree of processes with what the cluster would give it.
+    """Run a job on this machine: each node a tree of processes with the cluster's variables, folders and limits.
 
     The job file's folder stands for the image's working dir, and the Python that runs this program for the image's.
     Ctrl-C preempts all nodes, a second one kills them. Exit code: 0 the job succeeded, 1 it failed, 2 bad input,

@@ -67,7 +67,7 @@ def timeline(
 
 
 def _write(output: Path, found: History, known: Figures) -> None:
-    """The picture in the form that the file's name asks for."""
+    """Write the picture in the form that the file's suffix names."""
     from elastic_infra.timeline import page, picture, png
 
     forms: Mapping[str, Callable[[], bytes]] = {

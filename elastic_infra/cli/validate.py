@@ -44,7 +44,7 @@ def _checked(file: Path, name: str | None) -> tuple[str, JobConfig] | None:
 
 
 def _keep(policy: Path, jobs: list[tuple[str, JobConfig]]) -> bool:
-    """Say what the jobs break; whether nothing of it is mandatory."""
+    """Report the rules that the jobs break; returns whether none of these is mandatory."""
     from elastic_infra.policy import offline
 
     try:

@@ -1,4 +1,4 @@
-"""What the program says about itself."""
+"""The program's help text and version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From config to Kubernetes objects: pure, deterministic, without a cluster and without Pulumi.
 
-`render` is the one door. The same config gives the same objects, byte for byte; what it returns is what the API
-server gets.
+`render` is the only entry point. The same config gives the same objects, byte for byte, and the API server gets exactly
+these objects.
 """
 
 from elastic_infra.manifests.model import Manifest, Manifests, Value

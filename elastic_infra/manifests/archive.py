@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 CONTENT: Final = ("__init__.py", "launcher", "training")
-"""What the zip holds of the package: the launcher, and what training scripts import."""
+"""The parts of the package in the zip: the launcher, and the modules for training scripts."""
 
 ENTRY: Final = '''\
 """Entry of the mounted launcher: reachable for itself and for the workers that it starts."""
@@ -45,14 +45,14 @@ def build(package: Path) -> bytes:
 
 
 def sources(package: Path) -> dict[str, str]:
-    """Every source in the zip, by its path there."""
+    """Every source in the zip, by its path in the zip."""
     chosen = (path for part in CONTENT for path in _python_files(package / part))
     files = {f"elastic_infra/{path.relative_to(package).as_posix()}": path.read_text("utf-8") for path in chosen}
     return {"__main__.py": ENTRY, **files}
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """The files as a zip that says nothing of the machine that made it."""
+    """The files as a zip that does not depend on the machine that made it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target:
         for path in sorted(files):
@@ -65,7 +65,8 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 def stripped(source: str) -> str:
     """The source without comments and docstrings, each statement on the line that it had: tracebacks stay true.
 
-    A small reader of its own: Python's would cost each start of a checkout's program half a second.
+    The function has its own small tokenizer, because Python's would cost each start of a checkout's program half a
+    second.
     """
     depth = 0
 
@@ -91,17 +92,17 @@ _LINE_END: Final = re.compile(r" *(#|\n|\Z)")
 
 
 def _is_statement(text: re.Match[str]) -> bool:
-    """Whether nothing else stands on a string's lines."""
+    """Whether a string is alone on its lines."""
     return not _before(text).strip() and _LINE_END.match(text.string, text.end()) is not None
 
 
 def _nothing(text: re.Match[str]) -> str:
-    """What takes a docstring's place: it may be all that a body has, and a future import tolerates no statement."""
+    """What replaces a docstring: `pass` in a body, which may have no other statement; nothing in a module."""
     return ("pass" if _before(text) else "") + "\n" * text.group().count("\n")
 
 
 def _before(token: re.Match[str]) -> str:
-    """What stands left of it on its line."""
+    """The text before a token on its line."""
     return token.string[token.string.rfind("\n", 0, token.start()) + 1 : token.start()]
 
 

@@ -1,4 +1,4 @@
-"""Autoscaling: our HorizontalPodAutoscaler, or the metrics that make the operator build one. Never both."""
+"""Autoscaling: this package's HorizontalPodAutoscaler, or the metrics for the operator's one. Never both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _behavior(behavior: Behavior, unit: int) -> Value:
 
 
 def _rules(rules: ScalingRules, unit: int) -> Value:
-    """Whole units, for a part of one would only wait; rounded up, for a policy of no node would do nothing."""
+    """The limits in whole units, since a part of a unit would only wait; rounded up, so that none is zero."""
     nodes = math.ceil(rules.nodes / unit) * unit
     return {
         "stabilizationWindowSeconds": rules.stabilization_window_seconds,

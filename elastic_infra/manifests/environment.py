@@ -1,4 +1,4 @@
-"""The environment of the training container: what the launcher needs first, the user's variables after it.
+"""The environment of the training container: the launcher's variables first, then the user's.
 
 Generated variables come first and sorted, the user's keep their order at the end, so that adding one variable
 changes one entry of the list. A variable that the user sets is not generated.
@@ -54,7 +54,7 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         **_HOMES,
         **defaults,
         **_without_applied(settings).to_env(),
-        # The operator has names for these two and never sets them.
+        # The operator names these two variables but never sets them.
         "PET_MONITOR_INTERVAL": format(config.elastic.monitor_interval, "g"),
         "PET_START_METHOD": config.elastic.start_method,
         **torchrun,
@@ -68,7 +68,7 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
 
 
 def _without_applied(settings: LauncherSettings) -> LauncherSettings:
-    """The settings less those that `runtime_defaults` has already turned into variables of their own."""
+    """The settings without those that `runtime_defaults` has already turned into variables."""
     return dataclasses.replace(
         settings,
         nccl_async_error_handling=None,

@@ -59,7 +59,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
 
 
 def at(value: Value, path: str) -> Value:
-    """What lies at a dotted path, None where it ends early."""
+    """The value at a dotted path; None where the path ends early."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value

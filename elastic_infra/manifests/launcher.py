@@ -21,7 +21,7 @@ from elastic_infra.manifests.model import Manifest
 
 ARCHIVE: Final = "launcher.zip"
 COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
-"""Runs the zip. It puts itself in front of the PYTHONPATH that the image and the user have, and keeps theirs."""
+"""Runs the zip, which is put before the image's and the user's entries of PYTHONPATH."""
 
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
 STORE_MODULE: Final = "elastic_infra.launcher.store"
@@ -59,7 +59,7 @@ def _encoded(content: bytes) -> str:
 
 @functools.cache
 def archive() -> bytes:
-    """The zip: the one that the wheel carries, or in a checkout one of its present sources."""
+    """The zip that the wheel carries, or in a checkout one made of the current sources."""
     package = resources.files("elastic_infra")
     released = package / "manifests" / ARCHIVE
     return released.read_bytes() if released.is_file() else build(Path(str(package)))

@@ -1,4 +1,4 @@
-"""Labels and annotations: how objects of a job are found, by people and by each other."""
+"""Labels and annotations, by which users and objects find the objects of a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ COMPONENT: Final = "app.kubernetes.io/component"
 OPERATOR_JOB: Final = "training.kubeflow.org/job-name"
 OPERATOR_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 OPERATOR_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
-"""Set by the operator on its pods. Ours appear in selectors only: on a Service they would make it the operator's."""
+"""Set by the operator on its pods. This package uses the label only in selectors: with it a Service would count as the
+operator's."""
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 RERUN: Final = "elastic-infra/rerun"

@@ -1,4 +1,4 @@
-"""What rendering returns: plain Kubernetes objects, one a field, in the order in which they are applied."""
+"""The result of rendering: plain Kubernetes objects, one in each field, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ROLES: Final = ("launcher", "checkpoint", "service", "token", "store", "workload
 
 @dataclasses.dataclass(frozen=True)
 class Manifests:
-    """The objects of one job; those that a config does not ask for are None.
+    """The objects of one job; None for objects that the config does not need.
 
     Attributes:
         workload: PyTorchJob, or batch/v1 Job for a single pod.
         launcher: ConfigMap with the launcher; None when the image has it.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
-        token: Secret with the store's token, a placeholder in its place; None where no store is ours.
+        token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
         store: Deployment of the dedicated rendezvous store.
         checkpoint: PersistentVolumeClaim for checkpoints.
-        autoscaler: HorizontalPodAutoscaler of ours.
+        autoscaler: HorizontalPodAutoscaler of this package.
         disruption_budget: PodDisruptionBudget.
     """
 
@@ -44,7 +44,7 @@ class Manifests:
     disruption_budget: Manifest | None = None
 
     def objects(self) -> Iterator[tuple[str, Manifest]]:
-        """Role and object, dependencies first: what the workload mounts or calls comes before it."""
+        """Role and object, dependencies first: objects that the workload mounts or calls come before it."""
         for role in ROLES:
             manifest = getattr(self, role)
             if manifest is not None:

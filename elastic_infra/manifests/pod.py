@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
@@ -12,9 +10,6 @@ from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_
 from elastic_infra.manifests.model import Value, without_none
 from elastic_infra.manifests.overlay import overlaid
 from elastic_infra.manifests.storage import Mounted
-
-CONTAINER: Final = TRAINING_CONTAINER
-"""The operator looks for a container of this name."""
 
 
 def pod_template(
@@ -59,7 +54,7 @@ def _annotations(config: JobConfig) -> dict[str, Value]:
 def _container(config: JobConfig, storage: Mounted, arguments: list[Value], environment: list[Value]) -> Value:
     command = COMMAND if config.launcher.delivery == "configmap" else MODULE_COMMAND
     return without_none(
-        name=CONTAINER,
+        name=TRAINING_CONTAINER,
         image=config.image,
         imagePullPolicy=config.image_pull_policy,
         command=list(command),
@@ -75,7 +70,7 @@ def _container(config: JobConfig, storage: Mounted, arguments: list[Value], envi
 
 
 def entrypoint(config: JobConfig) -> list[Value]:
-    """What the launcher runs, in torchrun's form."""
+    """The launcher's arguments for the program to run, in torchrun's form."""
     arguments: list[Value] = list(config.args)
     if config.command:
         return ["--no-python", *config.command, *arguments]
@@ -107,7 +102,7 @@ def _resources(config: JobConfig) -> Value:
 
 
 def pod_security(config: JobConfig) -> dict[str, Value]:
-    """Security of the pod, as its profile asks.
+    """Security of the pod, as its profile requires.
 
     Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
     """
@@ -123,7 +118,7 @@ def pod_security(config: JobConfig) -> dict[str, Value]:
 
 
 def container_security(config: JobConfig) -> dict[str, Value]:
-    """Security of the container, as its profile asks."""
+    """Security of the container, as its profile requires."""
     restricted = config.security.profile == "restricted"
     return without_none(
         allowPrivilegeEscalation=False if restricted else None,

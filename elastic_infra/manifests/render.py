@@ -1,4 +1,4 @@
-"""Puts the builders together: which objects a config asks for."""
+"""Calls the builders of the objects that a config needs."""
 
 from __future__ import annotations
 

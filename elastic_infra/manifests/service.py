@@ -9,7 +9,7 @@ from elastic_infra.manifests.model import Manifest, Value
 
 
 def rendezvous_service(name: str, config: JobConfig) -> Manifest:
-    """Headless, and resolvable before readiness: nodes look the store up while everything is still starting."""
+    """A headless Service, resolvable before readiness, since nodes look the store up while all pods start."""
     dedicated = config.rendezvous_host == "dedicated"
     ports: list[Value] = [_port("rendezvous", config.rendezvous.port)]
     if config.launcher.metrics_port is not None and not dedicated:

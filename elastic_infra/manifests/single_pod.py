@@ -1,14 +1,15 @@
-"""A batch/v1 Job of one pod: what `nnodes: 1` becomes. The Job controller retries it when its cluster node is lost."""
+"""A batch/v1 Job of one pod, for `nnodes: 1`. The Job controller retries the pod when its cluster node is lost."""
 
 from __future__ import annotations
 
 from elastic_infra.config import JobConfig
+from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.launcher import exit_codes
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.identity import run_id
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
-from elastic_infra.manifests.pod import CONTAINER, pod_template
+from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.storage import mounted
 
 
@@ -50,7 +51,11 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, V
 
 def _failure_rules() -> list[Value]:
     # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
-    codes: dict[str, Value] = {"containerName": CONTAINER, "operator": "In", "values": list(exit_codes.PERMANENT)}
+    codes: dict[str, Value] = {
+        "containerName": TRAINING_CONTAINER,
+        "operator": "In",
+        "values": list(exit_codes.PERMANENT),
+    }
     return [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": codes},

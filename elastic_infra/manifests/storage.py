@@ -13,7 +13,7 @@ from elastic_infra.manifests.model import Manifest, Value, without_none
 
 @dataclasses.dataclass(frozen=True)
 class Mounted:
-    """Some of a pod's volumes, and where the training container sees them."""
+    """Some of a pod's volumes, with their mounts in the training container."""
 
     volumes: tuple[Value, ...]
     mounts: tuple[Value, ...]
@@ -88,7 +88,7 @@ def _source(volume: Volume) -> Value:
 
 
 def checkpoint_claim(name: str, config: JobConfig, checkpoint: Checkpoint) -> Manifest:
-    """The claim made for checkpoints. Not awaited: many classes bind only when a pod comes."""
+    """The claim made for checkpoints. Pulumi does not await it, because many storage classes bind only for a pod."""
     mode = checkpoint.access_mode or ("ReadWriteMany" if config.elastic.max_nodes > 1 else "ReadWriteOnce")
     return {
         "apiVersion": "v1",

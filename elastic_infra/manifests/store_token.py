@@ -1,7 +1,7 @@
 """The store's token: the Secret that holds it, and the variable that brings it to the store and to every node.
 
-Nothing here knows the token. The component puts one into the Secret; a user who applies the objects by hand makes
-the Secret by hand. A pod starts without the Secret too; the store is then open, and says so.
+This module does not have the token. The component puts one into the Secret; a user who applies the objects by hand
+makes the Secret by hand. A pod starts without the Secret too; the store is then open, and logs a warning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def store_token_variable(name: str) -> Value:
 
 
 def create_command(name: str, config: JobConfig) -> str:
-    """What makes the Secret where no component does; the token appears in no history of commands."""
+    """The command that makes the Secret where no component does; the token does not appear in the shell's history."""
     return (
         f"kubectl create secret generic {ObjectNames(name).store_token} --namespace {config.namespace} "
         f'--from-literal={KEY}="$(openssl rand -hex 32)"'

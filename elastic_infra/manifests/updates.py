@@ -1,7 +1,7 @@
 """Which changes of an object can be rolled out in place, and which parts belong to another writer.
 
-The operator never rolls a changed PyTorchJob out to pods that exist (its pods would be a mix of old and new), so
-these parts replace the job. Used by the component as Pulumi options and by the preview to predict them.
+The operator never rolls a changed PyTorchJob out to existing pods (its pods would be a mix of old and new), so changes
+of these parts replace the job. The component hands the paths to Pulumi as options, and the preview predicts from them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
 https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
 
 REPLICAS: Final = "spec.pytorchReplicaSpecs.Worker.replicas"
-"""Number of nodes: an autoscaler's while there is one."""
+"""The path of the number of nodes, which belongs to an autoscaler while there is one."""
 
 QUEUE_OWNED: Final = (
     "spec.pytorchReplicaSpecs.Worker.template.spec.nodeSelector",
     "spec.pytorchReplicaSpecs.Worker.template.spec.tolerations",
     "spec.runPolicy.suspend",
 )
-"""What Kueue writes into an admitted PyTorchJob."""
+"""The paths that Kueue writes in an admitted PyTorchJob."""
 
 QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend")
-"""What Kueue writes into an admitted batch/v1 Job."""
+"""The paths that Kueue writes in an admitted batch/v1 Job."""
 
 
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def restart_paths(config: JobConfig) -> tuple[str, ...]:
 
 
 def foreign_paths(config: JobConfig) -> tuple[str, ...]:
-    """Paths of the workload that others write after it is created, to be left as they are."""
+    """Paths of the workload that other writers change after its creation, and that an update leaves alone."""
     queued = config.placement.queue is not None
     if config.is_single_pod:
         return QUEUE_OWNED_JOB if queued else ()

@@ -1,6 +1,6 @@
 """Rules that a platform team sets for training jobs: the same offline and as a Pulumi policy pack.
 
-Rules read the objects that go to the API server, never the config, so that what is checked is what runs.
+Rules read the objects that go to the API server, never the config, so that the checked objects are those that run.
 """
 
 from elastic_infra.policy.check import Violation, check

@@ -12,7 +12,7 @@ from elastic_infra.policy.settings import load_policy
 
 
 def violations(policy: Path, jobs: Iterable[tuple[str, JobConfig]]) -> tuple[Violation, ...]:
-    """What the named jobs, taken as one stack, break.
+    """The rules that the named jobs, taken as one stack, break.
 
     Raises:
         ConfigError: the policy file is not valid, or a job's name is not.

@@ -1,4 +1,4 @@
-"""The same rules as a Pulumi policy pack: one policy a rule, configured by Pulumi's own means.
+"""The same rules as a Pulumi policy pack: one policy for each rule, configured as Pulumi does.
 
 Settings come from `--policy-pack-config`, under the rule's name; the level is Pulumi's `enforcementLevel`.
 """

@@ -1,6 +1,6 @@
-"""The rules themselves: pure functions from a workload object and a rule's settings to what is wrong.
+"""The rules: pure functions from a workload object and a rule's settings to the violations.
 
-Each message says what, why and what to do, in the words of the config, which is what people edit.
+Each message says what, why and what to do, in the words of the config, which users edit.
 """
 
 from __future__ import annotations
