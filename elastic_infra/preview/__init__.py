@@ -1,7 +1,7 @@
 """What a change of job specs will do to the jobs that run: nothing, an update in place, or a restart.
 
-Needs neither a cluster nor secrets, and never imports Pulumi in this process. It predicts from the same manifests, and
-the same list of paths that restart, as the component uses.
+The preview needs neither a cluster nor secrets, and never imports Pulumi in this process. It predicts from the
+component's own manifests, and from the component's list of paths that restart a job.
 """
 
 from elastic_infra.preview.compare import compare

@@ -1,4 +1,4 @@
-"""A comparison as JSON, the shape that other programs read."""
+"""A comparison as JSON, for other programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which change of the config is behind which change of the manifests.
 
-Each change is tried alone on the base config. Such a config need not be a valid one: rendering does not mind, and only
+Each change is tried alone on the base config. The result need not be a valid config: rendering accepts it, and only
 places that differ between the two real sides count.
 """
 
@@ -58,7 +58,7 @@ def _common(
 
 
 def with_change(base: JobConfig, head: JobConfig, difference: Difference) -> JobConfig:
-    """The base config with one difference taken from the head; unchecked, and made for rendering only."""
+    """The base config with one difference taken from the head, unchecked, for rendering only."""
     end = _reordered if difference.kind != "value" else _taken
     return cast("JobConfig", _rebuilt(base, head, difference.path, end))
 
@@ -79,7 +79,7 @@ def _taken(_base: Tree, head: Tree) -> Tree:
 
 
 def _reordered(base: Tree, head: Tree) -> Tree:
-    """The items of the base in the order of the head; what the head lacks comes last."""
+    """The items of the base in the order of the head; items that the head lacks come last."""
     ours, order = _branch(base, head), list(_branch(head, base))
     if not ours:
         return head

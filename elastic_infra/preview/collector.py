@@ -1,4 +1,4 @@
-"""Runs one Pulumi program under mocks and writes down its jobs. A program of its own: never imported by the package.
+"""Runs one Pulumi program under mocks and writes its jobs. A separate program, which the package never imports.
 
 Started with ``python -I`` by `programs.run_program`, which says on stdin what to run and where to write.
 """
@@ -61,7 +61,7 @@ def _mocks() -> Any:  # noqa: ANN401 - a class of pulumi, imported late
     import pulumi
 
     class Mocks(pulumi.runtime.Mocks):
-        """Every resource is made as asked; every lookup finds nothing; of another stack nothing is known."""
+        """Makes every resource as requested; lookups find no resource, and values of other stacks are unknown."""
 
         def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
             if args.typ == "pulumi:pulumi:StackReference":

@@ -1,4 +1,4 @@
-"""The figures that a reviewer cares about: size, cost, time budgets and how much may go wrong."""
+"""The figures for a reviewer: size, cost, time budgets and allowed failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of manifests does when it is applied: which objects change, and whether training restarts.
+"""The effects of applying changed manifests: which objects change, and whether training restarts.
 
 The paths that restart come from `manifests.updates`, the list that the component hands to Pulumi as well.
 """
@@ -17,7 +17,7 @@ from elastic_infra.preview.tree import Difference, differences, plain, written
 
 WORKLOAD: Final = "workload"
 REPLACED_ALWAYS: Final = ("kind", "metadata.name", "metadata.namespace")
-"""Identity of an object: a change is a deletion and a creation, whatever the options say."""
+"""Identity of an object, whose change is a deletion and a creation under any options."""
 
 ENDS_PODS: Final = {"spec.runPolicy.suspend": True, "spec.suspend": True}
 """Changes in place after which no pod runs any more. The one exception to "a restart is a replacement"."""
@@ -38,7 +38,7 @@ class Effect:
 
 
 def effects(old: Manifests, new: Manifests, config: JobConfig) -> tuple[Effect, ...]:
-    """Everything that applying `new` over `old` changes.
+    """All changes by applying `new` over `old`.
 
     Args:
         config: the config behind `new`, whose options hold for the update.
@@ -67,7 +67,7 @@ def workload_effects(
 
     Args:
         restarting: paths whose change replaces the object.
-        foreign: paths that others own, left as they are in the cluster.
+        foreign: paths of other writers, which stay unchanged in the cluster.
     """
     if old["kind"] != new["kind"]:
         yield Effect(WORKLOAD, f"{old['kind']} (becomes a {new['kind']})", Consequence.RESTART)

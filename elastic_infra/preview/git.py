@@ -64,7 +64,7 @@ class Revision:
 
 
 def revision(spec: str, folder: Path, other_path: str = "") -> Revision:
-    """The revision behind ``origin/main``, ``origin/main:jobs`` or ``main...HEAD``, which is where HEAD left main.
+    """The revision behind ``origin/main``, ``origin/main:jobs`` or ``main...HEAD``, the commit at which HEAD left main.
 
     A revision that lacks the other side's path is empty, since a pull request may add the whole folder.
 

@@ -1,4 +1,4 @@
-"""Reads the two sides of a comparison: what was given becomes jobs, with everything unreadable named."""
+"""Reads the two sides of a comparison: arguments become jobs, and each unreadable file becomes an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elastic_infra.preview.sources import OnDisk, Source, SourceError
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What a person gave for one side, and what it turned out to be."""
+    """The argument for one side, and the source that it names."""
 
     side: SideName
     spec: str
@@ -28,7 +28,7 @@ class Given:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How sides are read.
+    """The options for reading sides.
 
     Attributes:
         name: the job's name when both sides are one file each; None takes the file's.
@@ -61,13 +61,13 @@ def read_sides(base: str, head: str, folder: Path, reading: Reading) -> tuple[Si
 
 
 def opened(spec: str, other: str, folder: Path) -> Source:
-    """The source behind what was given: an existing path, else a revision.
+    """The source behind an argument: an existing path, else a revision.
 
     A revision without a path is read where the other side lies, when that is in the same repository, and is empty
     where it lacks the other's path.
 
     Raises:
-        SourceError: it is neither.
+        SourceError: the argument is neither.
     """
     path = folder / spec
     if path.exists():

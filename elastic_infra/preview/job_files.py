@@ -18,7 +18,7 @@ _CONFLICT: Final = re.compile(r"(?m)^(<{7}|>{7}|\|{7})( |$)")
 
 
 def may_declare(path: str) -> bool:
-    """Whether a file of this name is worth reading: YAML or JSON, and no hidden file or folder on the way."""
+    """Whether a file of this name may declare a job: YAML or JSON, without a hidden file or folder in its path."""
     pure = PurePosixPath(path)
     return pure.suffix in SUFFIXES and not any(part.startswith(".") or part in _FOREIGN for part in pure.parts)
 

@@ -1,7 +1,7 @@
 """A comparison as a comment on a pull request: one line a job, the worst first, details folded.
 
-The same comparison gives the same text, so that a comment can be updated in place. It fits into a comment whatever
-the size of the change: details go first, then lines of the mildest jobs; the counts always stay.
+The same comparison gives the same text, so that a comment can be updated in place. The text fits into a comment for any
+size of the change: details are left out first, then lines of the mildest jobs; the counts always stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def as_markdown(comparison: Comparison, title: str = "Training jobs", link: str 
 
     Args:
         title: its heading.
-        link: where more can be read, such as the run that made it.
+        link: URL of further details, such as the run that made the comment.
     """
     changed = [job for job in comparison.jobs if job.consequence is not Consequence.NONE or job.changes]
     head = [MARKER, f"### {_plain(title)}", "", _sentence(comparison)]
@@ -112,7 +112,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without markup of its own; code spans of ours stay."""
+    """Text without markup, except this module's code spans."""
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
     return "".join(part if part.startswith("`") else _escape(part) for part in parts)
 

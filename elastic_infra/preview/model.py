@@ -1,4 +1,4 @@
-"""The words of a preview: two sides with jobs, and what differs between them. Plain values, ready to be shown."""
+"""The data of a preview: two sides with jobs, and their differences. Plain values without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from elastic_infra.config import JobConfig
 
 Shown: TypeAlias = "bool | int | float | str | list[Shown] | Mapping[str, Shown] | None"
-"""JSON from which everything that may be secret has been taken out."""
+"""JSON without any value that may be secret."""
 
 SideName: TypeAlias = Literal["base", "head"]
 
@@ -34,7 +34,7 @@ class Consequence(Enum):
     """The job ends for good."""
 
     UNKNOWN = "unknown"
-    """The other side could not be read, so that nothing can be said."""
+    """The other side could not be read, so that the consequence is unknown."""
 
     @property
     def weight(self) -> int:
@@ -53,7 +53,7 @@ class Job:
 
     Attributes:
         name: name of the job, from which the names of its objects derive.
-        path: file or program that declares it, as a person would look for it.
+        path: file or program that declares the job, as a path for readers.
         resource: its name in Pulumi; None where no program was run.
     """
 
@@ -70,7 +70,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class SideFault:
-    """Something of one side that cannot be compared.
+    """A file or job of one side that cannot be compared.
 
     Attributes:
         path: the file, or the side as given when it is not about one file.
@@ -89,7 +89,7 @@ class Side:
 
     Attributes:
         package: pinned version of this package; None when the side pins none. It decides which launcher runs.
-        notices: what a person should know about how the side was read.
+        notices: notes for the user about how the side was read.
         is_file: whether the side is one file given directly; two such files are one job, whatever they call it.
         is_read: whether the side could be read; of one that could not there are faults alone.
     """
@@ -125,7 +125,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Delta:
-    """A figure that a reviewer cares about, before and after; None where the job does not exist or sets none."""
+    """A figure for reviewers, before and after; None where the job does not exist or has no such figure."""
 
     old: str | int | None
     new: str | int | None
@@ -136,7 +136,7 @@ class JobDiff:
     """One job on both sides.
 
     Attributes:
-        warnings: what the consequence alone does not say, such as checkpoints that are lost.
+        warnings: facts beyond the consequence, such as lost checkpoints.
         renamed_from: its name in BASE when that was another.
         loses_checkpoints: whether the job goes on without the checkpoints that it had.
     """

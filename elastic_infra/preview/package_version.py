@@ -1,4 +1,4 @@
-"""Which version of this package a side pins. Another version mounts another launcher, which restarts every job."""
+"""The version of this package that a side pins. Another version mounts another launcher, which restarts every job."""
 
 from __future__ import annotations
 

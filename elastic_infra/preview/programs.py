@@ -1,4 +1,4 @@
-"""Jobs that Pulumi programs declare: each program runs under mocks, in a process that has nothing of ours to lose.
+"""Jobs that Pulumi programs declare: each program runs under mocks, in a separate process without credentials.
 
 This executes the code of both sides. The process gets no variable of this one's environment but PATH, an empty home,
 and plain config only; it is no sandbox beyond that, so run it where the code under review may run.
@@ -33,7 +33,7 @@ NO_STACK: Final = "preview"
 """Name of the stack where no file tells of one."""
 
 ENCRYPTED: Final = "(secret)"
-"""What a program gets in place of an encrypted config value."""
+"""The replacement of an encrypted config value for a program."""
 
 MAX_REASON: Final = 500
 
@@ -77,7 +77,7 @@ def _jobs(side: SideName, folder: Path, path: str, stack: str | None) -> Iterato
 
 
 class ProgramError(ValueError):
-    """A program that did not get to its end."""
+    """A program did not reach its end."""
 
 
 def run_program(
@@ -86,7 +86,7 @@ def run_program(
     """Name and config of every job that a program declares; what it prints is dropped.
 
     Raises:
-        ProgramError: it raised, exited, or did not end in time.
+        ProgramError: the program raised, exited, or did not end in time.
     """
     package = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="elastic-infra-") as place:
@@ -114,7 +114,7 @@ _LATE: Final = {"elastic-infra": "known later"}
 
 
 def with_late(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """What the collector wrote, its marks of late values as such: rules on text have nothing to say of them."""
+    """The collector's output, with its marks turned into late values, to which rules on text do not apply."""
     if value == _LATE:
         return KnownLater()
     if isinstance(value, dict):
@@ -123,7 +123,7 @@ def with_late(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def environment(home: Path) -> dict[str, str]:
-    """All that a program gets of the environment."""
+    """The environment of a program."""
     return {
         "HOME": str(home),
         "LANG": "C.UTF-8",

@@ -1,7 +1,7 @@
-"""What a preview shows of a value: enough to review, never what may be a secret.
+"""The form of a value in a preview: enough for a review, and never a possible secret.
 
-The one rule that needs no judgement: the value of a variable is never shown, only that it changed. Elsewhere a value
-is hidden when its name, or the option before it, speaks of a secret; inside any text so are credentials of an address,
+The value of a variable is never shown, only that it changed. Elsewhere a value is hidden when its name, or the option
+before it, sounds like a secret; inside any text so are credentials of an address,
 well-known forms of tokens, values of such names, and what follows the host of a webhook.
 """
 
@@ -40,7 +40,7 @@ _TOKENS: Final = re.compile(
     r"|\bAIza[\w-]{30,}"
     r"|\beyJ[\w-]+\.[\w-]+\.[\w-]+"
 )
-"""Tokens that are known by how they begin: https://docs.github.com/en/code-security/secret-scanning"""
+"""Tokens with well-known prefixes: https://docs.github.com/en/code-security/secret-scanning"""
 
 _WEBHOOK: Final = re.compile(
     r"(?i)(https?://(?:[^\s/\"']*(?:hooks?\.|webhook)[^\s/\"']*|[^\s/\"']+(?=/\S*hooks?/)))/[^\s\"']+"
@@ -50,7 +50,7 @@ _NAMED: Final = re.compile(
     r"""[-_.]?key|authorization|signature)[\w.-]*["']?\s*[:=]\s*)(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&"'})]+)""",
     re.IGNORECASE,
 )
-"""A name that speaks of a secret, and its value: in JSON, YAML, a query, a header or a shell's assignment."""
+"""A name that sounds like a secret, and its value: in JSON, YAML, a query, a header or a shell's assignment."""
 
 _OPTION: Final = re.compile(r"(--?[\w.-]+|[\w.-]+)=(.*)", re.DOTALL)
 
@@ -115,6 +115,6 @@ def _text(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """A text from a job or a program, what may be a secret in it hidden."""
+    """A text from a job or a program, with possible secrets hidden."""
     hidden = _WEBHOOK.sub(rf"\1/{HIDDEN}", _IN_ADDRESS.sub(HIDDEN, text))
     return _NAMED.sub(rf"\g<name>{HIDDEN}", _TOKENS.sub(HIDDEN, hidden))

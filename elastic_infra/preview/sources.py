@@ -1,4 +1,4 @@
-"""Where a side comes from: a file, a folder, or a revision read with git. Nothing is checked out or written here."""
+"""The source of a side: a file, a folder, or a revision read with git, without a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison for a terminal: one line a job, then what changed in it."""
+"""A comparison for a terminal: one line for each job, then its changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES: Final = {
 
 
 def print_text(comparison: Comparison, console: Console) -> None:
-    """Everything about the jobs that differ; the others in one line."""
+    """Print all changes of the jobs that differ, and one line about the others."""
     for job in comparison.jobs:
         if job.consequence is not Consequence.NONE or job.changes:
             _print_job(job, console)

@@ -1,6 +1,7 @@
 """Differences between two trees of models, mappings and lists, with the items of lists matched by their key.
 
-One walk serves configs and manifests, so that both are compared by the same rules. Knows nothing of either.
+One walk serves configs and manifests, so that both are compared by the same rules. The module does not depend on
+either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Tree: TypeAlias = object
 Branch: TypeAlias = "dict[str, Tree]"
 
 _KEYS: Final = ("name", "mount_path", "mountPath", "topology_key", "topologyKey", "key", "type")
-"""What an item of a list is known by; the first that every item has, and has alone."""
+"""The possible keys of a list's items; the first one counts that every item has with a unique value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def differences(old: Tree, new: Tree, path: Path = (), *, keys_matter: bool = Tr
 
 
 def order_differs(old: Collection[str], new: Collection[str]) -> bool:
-    """Whether what both have stands in another order."""
+    """Whether the items that both sides have are in another order."""
     return [name for name in old if name in new] != [name for name in new if name in old]
 
 

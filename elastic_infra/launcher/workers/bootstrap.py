@@ -1,6 +1,6 @@
-"""What runs first in every Python worker: per-process defaults, then the user's program as ``__main__``.
+"""Runs first in every Python worker: sets per-process defaults, then runs the user's program as ``__main__``.
 
-A file of its own, outside any package, so that a worker needs nothing on its path: the launcher copies this source
+The file is outside any package, so that a worker needs no package on its path: the launcher copies this source
 into its runtime folder and starts ``python -u <copy> script|module|run_path TARGET ARGUMENTS``. It imports only the
 standard library and never torch: the collective timeout is set by a hook after the program's own import.
 """
@@ -39,7 +39,7 @@ DUMP_SIGNAL = signal.SIGRTMIN + 7
 """Makes a worker write the stacks of all its threads and live on; a real-time signal, which scripts rarely use."""
 
 IMPORT_FRAME = "_find_and_load_unlocked"
-"""Who asks for a module when it is imported; ``importlib.util.find_spec`` asks from elsewhere."""
+"""The frame that asks for a module during an import; ``importlib.util.find_spec`` asks from another frame."""
 
 TIMEOUT_MODULES = ("torch.distributed.constants", "torch.distributed.distributed_c10d")
 """Both places where torch keeps the default timeout of process groups."""
@@ -65,7 +65,7 @@ the script failed."""
 CLOSE_SECONDS = 2.0
 """A worker that has more to close ends as Python does."""
 END_SECONDS = 600
-"""Python is taken apart in less."""
+"""Seconds until an alarm ends the process; Python takes its modules apart in less time."""
 
 LOADED_FROM_OUTSIDE = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Variables by which profilers and allocators get into a process; they may write their report as C exits."""

@@ -76,7 +76,7 @@ class Task:
 
     socket: int
     supervisor: int
-    """Its pid."""
+    """Pid of the supervisor."""
     kind: str
     target: str
     """The program, as the bootstrap takes it."""
@@ -453,7 +453,7 @@ class Trial:
 
 
 class Server:
-    """Forks workers, and children of its own that import more and take over."""
+    """Forks workers, and children that import more modules and take over."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -470,7 +470,7 @@ class Server:
         self.inherited = bootstrap.Inherited()
 
     def prepare(self) -> None:
-        """Begin with torch, in a process of its own: what must be left out later costs no second import of it."""
+        """Begin with torch, in a separate process: leaving a module out later then costs no second import of it."""
         records, differing = recorded(self._task.folder)
         if "torch" in differing:
             self._fail("torch (workers import it under different variables, paths or filters of warnings)")
@@ -635,7 +635,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def become_worker(job: Job, go: int, supervisor: int) -> None:
-    """Leave the fork server behind: a session of its own, the supervisor as parent, the worker's streams."""
+    """Detach from the fork server: enter a new session, with the supervisor as parent and the worker's streams."""
     os.setsid()
     while os.getppid() != supervisor:
         if os.getppid() == 1 and supervisor != 1:

@@ -1,7 +1,8 @@
-"""What a program will import, read from its source without running it.
+"""The imports of a program, read from its source without running it.
 
 The fork server loads these modules before there is a worker, so only those count that the program imports before it
-does anything else: whatever it changes later (variables, the path, filters of warnings) an import must find changed.
+does anything else: if the program first changes variables, the path or filters of warnings, a later import must see the
+change.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Final
 from ..command_line.plan import Entrypoint
 
 _MOST_FILES: Final = 200
-"""Of a program that is larger, the rest is found out when it runs."""
+"""The most files that are read; for a larger program the other imports are recorded when it runs."""
 
 
 DYNAMO: Final = "torch._dynamo"
 """What torch imports with the first optimizer and with ``DistributedDataParallel``, for nearly as long as for itself:
 https://github.com/pytorch/pytorch/blob/v2.6.0/torch/_compile.py"""
 _ALONE: Final = {"torch", "numpy"}
-"""Packages that import it for nothing but what the program's own source names."""
+"""Packages that import ``torch._dynamo`` only for names that the program's own source uses."""
 _TRAINS: Final = re.compile(rb"\b(nn|optim|compile)\b")
 """A program that names none of these makes neither models nor optimizers."""
 _CONFIGURES: Final = re.compile(rb"environ\s*(\[[^\]]*\]\s*=[^=]|\.(update|setdefault|pop)\b)|putenv|\bTORCH[A-Z]*_")
@@ -35,7 +36,7 @@ _HARMLESS: Final = {"collections", "dataclasses", "datetime", "enum", "functools
                    "numpy", "pathlib", "re", "time", "torch", "typing"}  # fmt: skip
 """Packages whose functions, called while a module is imported, change nothing that another import reads."""
 _NEVER_THE_USERS: Final = {"torch", "elastic_infra", *sys.stdlib_module_names}
-"""Packages that change nothing of the kind, wherever they lie."""
+"""Packages that are never code of the user's, wherever they are installed."""
 _INSTALLED: Final = re.compile(r"/(site|dist)-packages/")
 _BUILTINS: Final = {"bool", "dict", "float", "frozenset", "int", "len", "list", "max", "min", "object", "print",
                    "range", "set", "sorted", "str", "sum", "super", "tuple", "type", "zip"}  # fmt: skip
@@ -43,7 +44,7 @@ _BUILTINS: Final = {"bool", "dict", "float", "frozenset", "int", "len", "list", 
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """What a program will import."""
+    """The imports of a program, as far as its source shows them."""
 
     names: tuple[str, ...] = ()
     """Modules that it imports before anything else, its own and the standard library's left out, in its order."""
@@ -57,12 +58,12 @@ class Declared:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """All that is worth loading before a worker runs."""
+        """All modules that are worth loading before a worker runs."""
         return (*self.names, DYNAMO) if self.needs_dynamo else self.names
 
 
 def declared(entrypoint: Entrypoint, folder: str) -> Declared:
-    """What the program imports, as far as its source tells; nothing where that cannot be found, read or parsed.
+    """The program's imports, as far as its source shows them; none where the source cannot be found, read or parsed.
 
     Args:
         entrypoint: what every worker runs.
