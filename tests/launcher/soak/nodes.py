@@ -14,10 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from elastic_infra.launcher.supervisor.agent_replacement import Replacements
 from tests.launcher.loopback import ROOT, signal_tree, tree
 from tests.launcher.soak.network import STORE_ADDRESS, STORE_PORT, Network
 
@@ -85,6 +86,8 @@ class Node:
     """Whether a fault killed all its processes, so that their orphans do not count."""
     doomed: bool = False
     """Whether a fault must end the node, however long that takes."""
+    replacements: Replacements = field(default_factory=Replacements)
+    """The agents of this launcher that faults have killed and its supervisor has replaced."""
 
     @property
     def runs(self) -> bool:
@@ -143,6 +146,16 @@ class Nodes:
             signal_tree(node.process, signal.SIGSTOP)
             signal_tree(node.process, signal.SIGKILL)
 
+    def kill_agent(self, node: Node) -> bool:
+        """Kill the agent, which ends the launcher only where too many were replaced; False where there is none now."""
+        agent = agent_of(node.process.pid) if node.process is not None else None
+        if agent is None:
+            return False
+        after = node.replacements.next(time.monotonic())
+        node.doomed, node.replacements = after is None, after or node.replacements
+        os.kill(agent, signal.SIGKILL)
+        return True
+
     def signal_all(self, node: Node, number: signal.Signals) -> None:
         """Send every process of the node a signal."""
         if node.process is not None:
@@ -189,6 +202,7 @@ class Nodes:
         }
         node.process = self._start(node.name, self._network.node(node.name), command, environ)
         node.killed = node.doomed = False
+        node.replacements = Replacements()
 
     def _start(self, name: str, space: str, command: list[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PET_", "ELASTIC_INFRA_"))}

@@ -196,12 +196,7 @@ class Soak:
 
     def _kill_agent(self, fault: plan.Fault) -> str:
         node = self._pick(fault)
-        agent = nodes.agent_of(node.process.pid) if node and node.process else None
-        if node is None or agent is None:
-            return ""
-        node.doomed = True
-        os.kill(agent, signal.SIGKILL)
-        return node.name
+        return node.name if node is not None and self._nodes.kill_agent(node) else ""
 
     def _kill_node(self, fault: plan.Fault) -> str:
         node = self._pick(fault)

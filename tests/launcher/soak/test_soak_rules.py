@@ -82,7 +82,8 @@ def test_events_out_of_order_are_seen() -> None:
 
     assert verdict.told_order([*first, *again])
     assert not verdict.told_order([*first, {"node": "a", "event": "worker_exited", "generation": 1}, *again])
-    assert not verdict.told_order([*first, {"node": "a", "event": "launcher_started", "generation": 0}, *again])
+    for event in ("launcher_started", "agent_replaced"):
+        assert not verdict.told_order([*first, {"node": "a", "event": event, "generation": 0}, *again])
 
 
 def test_wrong_weight_is_seen() -> None:

@@ -42,7 +42,10 @@ def told_order(events: Iterable[Line]) -> list[str]:
     broken, open_workers = [], dict[str, int]()
     for line in events:
         node, event = line["node"], line["event"]
-        if event == "launcher_started":
+        if event in {
+            "launcher_started",
+            "agent_replaced",
+        }:  # either way no worker is left
             open_workers[node] = 0
         elif event == "worker_started":
             open_workers[node] = open_workers.get(node, 0) + 1
