@@ -17,6 +17,8 @@ from typing import Final, NoReturn
 
 from . import signals
 
+_PF_EXITING: Final = 0x4
+"""Among a task's flags in ``/proc/PID/stat`` (linux/sched.h)."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _ACCELERATOR: Final = re.compile(
@@ -40,6 +42,8 @@ class Process:
     started: int = 0
     """Clock ticks from the machine's start to the process's: together with the pid they identify a process, since the
     kernel reuses pids."""
+    is_ending: bool = False
+    """Whether the process is on its way out: it runs no code of its own, and its environment cannot be read."""
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -62,7 +66,8 @@ def read(pid: int, root: str = "/proc") -> Process | None:
     state, parent, group, session, *rest = text[text.rindex(")") + 2 :].split()
     ticks = int(rest[7]) + int(rest[8])
     seconds = ticks / os.sysconf("SC_CLK_TCK")
-    return Process(pid, int(parent), int(group), int(session), state, seconds, int(rest[15]))
+    is_ending = bool(int(rest[2]) & _PF_EXITING)
+    return Process(pid, int(parent), int(group), int(session), state, seconds, int(rest[15]), is_ending)
 
 
 def environ(pid: int, root: str = "/proc") -> frozenset[bytes]:

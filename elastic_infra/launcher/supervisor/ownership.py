@@ -28,9 +28,14 @@ class Owner:
     """Pids of the children from before the launch."""
 
     def owns(self, process: processes.Process) -> bool:
-        """Whether an orphan may be killed: this launch's, or one that holds an accelerator, which the workers need."""
+        """Whether an orphan may be killed: this launch's, or one that holds an accelerator, which the workers need.
+
+        An orphan that is ending shows no marks any more and counts as this launch's: the launcher waits for its end.
+        """
         if process.parent != self.supervisor or process.identity in self.before:
             return False
+        if process.is_ending:
+            return True
         return self.mark in processes.environ(process.pid) or processes.holds_accelerator(process.pid)
 
 

@@ -71,6 +71,20 @@ def test_orphans_are_known_by_their_environment(children: list[subprocess.Popen[
     assert [owner.owns(one) for one in table] == [True, False, False]
 
 
+def test_an_orphan_that_is_ending_is_waited_for() -> None:
+    """It shows no environment any more, and would be left as a zombie; a child from before the launch stays foreign."""
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {})
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has reaped it
+    ending = processes.read(pid)
+    os.waitpid(pid, 0)
+    assert ending is not None
+
+    assert ending.is_ending
+    assert Owner(os.getpid(), OWNER.mark).owns(ending)
+    assert not Owner(os.getpid(), OWNER.mark, before=frozenset({ending.identity})).owns(ending)
+    assert not Owner(1, OWNER.mark).owns(ending)
+
+
 def test_who_holds_an_accelerator(tmp_path: pathlib.Path) -> None:
     """A device that computes counts, one that only manages does not."""
     held = {1: "/dev/nvidia0", 2: "/dev/nvidiactl", 3: "/dev/dri/renderD128", 4: "/dev/null", 5: "/dev/accel0"}
