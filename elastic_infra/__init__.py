@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from elastic_infra.component import ElasticTrainingJob
     from elastic_infra.config import ConfigError, JobConfig
     from elastic_infra.manifests import Manifests, render
+    from elastic_infra.shared_launcher import ElasticLauncher, ElasticLauncherArgs
 
 __all__ = [
     "ConfigError",
+    "ElasticLauncher",
+    "ElasticLauncherArgs",
     "ElasticTrainingJob",
     "ElasticTrainingJobArgs",
     "JobConfig",
@@ -26,6 +29,8 @@ __all__ = [
 
 _HOMES: Final = {
     "ConfigError": "elastic_infra.config",
+    "ElasticLauncher": "elastic_infra.shared_launcher",
+    "ElasticLauncherArgs": "elastic_infra.shared_launcher",
     "ElasticTrainingJob": "elastic_infra.component",
     "ElasticTrainingJobArgs": "elastic_infra.args",
     "JobConfig": "elastic_infra.config",

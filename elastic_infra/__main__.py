@@ -11,7 +11,7 @@ from pulumi.provider import ConstructResult, main
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
-from elastic_infra import ElasticTrainingJob, __version__
+from elastic_infra import ElasticLauncher, ElasticTrainingJob, __version__
 from elastic_infra.child_names import DEPLOYMENT
 
 
@@ -49,4 +49,4 @@ def in_order(value: Any) -> Any:  # noqa: ANN401 - JSON, with Outputs as leaves
 
 
 if __name__ == "__main__":
-    main(Host([ElasticTrainingJob], "elastic-infra", version=str(__version__)), sys.argv[1:])
+    main(Host([ElasticTrainingJob, ElasticLauncher], "elastic-infra", version=str(__version__)), sys.argv[1:])

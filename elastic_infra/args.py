@@ -499,6 +499,12 @@ class Launcher(TypedDict):
     delivery: NotRequired[str]
     """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
 
+    config_map: NotRequired[pulumi.Input[str]]
+    """A ConfigMap in the job's namespace that has the launcher, such as an `ElasticLauncher`'s `config_map`, shared by many jobs. Unset makes one for the job."""
+
+    version: NotRequired[str]
+    """Any text; a change of it takes the newest launcher, and restarts the job. Without that a job keeps its launcher until something else restarts it."""
+
     events: NotRequired[str]
     """File for event lines: a path, or `-` for the container's stderr. Empty writes none."""
 

@@ -5,23 +5,24 @@ a second and 20 MB, and say nothing that `render` has not said. Annotations here
 """
 
 import base64
-import functools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from importlib import metadata
 from typing import Final, cast
 
 import pulumi
 
-from elastic_infra import child_names, guards, inputs
+from elastic_infra import child_names, guards, inputs, launcher_pin
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
-from elastic_infra.manifests import Manifest, Manifests
+from elastic_infra.manifests import Manifest, Manifests, render
+from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
+from elastic_infra.manifests.render import lasting
 from elastic_infra.manifests.store_token import with_token
 from elastic_infra.manifests.updates import foreign_paths, restart_paths
+from elastic_infra.provider import provider_version
 
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Part of the name of every child in every state file: never to be changed."""
@@ -71,11 +72,18 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         config, manifests = inputs.rendered(name, args)
         job = config.name or name
         names = child_names.child_names(name, config)
-        guarded = guards.guards(config, manifests)
+        newest = newest_launcher(job, config)
+        stable = lasting(job, config)
+        guarded = guards.guards(config, stable)
         super().__init__(TYPE, name, inputs.summary(job, config, manifests), _guarded(name, job, guarded, opts))
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
-        workload = self._register(names, config, manifests, guarded)
+        first = self._first(names, guarded)
+        if newest is not None:
+            pinned = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
+            first = self._mounted(names, newest, pinned, manifests.launcher, first)
+            manifests = render(job, config, cast("Late", pinned))
+        workload = self._register(names, config, manifests, first)
         self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -94,20 +102,51 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         """
         return cls(name, cast("ElasticTrainingJobArgs", config), opts)  # a union in __init__ would blunt type checkers
 
-    def _register(
+    def _first(self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...]) -> pulumi.ResourceOptions:
+        """Options of every child: it waits for what may refuse the whole job."""
+        first = pulumi.ResourceOptions(parent=self, depends_on=child_names.claimed(names, self))
+        if not guarded:
+            return first
+        stash = _stash(names, guarded, first)
+        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[stash]))
+
+    def _mounted(
         self,
         names: child_names.ChildNames,
-        config: JobConfig,
-        manifests: Manifests,
-        guarded: tuple[guards.Guard, ...],
+        newest: str | Late,
+        pinned: pulumi.Output[str],
+        manifest: Manifest | None,
+        first: pulumi.ResourceOptions,
+    ) -> pulumi.ResourceOptions:
+        """Options of every child once the launcher's ConfigMap is there, as it was or as this version makes it."""
+
+        def register(found: list[str]) -> list[pulumi.Resource]:
+            is_older = found[0] != found[1]
+            if is_older:
+                pulumi.log.info(launcher_pin.newer_is_ready(names.resource), self)
+            if manifest is None:
+                return []
+            own = pulumi.ResourceOptions(
+                version=provider_version(),
+                hide_diffs=["binaryData"],  # two archives in a row tell a reviewer nothing
+                ignore_changes=["metadata.name", "binaryData"] if is_older else None,
+            )
+            options = first
+            for more in (names.aliases("launcher"), own):
+                options = pulumi.ResourceOptions.merge(options, more)
+            return [pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)]
+
+        made = pulumi.Output.all(pinned, newest).apply(register)
+        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=made))
+
+    def _register(
+        self, names: child_names.ChildNames, config: JobConfig, manifests: Manifests, first: pulumi.ResourceOptions
     ) -> pulumi.Resource:
-        first = pulumi.ResourceOptions(parent=self, depends_on=child_names.claimed(names, self))
-        if guarded:
-            stash = _stash(names, guarded, first)
-            first = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[stash]))
         children: dict[str, pulumi.Resource] = {}
         for role, manifest in manifests.objects():
-            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=_provider_version()))
+            if role == "launcher":
+                continue
+            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=provider_version()))
             for more in (names.aliases(role), _own_options(names.resource, role, config, manifest, children)):
                 options = pulumi.ResourceOptions.merge(options, more)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
@@ -154,17 +193,10 @@ def _token(manifest: Manifest) -> str:
     return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
 
 
-@functools.cache
-def _provider_version() -> str:
-    return metadata.version("pulumi-kubernetes")
-
-
 def _own_options(
     name: str, role: str, config: JobConfig, manifest: Manifest, before: Mapping[str, pulumi.Resource]
 ) -> pulumi.ResourceOptions | None:
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
-    if role == "launcher":
-        return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # two archives in a row tell a reviewer nothing
     if role == "token":
         return pulumi.ResourceOptions(ignore_changes=["data"])  # each run of a program makes one, the first is kept
     if role == "store":

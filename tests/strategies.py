@@ -272,8 +272,10 @@ SECURITIES = st.one_of(
 
 @st.composite
 def _launcher(draw: DrawFn, port: int) -> Data:
-    return draw(some({
-        "delivery": st.sampled_from(["configmap", "image"]),
+    delivered = draw(some({"delivery": st.sampled_from(["configmap", "image"])}))
+    shared = {} if delivered.get("delivery") == "image" else draw(some({"config_map": LABELS}))
+    return delivered | shared | draw(some({
+        "version": TEXT,
         "events": st.sampled_from(["", "-", "/var/log/events.jsonl"]),
         "metrics_port": PORTS.filter(lambda other: other != port),
     }))  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from pulumi.provider.experimental.component import ComponentProvider
 
 import elastic_infra
-from elastic_infra import ElasticTrainingJob, JobConfig, args
+from elastic_infra import ElasticLauncher, ElasticTrainingJob, JobConfig, args
 from elastic_infra.config.docs import field_docs
 from tests.golden import assert_golden
 from tools import args_source
@@ -23,8 +23,9 @@ SCHEMA: Final = Path(__file__).parent / "engine/schema.json"
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    """The package's schema as Pulumi infers it from the component."""
-    provider = ComponentProvider([ElasticTrainingJob], "elastic-infra", version=str(elastic_infra.__version__))
+    """The package's schema as Pulumi infers it from the components."""
+    components = [ElasticTrainingJob, ElasticLauncher]
+    provider = ComponentProvider(components, "elastic-infra", version=str(elastic_infra.__version__))
     found: dict[str, Any] = json.loads(provider.schema or "")
     return found
 
@@ -44,13 +45,18 @@ def test_the_schema_is_golden(schema: dict[str, Any]) -> None:
 def test_the_package_says_who_it_is(schema: dict[str, Any]) -> None:
     """Name and version lead a user of another language to the right release."""
     assert (schema["name"], schema["version"]) == ("elastic-infra", elastic_infra.__version__)
-    assert list(schema["resources"]) == ["elastic-infra:index:ElasticTrainingJob"]
+    assert set(schema["resources"]) == {
+        "elastic-infra:index:ElasticTrainingJob",
+        "elastic-infra:index:ElasticLauncher",
+    }
 
 
 def test_every_input_and_output_has_a_description(schema: dict[str, Any]) -> None:
     """Other languages have no other documentation."""
-    job = schema["resources"]["elastic-infra:index:ElasticTrainingJob"]
-    properties = {**job["inputProperties"], **{f"output {name}": value for name, value in job["properties"].items()}}
+    properties: dict[str, Any] = {}
+    for resource in schema["resources"].values():
+        properties |= resource["inputProperties"]
+        properties |= {f"output {name}": value for name, value in resource["properties"].items()}
     for name, kind in schema["types"].items():
         properties |= {f"{name}.{key}": value for key, value in kind["properties"].items()}
 

@@ -91,6 +91,7 @@ def test_every_object_is_one_child() -> None:
     assert types == {
         "train": "elastic-infra:index:ElasticTrainingJob",
         "train-guard": "pulumi:index:Stash",
+        "train-pin": "pulumi:index:Stash",
         "train-launcher": "kubernetes:core/v1:ConfigMap",
         "train-checkpoint": "kubernetes:core/v1:PersistentVolumeClaim",
         "train-service": "kubernetes:core/v1:Service",
@@ -103,12 +104,13 @@ def test_every_object_is_one_child() -> None:
 
 
 def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
-    """Cost grows with resources: a component, a Job, its launcher."""
+    """Cost grows with resources: a component, a Job, its launcher and the record of which it is."""
     types = {name: kind for name, (kind, _) in registered({**JOB, "elastic": {}}).items()}
 
     assert types == {
         "train": "elastic-infra:index:ElasticTrainingJob",
         "train-launcher": "kubernetes:core/v1:ConfigMap",
+        "train-pin": "pulumi:index:Stash",
         "train-workload": "kubernetes:batch/v1:Job",
     }
 

@@ -217,6 +217,12 @@ def shared_memory_fits(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def config_map_is_mounted(config: JobConfig) -> Iterator[Fault]:
+    """An image that has the launcher mounts none."""
+    if config.launcher.delivery == "image" and config.launcher.config_map is not None:
+        yield Fault("launcher.config_map", "is not mounted with delivery 'image'. Remove one of the two.")
+
+
 def environment_is_free(config: JobConfig) -> Iterator[Fault]:
     """Users cannot set variables that the operator, torch or the launcher set."""
     for name in config.env:
@@ -263,6 +269,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     host_fits_port,
     autoscaling_has_room,
     queue_owns_suspend,
+    config_map_is_mounted,
     shared_memory_fits,
     environment_is_free,
     grace_fits,

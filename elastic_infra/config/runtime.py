@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Int, Port, Seconds, Whole
+from elastic_infra.config.values import InputName, Int, Port, Seconds, Whole
 
 
 def _is_hang_timeout(text: str) -> str:
@@ -77,6 +77,14 @@ class Launcher(Part):
 
     delivery: Literal["configmap", "image"] = "configmap"
     """`configmap` mounts the launcher into any image with python3; `image` expects `elastic_infra` installed in it."""
+
+    config_map: InputName | None = None
+    """A ConfigMap in the job's namespace that has the launcher, such as an `ElasticLauncher`'s `config_map`, shared by
+    many jobs. Unset makes one for the job."""
+
+    version: Annotated[str, Field(max_length=63)] = ""
+    """Any text; a change of it takes the newest launcher, and restarts the job. Without that a job keeps its launcher
+    until something else restarts it."""
 
     events: Annotated[str, Field(max_length=4096)] = ""
     """File for event lines: a path, or `-` for the container's stderr. Empty writes none."""

@@ -56,10 +56,11 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
     """
     nodes = config.elastic.min_nodes if nodes is None else nodes
     elastic = config.elastic.model_copy(update={"initial_nodes": nodes})
-    manifests = render(name, config.model_copy(update={"elastic": elastic}))
+    launcher = config.launcher.model_copy(update={"config_map": None})  # a shared one is the cluster's
+    manifests = render(name, config.model_copy(update={"elastic": elastic, "launcher": launcher}))
     workload = _plain(manifests.workload)
     store = _plain(manifests.store)["spec"]["template"] if manifests.store else None
-    launcher = _plain(manifests.launcher) if manifests.launcher else None
+    mounted = _plain(manifests.launcher) if manifests.launcher else None
     is_single = workload["kind"] == "Job"
     gpu = config.resources.gpu
     return LocalJob(
@@ -67,7 +68,7 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
         namespace=str(config.namespace),
         node=workload["spec"]["template"] if is_single else _worker(workload)["template"],
         store=store,
-        config_maps={launcher["metadata"]["name"]: launcher} if launcher else {},
+        config_maps={mounted["metadata"]["name"]: mounted} if mounted else {},
         operator={} if is_single else operator_env(workload),
         rules=_rules(workload, store),
         shape=_shape(config, nodes, has_store=store is not None),

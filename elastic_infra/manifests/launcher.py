@@ -1,7 +1,7 @@
 """The launcher's way into any image: a ConfigMap with a zip of its sources.
 
-The name carries the zip's hash, so that a new version of the package is a new ConfigMap and a visible restart, never a
-silent change under a running job.
+The name carries the zip's hash and the ConfigMap is immutable: the launcher never changes under a running job. The
+component keeps a job at the launcher it started with, until something else restarts the job.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.values import Late
 from elastic_infra.manifests.archive import build
 from elastic_infra.manifests.metadata import metadata
 from elastic_infra.manifests.model import Manifest
@@ -38,8 +39,20 @@ def launcher_config_map(name: str, config: JobConfig) -> Manifest:
         "kind": "ConfigMap",
         "metadata": metadata(name, ObjectNames(name).launcher(digest()), config),
         "immutable": True,
-        "binaryData": {ARCHIVE: _encoded(archive())},
+        "binaryData": {**launcher_data()},
     }
+
+
+def launcher_data() -> dict[str, str]:
+    """The archive, as a ConfigMap holds it."""
+    return {ARCHIVE: _encoded(archive())}
+
+
+def newest_launcher(name: str, config: JobConfig) -> str | Late | None:
+    """Name of the ConfigMap with this version's launcher, None where the image has the launcher."""
+    if config.launcher.delivery == "image":
+        return None
+    return config.launcher.config_map or ObjectNames(name).launcher(digest())
 
 
 def digest() -> str:

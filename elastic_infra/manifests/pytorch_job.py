@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import metrics
 from elastic_infra.manifests.environment import container_environment
-from elastic_infra.manifests.identity import run_id
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.storage import mounted
 
 
-def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
+def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The job; `initial_nodes` is only where it starts, an autoscaler or a person moves it within the range."""
     template = pod_template(
         name,
@@ -27,7 +28,8 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
     )
     policy = _elastic_policy(name, config)
     run_policy = _run_policy(config)
-    identity = run_id(name, template, policy, str(config.nproc_per_node), config.restart_policy)
+    whole: list[Value] = [without_launcher(template), policy, str(config.nproc_per_node), *taken_on(config)]
+    identity = run_id(name, *whole, config.restart_policy)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from elastic_infra.config import ConfigError, JobConfig
-from elastic_infra.config.names import ObjectNames, name_faults
+from elastic_infra.config.names import name_faults
+from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
 from elastic_infra.manifests.disruption import pod_disruption_budget
-from elastic_infra.manifests.launcher import digest, launcher_config_map
+from elastic_infra.manifests.identity import run_id, taken_on
+from elastic_infra.manifests.launcher import launcher_config_map, newest_launcher
 from elastic_infra.manifests.model import Manifests
 from elastic_infra.manifests.pytorch_job import pytorch_job
 from elastic_infra.manifests.service import rendezvous_service
@@ -16,12 +18,23 @@ from elastic_infra.manifests.store import store_deployment
 from elastic_infra.manifests.store_token import store_token_secret
 
 
-def render(name: str, config: JobConfig) -> Manifests:
+def lasting(name: str, config: JobConfig) -> Manifests:
+    """The objects of a job with a name for its launcher that changes only with what has the job take the newest one.
+
+    Raises:
+        ConfigError: as in `render`.
+    """
+    is_mounted = config.launcher.delivery == "configmap"
+    return render(name, config, run_id("launcher", *taken_on(config)) if is_mounted else None)
+
+
+def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> Manifests:
     """The Kubernetes objects of a job.
 
     Args:
         name: the job's name unless the config has one; names of all objects derive from it.
         config: a valid config.
+        launcher: the ConfigMap to mount where it is not the newest.
 
     Raises:
         ConfigError: the name, or a name derived from it, breaks Kubernetes' rules.
@@ -29,14 +42,14 @@ def render(name: str, config: JobConfig) -> Manifests:
     name = config.name or name
     if faults := name_faults(name, config):
         raise ConfigError(faults)
-    mounts_launcher = config.launcher.delivery == "configmap"
-    launcher = ObjectNames(name).launcher(digest()) if mounts_launcher else None
+    own = config.launcher.delivery == "configmap" and config.launcher.config_map is None
+    launcher = launcher or newest_launcher(name, config)
     workload = single_pod_job if config.is_single_pod else pytorch_job
     scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
     owns_autoscaler = scaling is not None and scaling.owner == "component"
     return Manifests(
         workload=workload(name, config, launcher),
-        launcher=launcher_config_map(name, config) if mounts_launcher else None,
+        launcher=launcher_config_map(name, config) if own else None,
         service=rendezvous_service(name, config) if host != "none" else None,
         token=store_token_secret(name, config) if host != "none" else None,
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.config.values import Late
 from elastic_infra.launcher import exit_codes
 from elastic_infra.manifests.environment import container_environment
-from elastic_infra.manifests.identity import run_id
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.storage import mounted
 
 
-def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manifest:
+def single_pod_job(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The Job, with the launcher in standalone mode."""
     policy = config.run_policy
     return {
@@ -32,7 +33,7 @@ def single_pod_job(name: str, config: JobConfig, launcher: str | None) -> Manife
     }
 
 
-def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, Value]:
+def _template(name: str, config: JobConfig, launcher: str | Late | None) -> dict[str, Value]:
     storage = mounted(name, config, launcher)
     torchrun: dict[str, Value] = {
         "PET_MAX_RESTARTS": str(config.elastic.max_restarts),
@@ -42,7 +43,7 @@ def _template(name: str, config: JobConfig, launcher: str | None) -> dict[str, V
     draft = pod_template(
         name, config, storage, arguments=arguments, environment=container_environment(name, config, torchrun)
     )
-    torchrun["PET_RDZV_ID"] = config.elastic.rdzv_id or run_id(name, draft)
+    torchrun["PET_RDZV_ID"] = config.elastic.rdzv_id or run_id(name, without_launcher(draft), *taken_on(config))
     environment = container_environment(name, config, torchrun)
     template = pod_template(name, config, storage, arguments=arguments, environment=environment)
     spec = template["spec"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from elastic_infra.config import Checkpoint, JobConfig, Volume, mount_paths
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.values import Late
 from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 
@@ -19,7 +21,7 @@ class Mounted:
     mounts: tuple[Value, ...]
 
 
-def mounted(name: str, config: JobConfig, launcher: str | None) -> Mounted:
+def mounted(name: str, config: JobConfig, launcher: str | Late | None) -> Mounted:
     """Every volume of a training pod.
 
     Args:
@@ -32,7 +34,7 @@ def mounted(name: str, config: JobConfig, launcher: str | None) -> Mounted:
     )
 
 
-def _parts(name: str, config: JobConfig, launcher: str | None) -> Iterator[Mounted]:
+def _parts(name: str, config: JobConfig, launcher: str | Late | None) -> Iterator[Mounted]:
     if config.shared_memory.enabled:
         yield shared_memory(config)
     yield _one("home", {"emptyDir": {}}, {"mountPath": mount_paths.HOME})
@@ -55,9 +57,14 @@ def shared_memory(config: JobConfig) -> Mounted:
     return _one("shm", {"emptyDir": empty_dir}, {"mountPath": mount_paths.SHARED_MEMORY})
 
 
-def launcher_volume(config_map: str) -> Mounted:
+LAUNCHER_VOLUME: Final = "launcher"
+
+
+def launcher_volume(config_map: str | Late) -> Mounted:
     """The launcher's zip, read-only."""
-    return _one("launcher", {"configMap": {"name": config_map}}, {"mountPath": mount_paths.LAUNCHER, "readOnly": True})
+    return _one(
+        LAUNCHER_VOLUME, {"configMap": {"name": config_map}}, {"mountPath": mount_paths.LAUNCHER, "readOnly": True}
+    )
 
 
 def _checkpoint(name: str, checkpoint: Checkpoint) -> Mounted:

@@ -6,6 +6,7 @@ from typing import Final
 
 from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.values import Late
 from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
@@ -17,7 +18,7 @@ NODE_LOST_SECONDS: Final = 30
 """The store must be back well within the launcher's `orphan_timeout` (120 s), or workers stop."""
 
 
-def store_deployment(name: str, config: JobConfig, launcher: str | None) -> Manifest:
+def store_deployment(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """One replica, recreated: two stores at once would be two truths. Not awaited, its image may be a large one."""
     return {
         "apiVersion": "apps/v1",
@@ -32,7 +33,7 @@ def store_deployment(name: str, config: JobConfig, launcher: str | None) -> Mani
     }
 
 
-def _template(name: str, config: JobConfig, launcher: str | None) -> Value:
+def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Value:
     storage = launcher_volume(launcher) if launcher is not None else None
     labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "rendezvous"}
     annotations: dict[str, Value] = {**config.annotations, "sidecar.istio.io/inject": "false"}

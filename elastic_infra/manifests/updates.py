@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
-from elastic_infra.manifests.model import Manifest, Value
+from elastic_infra.manifests.model import Manifest, Manifests, Value
 
 PYTORCH_JOB_RESTARTS: Final = (
     "spec.elasticPolicy",
@@ -46,6 +46,16 @@ QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload whose change replaces it."""
     return JOB_RESTARTS if config.is_single_pod else PYTORCH_JOB_RESTARTS
+
+
+def restarting(config: JobConfig, manifests: Manifests) -> Value:
+    """What restarts the job or its store when it changes.
+
+    Args:
+        manifests: of `lasting`, or all with the same launcher, so that a newer launcher changes nothing.
+    """
+    store = manifests.store["spec"] if manifests.store else None
+    return [parts(manifests.workload, (*restart_paths(config), "metadata.namespace")), store]
 
 
 def foreign_paths(config: JobConfig) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from typing import cast
 from pydantic import BaseModel
 
 from elastic_infra.config import ConfigError, JobConfig
-from elastic_infra.manifests import Manifests, render
+from elastic_infra.manifests import Manifests
+from elastic_infra.manifests.render import lasting
 from elastic_infra.preview.effects import Effect, effects
 from elastic_infra.preview.tree import Branch, Difference, Path, Tree, children, item_key, keyed
 
@@ -24,7 +25,7 @@ def attribute(name: str, base: JobConfig, head: JobConfig, found: Sequence[Diffe
 
     Every effect of all differences together is in at least one of them.
     """
-    before, after = render(name, base), render(name, head)
+    before, after = lasting(name, base), lasting(name, head)
     total = effects(before, after, head)
     if len(found) == 1:
         return (total,)
@@ -43,7 +44,7 @@ def _missing(total: Sequence[Effect], shares: Sequence[tuple[Effect, ...]]) -> t
 
 def _rendered(name: str, config: JobConfig) -> Manifests | None:
     try:
-        return render(name, config)
+        return lasting(name, config)
     except ConfigError:
         return None
 

@@ -8,7 +8,7 @@ from typing import Final
 from elastic_infra.config import JobConfig
 from elastic_infra.config.load import job_name, named_by
 from elastic_infra.config.names import name_faults
-from elastic_infra.manifests import render
+from elastic_infra.manifests.render import lasting
 from elastic_infra.preview.attribution import attribute
 from elastic_infra.preview.deltas import deltas
 from elastic_infra.preview.effects import Effect, effects
@@ -30,14 +30,18 @@ from elastic_infra.preview.redaction import shown
 from elastic_infra.preview.tree import differences, written
 from elastic_infra.preview.warnings import (
     Versions,
+    keeps_launchers,
     loses_checkpoints,
     makes_objects_anew,
     resource_warnings,
     warnings,
 )
 
+LAUNCHER_READY: Final = "a newer launcher is ready"
+"""Path of the change that a new version of this package makes: the job takes it when something else restarts it."""
+
 LAUNCHER_CHANGED: Final = "launcher changed"
-"""Path of the change that a new version of this package makes: the mounted launcher is another one."""
+"""The same where the base pins a version whose jobs do not keep their launcher."""
 
 RESOURCE: Final = "Pulumi resource"
 """Path of the change of a job's name in Pulumi."""
@@ -128,7 +132,7 @@ def _removed(base: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:
 
 def _renaming(base: Job, head: Job, versions: Versions | None) -> Iterator[Change]:
     if base.name != head.name:
-        total = effects(render(base.name, base.config), render(head.name, base.config), base.config)
+        total = effects(lasting(base.name, base.config), lasting(head.name, base.config), base.config)
         yield _change("name", base.name, head.name, total)
     if base.resource != head.resource and base.resource and head.resource:
         made_anew = makes_objects_anew(base, head, versions)
@@ -136,11 +140,14 @@ def _renaming(base: Job, head: Job, versions: Versions | None) -> Iterator[Chang
 
 
 def _launcher(config: JobConfig, versions: Versions | None) -> Iterator[Change]:
-    """Another version of this package mounts another launcher; an image that has its own keeps it."""
+    """Another version of this package has another launcher; an image that has its own keeps it."""
     if versions is not None and config.launcher.delivery == "configmap":
         kind = "Job" if config.is_single_pod else "PyTorchJob"
         places = ("ConfigMap metadata.name", f"{kind} {_LAUNCHER_VOLUME[config.is_single_pod]}")
-        yield Change(LAUNCHER_CHANGED, *versions, Consequence.RESTART, places)
+        if keeps_launchers(versions[0]):
+            yield Change(LAUNCHER_READY, *versions, Consequence.NONE)
+        else:
+            yield Change(LAUNCHER_CHANGED, *versions, Consequence.RESTART, places)
 
 
 def _changes(base: JobConfig, head: Job) -> Iterator[Change]:

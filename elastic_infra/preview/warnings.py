@@ -14,8 +14,13 @@ from elastic_infra.preview.model import Consequence, Job
 Versions: TypeAlias = "tuple[str | None, str | None]"
 """What both sides pin of this package."""
 
-_NAMES_AFTER_RESOURCES: Final = re.compile(r"0\.1(\.|$)")
-"""Versions that named the children of a job after its Pulumi resource."""
+_FIRST: Final = re.compile(r"0\.1(\.|$)")
+"""The version that named the children of a job after its Pulumi resource, and whose jobs do not keep their launcher."""
+
+
+def keeps_launchers(version: str | None) -> bool:
+    """Whether jobs that this version made keep their launcher when the package changes."""
+    return version is not None and not _FIRST.match(version)
 
 
 def warnings(base: Job, head: Job | None, consequence: Consequence) -> tuple[str, ...]:
@@ -84,7 +89,7 @@ def makes_objects_anew(base: Job, head: Job, versions: Versions | None) -> bool:
         return False
     if "resource" in {base.config.children, head.config.children}:
         return True
-    is_upgrade = versions is not None and bool(_NAMES_AFTER_RESOURCES.match(versions[0] or ""))
+    is_upgrade = versions is not None and bool(_FIRST.match(versions[0] or ""))
     return is_upgrade and base.resource != base.name
 
 

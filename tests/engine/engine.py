@@ -58,7 +58,7 @@ class Outcome:
     """Everything that the engine printed."""
 
     steps: tuple[Step, ...]
-    """In the engine's order, those on stacks and providers left out."""
+    """In the engine's order, those on stacks, providers and records in a `Stash` left out."""
 
     def ops(self) -> dict[str, str]:
         """What happens to each resource, by its Pulumi name; a replacement is named by what comes first in it.
@@ -156,7 +156,7 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     except automation.CommandError:
         failed = True
     found = [event.resource_pre_event.metadata for event in events if event.resource_pre_event]
-    ours = tuple(Step.of(step) for step in found if not step.type.startswith(("pulumi:pulumi:", "pulumi:providers:")))
+    ours = tuple(Step.of(step) for step in found if not step.type.startswith("pulumi:"))
     return Outcome(failed=failed, text="\n".join(lines), steps=ours)
 
 

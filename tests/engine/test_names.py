@@ -78,7 +78,7 @@ def test_an_earlier_versions_guard_still_holds_once(stack: Stack) -> None:
     stack.load(old)
 
     assert "containers[0].image" in stack.preview(job(**REFUSE, **NEW_IMAGE)).text
-    assert objects(stack.preview(job(**REFUSE)).ops()) == {"train-guard": "create"}
+    assert objects(stack.preview(job(**REFUSE)).ops()) == {}
 
 
 def test_two_jobs_of_one_name_live_in_two_namespaces(stack: Stack) -> None:

@@ -16,7 +16,6 @@ REPLICAS = "spec.pytorchReplicaSpecs.Worker.replicas"
 SIZES = {"PyTorchJob": {"nnodes": "2:4"}, "Job": {"nnodes": "1"}}
 REFUSE = {"run_policy": {"on_restart": "refuse"}}
 CLAIM = "train-checkpoint"
-GUARD = "train-guard"
 WHY = "the claim made for storage.checkpoint cannot be changed, only left behind for an empty one"
 
 
@@ -130,7 +129,7 @@ def test_a_guarded_job_is_not_restarted(
         assert outcome.failed
         assert cause in outcome.text
         assert "on_restart is 'refuse'" in outcome.text
-        assert outcome.attempted() == {"train": "update", GUARD: "update"}
+        assert outcome.attempted() == {"train": "update"}
 
     assert _inputs(stack.state()) == _inputs(before)
 
@@ -200,7 +199,7 @@ def test_the_made_claim_is_never_replaced(stored: Stack, change: dict[str, Any],
             f"would go on without its checkpoints: {WHY}. Nothing was changed. What differs: {cause}. Undo"
             in outcome.text
         )
-        assert set(outcome.attempted()) <= {"train", GUARD}
+        assert set(outcome.attempted()) <= {"train"}
 
     assert _inputs(stored.state()) == _inputs(before)
 

@@ -90,3 +90,11 @@ def test_rules_of_a_job() -> None:
     assert (rules.workload, rules.restart_policy, rules.backoff_limit) == ("PyTorchJob", "ExitCode", None)
     single = local_job("toy", JobConfig.from_mapping({"image": "i", "script": "s.py"}), None).rules
     assert single.permanent == {1, 2, 93}
+
+
+def test_shared_launcher() -> None:
+    """A ConfigMap of the cluster cannot be mounted here: the job runs with this package's launcher."""
+    shared = job(launcher={"config_map": "team-launcher"})
+    (own,) = shared.config_maps
+    assert shared.node["spec"]["volumes"] == job().node["spec"]["volumes"]
+    assert own in str(shared.node["spec"]["volumes"])

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from elastic_infra import JobConfig, render
 from elastic_infra.manifests.figures import figures
+from elastic_infra.manifests.render import lasting
 from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
 from elastic_infra.preview.as_json import as_json
 from elastic_infra.preview.deltas import container_restarts
@@ -27,9 +28,12 @@ from tests.preview.pairs import config, diff_of, pairs
 @settings(max_examples=60)
 @given(pairs())
 def test_changes_explain_the_whole_consequence(pair: tuple[JobConfig, JobConfig]) -> None:
-    """Every changed place has a cause in the config, and the worst cause is the job's consequence."""
+    """Every changed place has a cause in the config, and the worst cause is the job's consequence.
+
+    A launcher of another name is no change, since a job keeps its own.
+    """
     diff = diff_of(*pair)
-    total = effects(render("train", pair[0]), render("train", pair[1]), pair[1])
+    total = effects(lasting("train", pair[0]), lasting("train", pair[1]), pair[1])
     explained = {place for change in diff.changes for place in change.manifest_paths}
 
     assert {effect.path for effect in total} <= explained
@@ -64,6 +68,23 @@ def test_container_restarts_are_those_that_count(
         container_restarts(each.backoff_limit if each.backoff_limit >= 0 else None, each.restarts_in_place)
         for each in (old, new)
     ]
+
+
+@pytest.mark.parametrize("given", [{}, {"elastic__rdzv_id": "own"}], ids=["our run id", "a run id of one's own"])
+@pytest.mark.parametrize("launcher", [{"version": "2"}, {"config_map": "shared"}], ids=["version", "config map"])
+def test_what_takes_the_newest_launcher_is_a_restart(given: dict[str, Any], launcher: dict[str, str]) -> None:
+    """To be asked for it, and to share one; whoever names the run."""
+    before = changed(LLM, **given)
+    diff = diff_of(config(before), config(changed(before, launcher=launcher)))
+
+    assert diff.consequence is Consequence.RESTART
+
+
+def test_another_shared_launcher_restarts_nothing() -> None:
+    """The job keeps the one that it started with."""
+    before, after = (changed(LLM, launcher={"config_map": name}) for name in ("old", "new"))
+
+    assert diff_of(config(before), config(after)).consequence is Consequence.NONE
 
 
 def test_what_an_autoscaler_owns_is_no_change() -> None:

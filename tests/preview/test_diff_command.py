@@ -132,15 +132,19 @@ def test_what_fails_is_chosen(tmp_path: Path, head: str, fails: set[str]) -> Non
     assert codes == {level: int(level in fails) for level in levels}
 
 
-def test_another_pinned_version_restarts_every_job(repository: Path) -> None:
-    """It mounts another launcher; the lock file of each side tells."""
+@pytest.mark.parametrize(
+    ("before", "consequence", "said"),
+    [("0.1.0", "restart", "launcher changed"), ("0.2.0", "none", "a newer launcher is ready")],
+)
+def test_another_pinned_version_is_told(repository: Path, before: str, consequence: str, said: str) -> None:
+    """It has another launcher, which jobs of 0.1 take at once; the lock file of each side tells."""
     lock = 'version = 1\n\n[[package]]\nname = "elastic-infra"\nversion = "{}"\n'
-    commit(repository, {"uv.lock": lock.format("0.1.0")})
-    commit(repository, {"uv.lock": lock.format("0.2.0")})
+    commit(repository, {"uv.lock": lock.format(before)})
+    commit(repository, {"uv.lock": lock.format("0.3.0")})
     _, document, _ = diff(repository, "HEAD~1:jobs", "HEAD:jobs")
 
-    assert set(consequences(document).values()) == {"restart"}
-    assert {job["changes"][0]["path"] for job in document["jobs"]} == {"launcher changed"}
+    assert set(consequences(document).values()) == {consequence}
+    assert {job["changes"][0]["path"] for job in document["jobs"]} == {said}
 
 
 BROKEN = {

@@ -67,7 +67,7 @@ def _by_job(outcome: Outcome, count: int) -> list[dict[str, str]]:
     said: list[dict[str, str]] = [{} for _ in range(count)]
     for name, op in outcome.ops().items():
         job, _, role = name.partition("-")
-        if role not in {"", "guard"}:  # the records of what must not change are no object
+        if role:
             said[int(job[1:])][role] = op
     return said
 

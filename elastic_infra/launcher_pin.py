@@ -1,0 +1,66 @@
+"""Which launcher a job mounts: the one that it started with, until something else restarts it or asks for the newest.
+
+A `pulumi.Stash` keeps the name of the ConfigMap. Its output stays as it was made until the replacement trigger, the
+fingerprint of the workload, changes; a newer version of this package alone changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pulumi
+
+from elastic_infra.child_names import ChildNames
+from elastic_infra.config import JobConfig
+from elastic_infra.config.values import is_late
+from elastic_infra.manifests import Manifests, Value
+from elastic_infra.manifests.identity import run_id
+from elastic_infra.manifests.updates import restarting
+
+ROLE: Final = "pin"
+
+
+def pinned(
+    names: ChildNames,
+    config: JobConfig,
+    newest: pulumi.Input[str],
+    stable: Manifests,
+    options: pulumi.ResourceOptions,
+) -> pulumi.Output[str]:
+    """Name of the ConfigMap that the job mounts.
+
+    Args:
+        newest: name of the one with this version's launcher.
+        stable: the job's objects of `lasting`.
+        options: for the stash.
+    """
+    trigger = pulumi.ResourceOptions(replacement_trigger=_fingerprint(restarting(config, stable)))
+    options = pulumi.ResourceOptions.merge(options, trigger)
+    stash = pulumi.Stash(names.of(ROLE), input=newest, opts=options)
+    return pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
+
+
+def _fingerprint(value: Value) -> pulumi.Input[str]:
+    """Changes with the value. An Output only where a part is late: that costs more than a registration.
+
+    While a late part is unknown, in a preview, the engine takes it for a change: it is one to the workload as well.
+    """
+    if not _has_late(value):
+        return run_id("job", value)
+    known: pulumi.Output[Value] = pulumi.Output.from_input(value)
+    return known.apply(lambda parts: run_id("job", parts))
+
+
+def _has_late(value: Value) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_late, value.values()))
+    return any(map(_has_late, value)) if isinstance(value, list) else is_late(value)
+
+
+def newer_is_ready(resource: str) -> str:
+    """The note that a job goes on with an older launcher."""
+    return (
+        f"ElasticTrainingJob {resource!r}: a newer launcher is ready. The job keeps the one it runs with until "
+        "something else restarts it; to take the newer one at once, change launcher.version, which restarts the job."
+    )
