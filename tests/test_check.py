@@ -9,7 +9,7 @@ import pytest
 
 from elastic_infra import JobConfig, render
 from elastic_infra.cli import check
-from elastic_infra.cli.check import Answer
+from elastic_infra.cli.kubectl import Answer
 from tests.cli import elastic_infra
 
 JOB = {

@@ -21,7 +21,8 @@ from elastic_infra import JobConfig, __version__, render
 from elastic_infra.cli import documents
 from elastic_infra.cli.app import COMMANDS, INTERRUPTED
 from elastic_infra.cli.documents import text
-from tests.cli import elastic_infra
+from elastic_infra.manifests import launcher
+from tests.cli import Result, elastic_infra
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = ROOT / "examples/quickstart/job.yaml"
@@ -157,6 +158,71 @@ class TestRenderIntoAFolder:
 
         assert result.code == 2
         assert f"{tmp_path / 'out' / 'a.yaml'}: cannot be written: " in result.err
+
+
+class TestRenderKeepsALauncher:
+    @pytest.fixture
+    def into(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A folder with a job that an earlier version of this package rendered; the file of the job is beside it."""
+        out = tmp_path / "out"
+        (tmp_path / "train.yaml").write_text("{image: i, script: s, elastic: {nnodes: '2:4'}}")
+        with monkeypatch.context() as earlier:
+            earlier.setattr(launcher, "archive", lambda: b"earlier")
+            elastic_infra("render", tmp_path / "train.yaml", "--into", out)
+        return out
+
+    @pytest.fixture
+    def earlier(self, into: Path) -> str:
+        """What the earlier version wrote."""
+        return (into / "train.yaml").read_text()
+
+    def render(self, into: Path, *options: str) -> tuple[str, Result]:
+        """What the file is afterwards, and what was said."""
+        result = elastic_infra("render", into.parent / "train.yaml", "--into", into, *options)
+        return (into / "train.yaml").read_text(), result
+
+    def test_an_upgrade_changes_no_file(self, into: Path, earlier: str) -> None:
+        """And says that there is a newer one; without the option, the newest one is taken."""
+        kept, result = self.render(into, "--keep-launcher")
+        newest, _ = self.render(into)
+
+        assert (result.code, kept) == (0, earlier)
+        assert "keeps its launcher; a newer one is ready" in result.err
+        assert launcher.digest() in newest
+
+    @pytest.mark.parametrize("change", ["image: other", "image: i\nlauncher: {version: '2'}", "image: i\nnamespace: o"])
+    def test_a_restart_takes_the_newest(self, into: Path, change: str) -> None:
+        """The job is made anew in any case, or was asked to be."""
+        job = into.parent / "train.yaml"
+        job.write_text(f"script: s\nelastic: {{nnodes: '2:4'}}\n{change}\n")
+        written, result = self.render(into, "--keep-launcher")
+
+        assert launcher.digest() in written
+        assert "keeps its launcher" not in result.err
+
+    def test_what_restarts_nothing_is_taken_beside_the_kept_launcher(self, into: Path, earlier: str) -> None:
+        """The launcher is kept for itself, not the whole file."""
+        job = into.parent / "train.yaml"
+        job.write_text("{image: i, script: s, elastic: {nnodes: '2:4'}, run_policy: {backoff_limit: 7}}")
+        written, _ = self.render(into, "--keep-launcher")
+        changed = [line for line in written.splitlines() if line not in earlier.splitlines()]
+
+        assert changed == ["    backoffLimit: 7"]
+
+    @pytest.mark.parametrize("content", ["", "{", "a: 1", "- [1]", "kind: ConfigMap\nmetadata: 1"])
+    def test_a_file_that_is_no_rendered_job_is_written_anew(self, into: Path, content: str) -> None:
+        """It has no launcher to keep."""
+        (into / "train.yaml").write_text(content)
+        written, result = self.render(into, "--keep-launcher")
+
+        assert (result.code, launcher.digest() in written) == (0, True)
+
+    def test_it_needs_a_folder(self, into: Path) -> None:
+        """On stdout there is nothing to keep."""
+        result = elastic_infra("render", into.parent / "train.yaml", "--keep-launcher")
+
+        assert (result.code, result.out) == (2, "")
+        assert "--keep-launcher needs --into" in result.err
 
 
 class TestYaml:
@@ -419,3 +485,28 @@ class TestProgram:
 def config(file: Path) -> JobConfig:
     """The config in a file."""
     return JobConfig.from_mapping(yaml.safe_load(file.read_text()))
+
+
+class TestNameOfTheWorkingFolder:
+    @pytest.mark.parametrize(
+        ("path", "content", "is_told"),
+        [
+            ("job.yaml", "", True),
+            ("job.yaml", "name: llm\n", False),
+            ("./job.yaml", "", True),
+            ("llm/job.yaml", "", False),
+            ("llm.yaml", "", False),
+        ],
+    )
+    def test_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, content: str, *, is_told: bool
+    ) -> None:
+        """A checkout in another folder would make another job."""
+        folder = tmp_path / "checkout"
+        (folder / "llm").mkdir(parents=True)
+        (folder / path).write_text(f"{content}image: i\nscript: s\n")
+        monkeypatch.chdir(folder)
+        result = elastic_infra("validate", path)
+
+        assert result.code == 0
+        assert ("the folder in which this is run names the job (checkout)" in result.err) == is_told

@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "run": "elastic_infra.cli.run",
     "timeline": "elastic_infra.cli.timeline",
     "diff": "elastic_infra.cli.diff",
+    "cleanup": "elastic_infra.cli.cleanup",
 }
 """Command to the module whose `register(app)` adds it, in the order of the help text."""
 

@@ -1,44 +1,29 @@
 """The command `check`: whether a cluster can run a job, asked before `pulumi up` fails in the server's own words.
 
 It changes nothing, and asks only what every account may ask: the server's version, its API's description, and what the
-account itself may do. It talks through `kubectl`, which knows every way to log in.
+account itself may do.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import typer
 
-from elastic_infra.cli import files
+from elastic_infra.cli import files, kubectl
+from elastic_infra.cli.kubectl import Answer, Ask
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.manifests import Manifest, render
 
 NOT_READY: Final = 1
-REQUEST_SECONDS: Final = 10
-"""Bound for one question to the API server."""
 VERBS: Final = ("create", "patch", "delete")
 """What `pulumi up` and `pulumi destroy` do to an object."""
 SCHEMA: Final = "/openapi/v3/apis/kubeflow.org/v1"
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
 RESOURCE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
-
-
-class Answer(NamedTuple):
-    """What kubectl came to."""
-
-    code: int
-    out: str
-    err: str
-
-
-Ask = Callable[..., Answer]
-"""Runs kubectl with these arguments."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def check(
     file: files.File,
     name: files.Name = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: the current one.")] = None,
+    context: kubectl.Context = None,
 ) -> None:
     """Ask the cluster whether it can run a job: exit 1 and a line for each thing that stands in the way."""
     try:
@@ -57,11 +42,7 @@ def check(
         objects = [manifest for _, manifest in render(job, config).objects()]
     except ConfigError as error:
         raise files.refuse(file, error) from None
-    program = shutil.which("kubectl")
-    if program is None:
-        typer.echo("kubectl is not on PATH, and the cluster is asked through it. Install it.", err=True)
-        raise typer.Exit(files.BAD_INPUT)
-    faults = list(obstacles(_kubectl(program, context), objects, config))
+    faults = list(obstacles(kubectl.connected(context), objects, config))
     for fault in faults:
         typer.echo(fault, err=True)
     if faults:
@@ -72,7 +53,7 @@ def check(
 def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Iterator[str]:
     """What keeps a job's objects from running; nothing more is asked of a server that does not answer."""
     namespace = str(config.namespace)
-    if fault := unreachable(ask("version", "--output=json")):
+    if fault := kubectl.unreachable(ask("version", "--output=json")):
         yield fault
         return
     kinds = {manifest["kind"] for manifest in objects}
@@ -87,18 +68,6 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
             "The cluster reports no CPU and memory figures, and autoscaling by them would never scale the job. "
             "Install metrics-server, or use a metric of another type."
         )
-
-
-def unreachable(answer: Answer) -> str | None:
-    """Why the server does not talk to this account."""
-    if not answer.code:
-        return None
-    if "Unauthorized" in answer.err or "credentials" in answer.err or "logged in" in answer.err:
-        return f"The cluster does not know this account: {_reason(answer)}. Log in again, or choose another --context."
-    return (
-        f"The cluster cannot be reached: {_reason(answer)}. Check that `kubectl config current-context` is the cluster "
-        "that you mean, that it runs, and that this machine may reach it."
-    )
 
 
 def operator(answer: Answer) -> str | None:
@@ -163,28 +132,3 @@ def _spec_fields(schema: str) -> frozenset[str] | None:
         if "PyTorchJob" in kinds:
             return frozenset(described["properties"]["spec"]["properties"])
     return None
-
-
-def _reason(answer: Answer) -> str:
-    """The last thing that kubectl said; the lines before it are its attempts."""
-    lines = answer.err.strip().splitlines() or ["kubectl said nothing"]
-    return lines[-1].rstrip(".")
-
-
-def _kubectl(program: str, context: str | None) -> Ask:
-    options = (f"--request-timeout={REQUEST_SECONDS}s", *(("--context", context) if context else ()))
-
-    def ask(*arguments: str) -> Answer:
-        try:
-            done = subprocess.run(
-                (program, *arguments, *options),
-                capture_output=True,
-                text=True,
-                timeout=6 * REQUEST_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Answer(1, "", f"no answer within {6 * REQUEST_SECONDS} s")
-        return Answer(done.returncode, done.stdout, done.stderr)
-
-    return ask

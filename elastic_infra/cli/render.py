@@ -44,9 +44,18 @@ def render(
     into: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write NAME.yaml for each job there, for GitOps, and no text.")
     ] = None,
+    keep_launcher: Annotated[  # noqa: FBT002 - a switch
+        bool,
+        typer.Option("--keep-launcher", help="With --into: keep a file's launcher unless the job restarts anyway."),
+    ] = False,
 ) -> None:
     """Print the Kubernetes objects of jobs, in the order in which to apply them."""
+    if keep_launcher and into is None:
+        typer.echo("--keep-launcher needs --into: it keeps the launcher of the file that is there.", err=True)
+        raise typer.Exit(files.BAD_INPUT)
     jobs = _all_rendered(tuple(_job_files(paths)), name, target)
+    if keep_launcher and into is not None:
+        jobs = tuple(_with_kept_launcher(job, into) for job in jobs)
     for job in jobs:
         files.warn(job.file, job.config)
         _say_token(job)
@@ -55,7 +64,25 @@ def render(
         typer.echo("".join(documents), nl=False)
         return
     for job, document in zip(jobs, documents, strict=True):
-        _write(into / f"{job.name}.yaml", document)
+        _write(_place(into, job), document)
+
+
+def _place(folder: Path, job: Rendered) -> Path:
+    return folder / f"{job.name}.yaml"
+
+
+def _with_kept_launcher(job: Rendered, folder: Path) -> Rendered:
+    from elastic_infra.cli.kept_launcher import rendered_with_kept_launcher
+
+    path = _place(folder, job)
+    try:
+        document = path.read_text("utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise files.refuse(path, ConfigError([Fault("", f"cannot be read: {error}.")])) from None
+    manifests = rendered_with_kept_launcher(job.name, job.config, document)
+    if manifests.launcher != job.manifests.launcher:
+        typer.echo(f"{path}: keeps its launcher; a newer one is ready. To take it, change launcher.version.", err=True)
+    return dataclasses.replace(job, manifests=manifests)
 
 
 def _job_files(paths: Sequence[Path]) -> Iterator[Path]:
