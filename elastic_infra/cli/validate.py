@@ -54,4 +54,4 @@ def _keep(policy: Path, jobs: list[tuple[str, JobConfig]]) -> bool:
         return False
     for violation in found:
         typer.echo(offline.line(violation), err=True)
-    return all(violation.level != "mandatory" for violation in found)
+    return not any(map(offline.refuses, found))

@@ -35,6 +35,7 @@ class Figures:
     restarts_in_place: bool
     backoff_limit: int | None
     active_deadline_seconds: int | None
+    ttl_seconds_after_finished: int | None
 
 
 def figures(workload: Mapping[str, Value]) -> Figures:
@@ -55,6 +56,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         restarts_in_place=at(spec, "pytorchReplicaSpecs.Worker.restartPolicy") != "ExitCode",
         backoff_limit=_number(at(life, "backoffLimit")),
         active_deadline_seconds=_number(at(life, "activeDeadlineSeconds")),
+        ttl_seconds_after_finished=_number(at(life, "ttlSecondsAfterFinished")),
     )
 
 

@@ -22,6 +22,8 @@ operator's."""
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 RERUN: Final = "elastic-infra/rerun"
+ON_RESTART: Final = "elastic-infra/on-restart"
+"""What an update that would restart the job does, where that is not `replace`: policies read it."""
 
 SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Do not wait for readiness: a job may queue for hours. https://www.pulumi.com/registry/packages/kubernetes/"""
@@ -57,6 +59,8 @@ def metadata(
 
 def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
     """Metadata of the job itself: deleted in the foreground, and in its queue where it has one."""
-    body = metadata(name, name, config, {**FOREGROUND, **annotations})
+    on_restart = config.run_policy.on_restart
+    told = {} if on_restart == "replace" else {ON_RESTART: on_restart}
+    body = metadata(name, name, config, {**FOREGROUND, **told, **annotations})
     queue = config.placement.queue
     return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.manifests.figures import WORKLOAD_KINDS, at
@@ -13,6 +13,9 @@ from elastic_infra.policy.rules import Workload
 from elastic_infra.policy.settings import Budget, Level, Policy, Rule
 
 JobRule = Callable[[Workload, Any], Iterator[str]]
+
+CustomJudge = Callable[[Workload], Iterable[str]]
+"""A rule of a platform team's own: what is wrong with a workload object."""
 
 JOB_RULES: Final[Mapping[str, JobRule]] = {
     "image_pinned": rules.image_pinned,
@@ -24,6 +27,13 @@ JOB_RULES: Final[Mapping[str, JobRule]] = {
     "priority_class": rules.priority_class,
     "restart_budget": rules.restart_budget,
     "no_active_deadline": rules.no_active_deadline,
+    "registries": rules.registries,
+    "namespaces": rules.namespaces,
+    "queues": rules.queues,
+    "gpu_types": rules.gpu_types,
+    "lifetime": rules.lifetime,
+    "environment": rules.environment,
+    "on_restart": rules.on_restart,
 }
 """Rules about one job, by their field of `Policy`."""
 
@@ -40,46 +50,88 @@ class Violation:
 
     Attributes:
         job: name of the job; None when it is all jobs together.
+        exempt: why the job need not keep the rule; None where it must.
     """
 
     rule: str
     level: Level
     job: str | None
     message: str
+    exempt: str | None = None
 
 
-def check(workloads: Sequence[Workload], policy: Policy) -> tuple[Violation, ...]:
+def check(
+    workloads: Sequence[Workload], policy: Policy, custom: Mapping[str, CustomJudge] | None = None
+) -> tuple[Violation, ...]:
     """Every violation of every rule that is on, the jobs in their order.
 
     Args:
         workloads: workload objects (`Manifests.workload`) of all jobs that belong together.
+        custom: the functions of the rules in `policy.custom` that are on, by their names.
     """
-    return tuple(_violations(workloads, policy))
+    return tuple(_violations(workloads, policy, custom or {}))
 
 
-def _violations(workloads: Sequence[Workload], policy: Policy) -> Iterator[Violation]:
+def _violations(
+    workloads: Sequence[Workload], policy: Policy, custom: Mapping[str, CustomJudge]
+) -> Iterator[Violation]:
     for workload in workloads:
-        name = str(at(workload, "metadata.name"))
         for field, judge in JOB_RULES.items():
             rule = getattr(policy, field)
             if rule.level != "disabled":
-                yield from (Violation(field, rule.level, name, message) for message in judge(workload, rule))
+                yield from _broken(field, rule, workload, judge(workload, rule))
+        for field, own in custom.items():
+            yield from _broken(field, policy.custom[field], workload, own(workload))
     for field in STACK_RULES:
         rule = getattr(policy, field)
         if rule.level != "disabled":
             yield from (Violation(field, rule.level, None, message) for message in over_budget(field, workloads, rule))
 
 
-def over_budget(field: str, workloads: Sequence[Workload], rule: Rule) -> Iterator[str]:
-    """What all jobs together use too much of."""
+def _broken(field: str, rule: Rule, workload: Workload, messages: Iterable[str]) -> Iterator[Violation]:
+    name, exempt = str(at(workload, "metadata.name")), exemption(workload, rule)
+    yield from (Violation(field, rule.level, name, message, exempt) for message in messages)
+
+
+def exemption(workload: Workload, rule: Rule) -> str | None:
+    """Why a job need not keep a rule; None where it must."""
+    found = at(workload, "metadata.labels")
+    labels = {**found} if isinstance(found, Mapping) else {}
+    for each in rule.exempt:
+        if all(name in labels and value in {"", labels[name]} for name, value in each.labels.items()):
+            return each.reason
+    return None
+
+
+def over_budget(field: str, workloads: Sequence[Workload], rule: Budget) -> Iterator[str]:
+    """What all jobs together, or all of a team, use too much of; exempt jobs are not counted."""
+    counted = [workload for workload in workloads if exemption(workload, rule) is None]
+    yield from _over(field, counted, rule.per_stack, "all jobs together")
+    teams = {team: [each for each in counted if _team(each, rule) == team] for team in _teams(counted, rule)}
+    for team, theirs in teams.items():
+        whose = f"all jobs of team {team!r}" if team is not None else f"all jobs without the label {rule.team_label!r}"
+        limit = rule.other_teams if team is None else rule.per_team.get(team, rule.other_teams)
+        yield from _over(field, theirs, limit, whose)
+
+
+def _over(field: str, workloads: Sequence[Workload], limit: int | None, whose: str) -> Iterator[str]:
     what, amount = STACK_RULES[field]
-    limit = rule.per_stack if isinstance(rule, Budget) else None
     total = sum(amount(workload) for workload in workloads)
     if limit is not None and total > limit:
         yield (
-            f"all jobs together ({len(workloads)}) use up to {total} {what}, and {limit} are allowed. "
+            f"{whose} ({len(workloads)}) use up to {total} {what}, and {limit} are allowed. "
             "Lower elastic.nnodes of some, or run them one after the other."
         )
+
+
+def _teams(workloads: Sequence[Workload], rule: Budget) -> list[str | None]:
+    return list(dict.fromkeys(_team(workload, rule) for workload in workloads))
+
+
+def _team(workload: Workload, rule: Budget) -> str | None:
+    labels = at(workload, "metadata.labels")
+    team = labels.get(rule.team_label) if isinstance(labels, Mapping) else None
+    return None if team is None else str(team)
 
 
 def is_ours(resource: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import render
 from elastic_infra.policy.check import Violation, check
+from elastic_infra.policy.custom import load_functions
 from elastic_infra.policy.settings import load_policy
 
 
@@ -15,12 +16,20 @@ def violations(policy: Path, jobs: Iterable[tuple[str, JobConfig]]) -> tuple[Vio
     """The rules that the named jobs, taken as one stack, break.
 
     Raises:
-        ConfigError: the policy file is not valid, or a job's name is not.
+        ConfigError: the policy file is not valid, a function that it names is not, or a job's name is not.
     """
-    return check([render(name, config).workload for name, config in jobs], load_policy(policy))
+    rules = load_policy(policy)
+    workloads = [render(name, config).workload for name, config in jobs]
+    return check(workloads, rules, load_functions(rules, policy.parent))
 
 
 def line(violation: Violation) -> str:
-    """``mandatory image_pinned: job llm: ...``."""
+    """``mandatory image_pinned: job llm: ...``, or ``exempt`` with the reason."""
     about = f"job {violation.job}: " if violation.job else ""
-    return f"{violation.level} {violation.rule}: {about}{violation.message}"
+    level = violation.level if violation.exempt is None else f"exempt ({violation.exempt})"
+    return f"{level} {violation.rule}: {about}{violation.message}"
+
+
+def refuses(violation: Violation) -> bool:
+    """Whether a violation makes the jobs invalid."""
+    return violation.level == "mandatory" and violation.exempt is None

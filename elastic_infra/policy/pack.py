@@ -12,21 +12,26 @@ import pulumi_policy as pulumi
 from pydantic import ValidationError
 
 from elastic_infra.config.errors import faults_of
-from elastic_infra.policy.check import JOB_RULES, STACK_RULES, is_ours, over_budget
-from elastic_infra.policy.settings import Policy, Rule
+from elastic_infra.policy.check import JOB_RULES, STACK_RULES, CustomJudge, exemption, is_ours, over_budget
+from elastic_infra.policy.settings import Budget, Policy, Rule
 
 NAME: Final = "elastic-infra"
 Report = Callable[..., None]
 
 
-def policies() -> list[pulumi.Policy]:
-    """Every rule about one job, then those about all jobs of a stack."""
-    return [_job_policy(field) for field in JOB_RULES] + [_stack_policy(field) for field in STACK_RULES]
+def policies(custom: Mapping[str, CustomJudge] | None = None) -> list[pulumi.Policy]:
+    """Every rule about one job, then those about all jobs of a stack, then those of your own."""
+    own = [_custom_policy(name, judge) for name, judge in (custom or {}).items()]
+    return [*map(_job_policy, JOB_RULES), *map(_stack_policy, STACK_RULES), *own]
 
 
-def serve() -> None:
-    """Answer the engine until it ends this process."""
-    pulumi.PolicyPack(name=NAME, enforcement_level=pulumi.EnforcementLevel.ADVISORY, policies=policies())
+def serve(custom: Mapping[str, CustomJudge] | None = None) -> None:
+    """Answer the engine until it ends this process.
+
+    Args:
+        custom: rules of your own, by their names: the `__main__.py` of a pack of your own gives them.
+    """
+    pulumi.PolicyPack(name=NAME, enforcement_level=pulumi.EnforcementLevel.ADVISORY, policies=policies(custom))
 
 
 def policy_name(field: str) -> str:
@@ -56,15 +61,30 @@ def _model(field: str) -> type[Rule]:
 
 
 def _schema(field: str) -> pulumi.PolicyConfigSchema | None:
-    properties = dict(_model(field).model_json_schema()["properties"])
+    schema = _model(field).model_json_schema()
+    properties = _inlined(schema["properties"], schema.get("$defs", {}))
     del properties["level"]  # Pulumi's enforcementLevel
-    return pulumi.PolicyConfigSchema(properties=properties) if properties else None
+    return pulumi.PolicyConfigSchema(properties=properties)
+
+
+def _inlined(schema: Any, parts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """A schema without references to its parts, which Pulumi does not follow."""
+    if isinstance(schema, list):
+        return [_inlined(each, parts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return {key: _inlined(value, parts) for key, value in schema.items()}
 
 
 def _job_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
-        if is_ours(args.props):
-            for message in JOB_RULES[field](args.props, rule_of(field, args.get_config())):
+        if not is_ours(args.props):
+            return
+        rule = rule_of(field, args.get_config())
+        if exemption(args.props, rule) is None:
+            for message in JOB_RULES[field](args.props, rule):
                 report(f"job {args.props['metadata']['name']}: {message}")
 
     return pulumi.ResourceValidationPolicy(
@@ -78,7 +98,8 @@ def _job_policy(field: str) -> pulumi.Policy:
 def _stack_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.StackValidationArgs, report: Report) -> None:
         workloads = [resource.props for resource in args.resources if is_ours(resource.props)]
-        for message in over_budget(field, workloads, rule_of(field, args.get_config())):
+        rule = rule_of(field, args.get_config())
+        for message in over_budget(field, workloads, rule) if isinstance(rule, Budget) else ():
             report(message)
 
     return pulumi.StackValidationPolicy(
@@ -86,4 +107,15 @@ def _stack_policy(field: str) -> pulumi.Policy:
         description=f"All jobs together: {_model(field).__doc__}",
         validate=validate,
         config_schema=_schema(field),
+    )
+
+
+def _custom_policy(name: str, judge: CustomJudge) -> pulumi.Policy:
+    def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
+        if is_ours(args.props):
+            for message in judge(args.props):
+                report(f"job {args.props['metadata']['name']}: {message}")
+
+    return pulumi.ResourceValidationPolicy(
+        name=policy_name(name), description=(judge.__doc__ or name).strip(), validate=validate
     )

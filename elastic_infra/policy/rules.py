@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
 from elastic_infra.manifests.figures import at, figures, items, pod_template, variables
+from elastic_infra.manifests.metadata import ON_RESTART, QUEUE
 from elastic_infra.policy import settings
 
 Workload = Mapping[str, Any]
@@ -21,14 +23,123 @@ _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 def image_pinned(workload: Workload, _rule: settings.ImagePinned) -> Messages:
     """Every image is named by digest, those of init containers and sidecars too."""
-    spec = at(pod_template(workload), "spec")
-    for each in (*items(at(spec, "containers")), *items(at(spec, "initContainers"))):
-        image = each.get("image")
-        if isinstance(image, str) and not _DIGEST.fullmatch(image):
+    for image in _images(workload):
+        if not _DIGEST.fullmatch(image):
             yield (
                 f"image {image!r} is not pinned by digest: a tag can move, and pods of one job would then run "
                 "different code. Use image: NAME@sha256:DIGEST."
             )
+
+
+def registries(workload: Workload, rule: settings.Registries) -> Messages:
+    """Every image comes from an allowed registry."""
+    for image in _images(workload):
+        whole = _qualified(image)
+        if rule.allowed is not None and not any(whole.startswith(f"{each.rstrip('/')}/") for each in rule.allowed):
+            yield f"image {image!r} is in none of the allowed registries: {', '.join(rule.allowed)}. Copy it to one."
+
+
+def _images(workload: Workload) -> Iterator[str]:
+    for each in _containers(workload):
+        image = each.get("image")
+        if isinstance(image, str):  # unknown in a preview
+            yield image
+
+
+def _containers(workload: Workload) -> Iterator[Mapping[str, Any]]:
+    spec = at(pod_template(workload), "spec")
+    yield from items(at(spec, "containers"))
+    yield from items(at(spec, "initContainers"))
+
+
+def _qualified(image: str) -> str:
+    """An image with its registry: https://github.com/distribution/reference/blob/main/normalize.go."""
+    first, slash, _ = image.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return image
+    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+
+
+def namespaces(workload: Workload, rule: settings.Namespaces) -> Messages:
+    """The job is in an allowed namespace."""
+    namespace = at(workload, "metadata.namespace")
+    if isinstance(namespace, str) and not _is_allowed(namespace, rule.allowed):
+        yield f"is in namespace {namespace!r}. Set namespace to one of: {', '.join(rule.allowed or ())}."
+
+
+def queues(workload: Workload, rule: settings.Queues) -> Messages:
+    """Only allowed queues are used."""
+    name = _label(workload, QUEUE) or at(workload, "spec.runPolicy.schedulingPolicy.queue")
+    allowed = ", ".join(rule.allowed or ()) or "any"
+    if name is None and rule.required:
+        yield f"names no queue. Set placement.queue to one of: {allowed}."
+    elif isinstance(name, str) and not _is_allowed(name, rule.allowed):
+        yield f"waits in queue {name!r}, which is not allowed. Set placement.queue to one of: {allowed}."
+
+
+def gpu_types(workload: Workload, rule: settings.GpuTypes) -> Messages:
+    """Only allowed types of GPU are asked for."""
+    if not gpus(workload):
+        return
+    chosen = sorted(value for label, value in _wanted_nodes(workload) if label in rule.node_labels)
+    allowed = ", ".join(rule.allowed or ()) or "any"
+    if not chosen and rule.required:
+        yield (
+            f"takes GPUs of any type. Choose one in placement.node_selector by {rule.node_labels[0]}; "
+            f"allowed: {allowed}."
+        )
+    for value in chosen:
+        if not _is_allowed(value, rule.allowed):
+            yield f"asks for GPUs of type {value!r}, and allowed are: {allowed}. Change placement."
+
+
+def _is_allowed(name: str, allowed: Sequence[str] | None) -> bool:
+    return allowed is None or any(fnmatchcase(name, pattern) for pattern in allowed)
+
+
+def _label(workload: Workload, name: str) -> str | None:
+    found = at(workload, "metadata.labels")
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def lifetime(workload: Workload, rule: settings.Lifetime) -> Messages:
+    """The job has an end, and its objects have."""
+    found = figures(workload)
+    yield from _ends(found.active_deadline_seconds, rule.max_active_seconds, "active_deadline_seconds", "run")
+    yield from _ends(found.ttl_seconds_after_finished, rule.max_ttl_seconds, "ttl_seconds_after_finished", "stay")
+
+
+def _ends(seconds: int | None, limit: int | None, field: str, verb: str) -> Messages:
+    if limit is not None and (seconds is None or seconds > limit):
+        found = "without an end" if seconds is None else f"for {seconds} s"
+        yield f"may {verb} {found}, and {limit} s are allowed. Set run_policy.{field} to at most {limit}."
+
+
+def environment(workload: Workload, rule: settings.Environment) -> Messages:
+    """Variables that must be there are, and those that must not are not. Values are never told."""
+    names = dict.fromkeys(str(each["name"]) for container in _containers(workload) for each in _variables(container))
+    for name in names:
+        if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
+            yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
+    plain = variables(workload)
+    for name, pattern in rule.required.items():
+        if name not in plain:
+            yield f"lacks the variable {name}. Set env.{name}."
+        elif pattern and not re.fullmatch(pattern, str(plain[name] or "")):
+            yield f"has a variable {name} whose value does not match {pattern!r}. Fix env.{name}."
+
+
+def _variables(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from items(container.get("env"))
+
+
+def on_restart(workload: Workload, rule: settings.OnRestart) -> Messages:
+    """The job says what the platform asks for."""
+    annotations = at(workload, "metadata.annotations")
+    found = annotations.get(ON_RESTART, "replace") if isinstance(annotations, Mapping) else "replace"
+    if found != rule.required:
+        yield f"has on_restart {found!r}. Set run_policy.on_restart to {rule.required}."
 
 
 def gpu_budget(workload: Workload, rule: settings.GpuBudget) -> Messages:
@@ -65,16 +176,20 @@ def checkpoint_when_preemptible(workload: Workload, rule: settings.CheckpointWhe
 
 
 def _preemptible(workload: Workload, rule: settings.CheckpointWhenPreemptible) -> str | None:
-    spec = at(pod_template(workload), "spec")
-    selected = at(spec, "nodeSelector")
-    wanted = {(key, str(value)) for key, value in selected.items()} if isinstance(selected, Mapping) else set()
-    if labels := wanted | set(_affine(at(spec, "affinity"))):
-        for label in labels & set(rule.node_labels.items()):
-            return f"jobs on nodes labelled {label[0]} can lose them, so they must"
-    for each in items(at(spec, "tolerations")):
+    for label in _wanted_nodes(workload) & set(rule.node_labels.items()):
+        return f"jobs on nodes labelled {label[0]} can lose them, so they must"
+    for each in items(at(pod_template(workload), "spec.tolerations")):
         if each.get("key") in rule.taints:
             return f"jobs that tolerate {each['key']} can lose their nodes, so they must"
     return None
+
+
+def _wanted_nodes(workload: Workload) -> set[tuple[str, str]]:
+    """Label and value of the cluster nodes that a job asks for, in its selector and its affinity."""
+    spec = at(pod_template(workload), "spec")
+    selected = at(spec, "nodeSelector")
+    wanted = {(key, str(value)) for key, value in selected.items()} if isinstance(selected, Mapping) else set()
+    return wanted | set(_affine(at(spec, "affinity")))
 
 
 def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verbatim Kubernetes
@@ -92,7 +207,7 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
     """Pods satisfy https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
     spec = at(pod_template(workload), "spec")
-    every = (*items(at(spec, "containers")), *items(at(spec, "initContainers")))
+    every = tuple(_containers(workload))
     held = {
         "runAsNonRoot": at(spec, "securityContext.runAsNonRoot") is True,
         "seccompProfile": at(spec, "securityContext.seccompProfile.type") in {"RuntimeDefault", "Localhost"},

@@ -21,11 +21,24 @@ Level = Literal["mandatory", "advisory", "disabled"]
 Limit = Annotated[int, Field(ge=0)]
 
 
+class Exemption(Part):
+    """Jobs that need not keep a rule."""
+
+    labels: Annotated[dict[LabelKey, str], Field(min_length=1)]
+    """Labels of such a job, all of them; an empty value stands for any."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=300)]
+    """Why they need not; `validate` tells it with what they break."""
+
+
 class Rule(Part):
     """What every rule has."""
 
     level: Level = "disabled"
     """What a violation does. A rule is off until it is given a level."""
+
+    exempt: tuple[Exemption, ...] = ()
+    """Jobs that need not keep it."""
 
 
 class ImagePinned(Rule):
@@ -41,6 +54,15 @@ class Budget(Rule):
     per_stack: Limit | None = None
     """Most that all jobs together may use at their largest; unset means no limit."""
 
+    team_label: LabelKey = "team"
+    """Label of jobs that names their team."""
+
+    per_team: dict[str, Limit] = {}
+    """Most that all jobs of a team together may use at their largest."""
+
+    other_teams: Limit | None = None
+    """The same for each team that `per_team` does not name, and for all jobs without the label together."""
+
 
 class GpuBudget(Budget):
     """GPUs, counted at the maximum of nodes."""
@@ -48,6 +70,68 @@ class GpuBudget(Budget):
 
 class NodeBudget(Budget):
     """Nodes, counted at their maximum."""
+
+
+Words = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Registries(Rule):
+    """Images, those of init containers and sidecars too, come from registries that are trusted."""
+
+    allowed: Words | None = None
+    """Registries, or folders in one: `registry.example.com`, `ghcr.io/team`. `docker.io` is that of a bare name. Unset
+    allows any."""
+
+
+class Namespaces(Rule):
+    """Jobs run only in namespaces made for them."""
+
+    allowed: Words | None = None
+    """Names or patterns such as `team-*`; unset allows any."""
+
+
+class Queues(Rule):
+    """Jobs wait in queues that they may use: Kueue's (`placement.queue`), or a gang scheduler's."""
+
+    allowed: Words | None = None
+    """Names or patterns; unset allows any."""
+
+    required: bool = False
+    """Whether a job must name one at all."""
+
+
+class GpuTypes(Rule):
+    """Jobs take only the types of GPU that they may."""
+
+    allowed: Words | None = None
+    """Values of the label that tells the type, or patterns such as `NVIDIA-A100-*`; unset allows any."""
+
+    node_labels: tuple[LabelKey, ...] = (
+        "nvidia.com/gpu.product",
+        "cloud.google.com/gke-accelerator",
+        "karpenter.k8s.aws/instance-gpu-name",
+    )
+    """Labels of cluster nodes that tell the type; in a selector or an affinity."""
+
+    required: bool = False
+    """Whether a job with GPUs must choose a type: without that it gets any."""
+
+
+class Lifetime(Rule):
+    """Jobs end, and leave the cluster when they have ended."""
+
+    max_active_seconds: Limit | None = None
+    """Longest `run_policy.active_deadline_seconds`, which a job must then have; unset asks for none."""
+
+    max_ttl_seconds: Limit | None = None
+    """Longest `run_policy.ttl_seconds_after_finished`, which a job must then have; unset asks for none."""
+
+
+class OnRestart(Rule):
+    """Jobs say what an update that would restart them does."""
+
+    required: Literal["refuse", "replace"] = "refuse"
+    """The value that `run_policy.on_restart` must have."""
 
 
 class CheckpointWhenPreemptible(Rule):
@@ -93,6 +177,17 @@ class Labels(Rule):
     """Label to the pattern that its whole value must match; an empty pattern takes any value."""
 
 
+class Environment(Rule):
+    """Variables are those that a platform wants, and none that it does not. `envFrom` is not looked into."""
+
+    forbidden: tuple[str, ...] = ()
+    """Names or patterns such as `AWS_*`, of every container."""
+
+    required: dict[str, Annotated[str, AfterValidator(_is_pattern)]] = {}
+    """Name to the pattern that its whole value must match, in the training container; an empty pattern takes any value,
+    one from a Secret too."""
+
+
 class PriorityClass(Rule):
     """Jobs take only the priority classes that they may."""
 
@@ -122,6 +217,20 @@ class NoActiveDeadline(Rule):
     """No job relies on `active_deadline_seconds`, which the training operator enforces late (kubeflow/trainer#3358)."""
 
 
+def _is_function(text: str) -> str:
+    if re.fullmatch(r"[^:\0]+\.py:[A-Za-z_]\w*", text):
+        return text
+    message = "must name a file and a function in it, such as rules.py:no_debug_images."
+    raise ValueError(message)
+
+
+class CustomRule(Rule):
+    """A rule of your own: a Python function from the workload object to what is wrong with it."""
+
+    function: Annotated[str, AfterValidator(_is_function)]
+    """`FILE.py:FUNCTION`, the file's path from the policy file on."""
+
+
 def _level(value: object) -> object:
     return {"level": value} if isinstance(value, str) else value
 
@@ -141,6 +250,15 @@ class Policy(Part):
     priority_class: Annotated[PriorityClass, _SHORT] = PriorityClass()
     restart_budget: Annotated[RestartBudget, _SHORT] = RestartBudget()
     no_active_deadline: Annotated[NoActiveDeadline, _SHORT] = NoActiveDeadline()
+    registries: Annotated[Registries, _SHORT] = Registries()
+    namespaces: Annotated[Namespaces, _SHORT] = Namespaces()
+    queues: Annotated[Queues, _SHORT] = Queues()
+    gpu_types: Annotated[GpuTypes, _SHORT] = GpuTypes()
+    lifetime: Annotated[Lifetime, _SHORT] = Lifetime()
+    environment: Annotated[Environment, _SHORT] = Environment()
+    on_restart: Annotated[OnRestart, _SHORT] = OnRestart()
+    custom: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], CustomRule] = {}
+    """Rules of your own, by their names."""
 
 
 def load_policy(path: Path) -> Policy:

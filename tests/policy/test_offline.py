@@ -43,6 +43,61 @@ def test_an_advisory_rule_only_tells(folder: Path) -> None:
     assert "advisory labels: job good: lacks the label 'team'" in done.stderr
 
 
+def test_an_exempt_job_is_told_with_the_reason(folder: Path) -> None:
+    """It is valid, and a reviewer sees what it breaks."""
+    (folder / "tagged.yaml").write_text(GOOD.replace("@sha256:" + "0" * 64, ":1") + "labels: {team: ml}\n", "utf-8")
+    exempt = "{labels: {team: ml}, reason: it is being moved}"
+    (folder / "policy.yaml").write_text(f"image_pinned: {{level: mandatory, exempt: [{exempt}]}}\n", "utf-8")
+    done = _validate(folder, "tagged.yaml", "--policy", "policy.yaml")
+
+    assert done.returncode == 0
+    assert "exempt (it is being moved) image_pinned: job tagged: image 'team/train:1' is not pinned" in done.stderr
+
+
+RULES = """
+def no_debug(workload):
+    "Debug jobs stay out of the cluster."
+    if workload["metadata"]["name"].startswith("tagged"):
+        yield "is a debug job. Run it with elastic-infra run."
+
+def broken(workload):
+    return 1 / 0
+"""
+
+
+def test_a_rule_of_ones_own(folder: Path) -> None:
+    """A function beside the policy, with a level like any other rule; one that is off is not even loaded."""
+    (folder / "rules.py").write_text(RULES, "utf-8")
+    own = "custom: {no_debug: {function: 'rules.py:no_debug', level: mandatory}, off: {function: 'nowhere.py:f'}}"
+    (folder / "policy.yaml").write_text(own, "utf-8")
+    done = _validate(folder, "good.yaml", "tagged.yaml", "--policy", "policy.yaml")
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("mandatory no_debug: job tagged: is a debug job.")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("rules.py:broken", "custom.broken: the rule's function failed: ZeroDivisionError: division by zero."),
+        ("rules.py:nothing", "has no function 'nothing'."),
+        ("other.py:nothing", "other.py is no Python file that can be read."),
+        ("spoilt.py:nothing", "spoilt.py cannot be run: SyntaxError: "),
+        ("rules", "must name a file and a function in it, such as rules.py:no_debug_images."),
+    ],
+)
+def test_a_bad_rule_of_ones_own_is_bad_input(folder: Path, function: str, said: str) -> None:
+    """The reason, without a traceback."""
+    (folder / "rules.py").write_text(RULES, "utf-8")
+    (folder / "spoilt.py").write_text("def", "utf-8")
+    (folder / "policy.yaml").write_text(f"custom: {{broken: {{function: '{function}', level: advisory}}}}", "utf-8")
+    done = _validate(folder, "good.yaml", "--policy", "policy.yaml")
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_bad_policy_is_bad_input(folder: Path) -> None:
     """Its faults are told like those of a job file, without a traceback."""
     (folder / "policy.yaml").write_text("image_pinned: [", "utf-8")

@@ -11,8 +11,9 @@ from typing import Any
 
 import pulumi_policy as pulumi
 import pytest
+import yaml
 
-from elastic_infra import JobConfig, render
+from elastic_infra import JobConfig, __version__, render
 from elastic_infra.policy import pack
 from elastic_infra.policy.check import JOB_RULES, STACK_RULES
 from tests.engine.conftest import engine  # noqa: F401 - a fixture
@@ -75,6 +76,38 @@ def test_a_wrong_setting_is_named() -> None:
     """Pulumi shows the error's text."""
     with pytest.raises(ValueError, match=r"per_job: .* greater than or equal to 0"):
         pack.rule_of("node_budget", {"per_job": -1})
+
+
+def test_a_job_that_is_exempt_is_not_reported() -> None:
+    """The same labels as offline."""
+    exempt = {"exempt": [{"labels": {"team": "research"}, "reason": "r"}]}
+
+    assert _ask({**JOB, "image": "train:1"}, "image-pinned", exempt) == []
+
+
+def test_rules_of_ones_own_are_policies() -> None:
+    """A pack of one's own adds them."""
+
+    def no_debug(workload: Any) -> list[str]:
+        """Debug jobs stay out."""
+        return [f"{workload['metadata']['name']} is a debug job"]
+
+    own = pack.policies({"no_debug": no_debug})[-1]
+
+    assert (own.name, own.description) == ("no-debug", "Debug jobs stay out.")
+
+
+def test_schemas_refer_to_nothing() -> None:
+    """Pulumi follows no reference inside a policy's schema."""
+    schemas = [policy.config_schema.properties for policy in pack.policies() if policy.config_schema]
+
+    assert len(schemas) == len(pack.policies())
+    assert "$ref" not in json.dumps(schemas)
+
+
+def test_the_packs_version_is_the_packages() -> None:
+    """A published pack tells which rules it has."""
+    assert yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text("utf-8"))["version"] == str(__version__)
 
 
 @pytest.fixture

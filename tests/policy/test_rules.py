@@ -12,6 +12,7 @@ from elastic_infra.policy import Policy, check, load_policy
 from elastic_infra.policy.check import JOB_RULES, is_ours
 
 PINNED = f"registry.example.com/train@sha256:{'0' * 64}"
+RUN_POLICY = {"ttl_seconds_after_finished": 3600, "on_restart": "refuse"}
 JOB: dict[str, Any] = {
     "image": PINNED,
     "script": "train.py",
@@ -20,6 +21,9 @@ JOB: dict[str, Any] = {
     "labels": {"team": "research"},
     "placement": {"priority_class": "batch"},
     "storage": {"checkpoint": {"claim": "checkpoints"}},
+    "run_policy": RUN_POLICY,
+    "namespace": "team-research",
+    "env": {"WANDB_PROJECT": "llm"},
 }
 EVERYTHING: dict[str, Any] = {
     "image_pinned": "mandatory",
@@ -31,6 +35,13 @@ EVERYTHING: dict[str, Any] = {
     "priority_class": {"level": "mandatory", "allowed": ["batch", "research"], "required": True},
     "restart_budget": "mandatory",
     "no_active_deadline": "advisory",
+    "registries": {"level": "mandatory", "allowed": ["registry.example.com", "ghcr.io/team"]},
+    "namespaces": {"level": "mandatory", "allowed": ["team-*"]},
+    "queues": {"level": "mandatory", "allowed": ["research", "batch-*"]},
+    "gpu_types": {"level": "mandatory", "allowed": ["NVIDIA-A100-*"]},
+    "lifetime": {"level": "mandatory", "max_ttl_seconds": 86_400},
+    "environment": {"level": "mandatory", "forbidden": ["AWS_*"], "required": {"WANDB_PROJECT": "[a-z]+"}},
+    "on_restart": "mandatory",
 }
 SPOT_TAINT = [{"key": "cloud.google.com/gke-spot"}]
 SPOT_LABEL = {"cloud.google.com/gke-spot": "true"}
@@ -71,11 +82,33 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no restarts of a single pod": ({"elastic": {"nnodes": 1, "max_restarts": 0}}, "restart_budget"),
     "too many restarts": ({"elastic": {"nnodes": "2:4", "max_restarts": 101}}, "restart_budget"),
     "endless container restarts": (
-        {"run_policy": {"restart_policy": "OnFailure", "backoff_limit": -1}},
-        "restart_budget",
+        {"run_policy": {**RUN_POLICY, "restart_policy": "OnFailure", "backoff_limit": -1}}, "restart_budget"
     ),
-    "a deadline": ({"run_policy": {"active_deadline_seconds": 3600}}, "no_active_deadline"),
-}
+    "a deadline": ({"run_policy": {**RUN_POLICY, "active_deadline_seconds": 3600}}, "no_active_deadline"),
+    "another registry": ({"image": PINNED.replace("registry.", "registry2.")}, "registries"),
+    "another folder of a registry": ({"image": PINNED.replace("registry.example.com", "ghcr.io/teams")}, "registries"),
+    "Docker Hub": ({"image": PINNED.replace("registry.example.com/", "")}, "registries"),
+    "a sidecar's registry": ({"overlays": {"pod": {"spec": {"initContainers": [
+        {"name": "agent", "image": f"quay.io/{PINNED.rpartition('/')[2]}", "securityContext": {
+            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}},
+    ]}}}}, "registries"),
+    "another namespace": ({"namespace": "default"}, "namespaces"),
+    "another queue": ({"placement": {"priority_class": "batch", "queue": "urgent"}}, "queues"),
+    "another gang queue": (
+        {"run_policy": {**RUN_POLICY, "scheduling_policy": {"queue": "urgent"}}}, "queues"
+    ),
+    "another type of GPU": ({"placement": {"priority_class": "batch", "node_selector": {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}, "gpu_types"),
+    "no time to live": ({"run_policy": {"on_restart": "refuse"}}, "lifetime"),
+    "too long a time to live": ({"run_policy": {**RUN_POLICY, "ttl_seconds_after_finished": 86_401}}, "lifetime"),
+    "a single pod's time to live": (
+        {"elastic": {"nnodes": 1, "max_restarts": 5}, "run_policy": {"on_restart": "refuse"}}, "lifetime"
+    ),
+    "a forbidden variable": ({"env": {"WANDB_PROJECT": "llm", "AWS_SECRET_ACCESS_KEY": "s3cret"}}, "environment"),
+    "a missing variable": ({"env": {}}, "environment"),
+    "a variable of another form": ({"env": {"WANDB_PROJECT": "LLM"}}, "environment"),
+    "a restart without a question": ({"run_policy": {"ttl_seconds_after_finished": 3600}}, "on_restart"),
+}  # fmt: skip
 
 
 def broken_rules(*jobs: dict[str, Any], policy: dict[str, Any] | None = None) -> list[str]:
@@ -97,7 +130,7 @@ def test_a_rule_refuses_what_it_is_about(change: dict[str, Any], rule: str) -> N
 
 def test_every_rule_has_a_case() -> None:
     """No rule goes untested, and none goes undocumented."""
-    assert {rule for _, rule in BROKEN.values()} == set(JOB_RULES) == set(Policy.model_fields)
+    assert {rule for _, rule in BROKEN.values()} == set(JOB_RULES) == set(Policy.model_fields) - {"custom"}
     assert all(Policy.model_fields[name].annotation.__doc__ for name in JOB_RULES)
 
 
@@ -112,6 +145,100 @@ def test_budgets_of_a_stack_count_all_jobs() -> None:
     assert broken_rules(JOB, JOB, JOB) == ["gpu_budget", "node_budget"]
 
 
+NODES = {"elastic": {"nnodes": "2:4"}, "resources": {"gpu": 1}}
+
+
+@pytest.mark.parametrize(
+    ("budget", "teams", "said"),
+    [
+        ({"per_team": {"a": 4}}, ["a", "b", "b"], []),
+        ({"per_team": {"a": 4}}, ["a", "a"], ["all jobs of team 'a' (2) use up to 8 nodes, and 4 are allowed"]),
+        ({"per_team": {"a": 8}, "other_teams": 4}, ["a", "a", "b"], []),
+        ({"other_teams": 4}, ["a", "b", "b"], ["all jobs of team 'b' (2)"]),
+        ({"other_teams": 4}, [None, None, "a"], ["all jobs without the label 'team' (2)"]),
+        ({"team_label": "owner", "other_teams": 4}, ["a", "b"], ["all jobs without the label 'owner' (2)"]),
+    ],
+)
+def test_budgets_of_teams(budget: dict[str, Any], teams: list[str | None], said: list[str]) -> None:
+    """Each team has its own, by a label of its jobs; those without the label share one."""
+    policy = Policy.model_validate({"node_budget": {"level": "mandatory", **budget}})
+    labels: list[dict[str, Any]] = [{"labels": {"team": team} if team else {}} for team in teams]
+    configs = [JobConfig.from_mapping({**JOB, **NODES, **label}) for label in labels]
+    found = check([render(f"job{i}", config).workload for i, config in enumerate(configs)], policy)
+
+    assert len(found) == len(said)
+    assert all(violation.message.startswith(text) for violation, text in zip(found, said, strict=True))
+
+
+EXEMPT = [{"labels": {"team": "research", "phase": ""}, "reason": "until the image is moved"}]
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ({"team": "research", "phase": "any"}, "until the image is moved"),
+        ({"team": "research"}, None),
+        ({"team": "other", "phase": "any"}, None),
+    ],
+)
+def test_a_job_with_the_labels_is_exempt_with_a_reason(labels: dict[str, str], reason: str | None) -> None:
+    """All labels must be there; an empty value stands for any."""
+    policy = Policy.model_validate({"image_pinned": {"level": "mandatory", "exempt": EXEMPT}})
+    config = JobConfig.from_mapping({**JOB, "image": "registry.example.com/train:1", "labels": labels})
+    (found,) = check([render("llm", config).workload], policy)
+
+    assert found.exempt == reason
+
+
+def test_an_exempt_job_is_not_counted_in_a_budget() -> None:
+    """The stack's budget is for the others."""
+    policy = {"node_budget": {"level": "mandatory", "per_stack": 4, "exempt": [{"labels": {"x": ""}, "reason": "r"}]}}
+
+    assert broken_rules(JOB, JOB, policy=policy) == ["node_budget"]
+    assert broken_rules(JOB, {**JOB, "labels": {"x": "1"}}, policy=policy) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "job", "is_kept"),
+    [
+        ({"queues": {"required": True}}, {}, False),
+        ({"queues": {"required": True}}, {"placement": {"queue": "any"}}, True),
+        ({"gpu_types": {"required": True}}, {}, False),
+        ({"gpu_types": {"required": True}}, {"resources": {}}, True),
+        (
+            {"gpu_types": {"allowed": ["A"], "node_labels": ["gpu"]}},
+            {"placement": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["B"]}]}]}}}}},
+            False,
+        ),
+        ({"lifetime": {"max_active_seconds": 60}}, {}, False),
+        ({"lifetime": {"max_active_seconds": 60}}, {"run_policy": {"active_deadline_seconds": 60}}, True),
+        ({"environment": {"required": {"T": ""}}}, {"env": {"T": {"secret": "s", "key": "k"}}}, True),
+        ({"environment": {"required": {"T": ".+"}}}, {"env": {"T": {"secret": "s", "key": "k"}}}, False),
+        ({"on_restart": {"required": "replace"}}, {}, False),
+        ({"on_restart": {"required": "replace"}}, {"run_policy": {}}, True),
+        ({"registries": {"allowed": ["docker.io/library"]}}, {"image": "busybox"}, True),
+        ({"registries": {"allowed": ["docker.io/team/"]}}, {"image": "team/train"}, True),
+        ({"registries": {"allowed": ["localhost:5000"]}}, {"image": "localhost:5000/train"}, True),
+    ],
+)  # fmt: skip
+def test_settings_of_a_rule(rule: dict[str, Any], job: dict[str, Any], *, is_kept: bool) -> None:
+    """What each asks for beyond its defaults."""
+    policy = {name: {"level": "mandatory", **settings} for name, settings in rule.items()}
+
+    assert broken_rules({**JOB, **job}, policy=policy) == ([] if is_kept else [*rule])
+
+
+def test_no_value_of_a_variable_is_told() -> None:
+    """It may be a secret; its name is enough."""
+    policy = Policy.model_validate({"environment": EVERYTHING["environment"]})
+    config = JobConfig.from_mapping({**JOB, "env": {"AWS_SECRET_ACCESS_KEY": "s3cret", "WANDB_PROJECT": "S3CRET"}})
+    found = check([render("llm", config).workload], policy)
+
+    assert len(found) == 2
+    assert "s3cret" not in " ".join(violation.message for violation in found).lower()
+
+
 def test_a_checkpoint_may_be_asked_of_every_job() -> None:
     """`always` needs no spot node."""
     policy = {"checkpoint_when_preemptible": {"level": "mandatory", "always": True}}
@@ -122,14 +249,14 @@ def test_a_checkpoint_may_be_asked_of_every_job() -> None:
 @pytest.mark.parametrize("limit", [-1, 0, 40])
 def test_a_limit_that_counts_nothing_is_not_asked_for(limit: int) -> None:
     """With `ExitCode` no container is restarted in place, whatever the limit says."""
-    exit_code = {"run_policy": {"restart_policy": "ExitCode", "backoff_limit": limit}}
+    exit_code = {"run_policy": {**RUN_POLICY, "restart_policy": "ExitCode", "backoff_limit": limit}}
 
     assert broken_rules({**JOB, **exit_code}) == []
 
 
 def test_a_violation_says_what_to_do() -> None:
     """The message names the field to edit, the violation its job and level."""
-    config = JobConfig.from_mapping({**JOB, "run_policy": {"active_deadline_seconds": 60}})
+    config = JobConfig.from_mapping({**JOB, "run_policy": {**RUN_POLICY, "active_deadline_seconds": 60}})
     (found,) = check([render("llm", config).workload], Policy.model_validate(EVERYTHING))
 
     assert (found.job, found.level) == ("llm", "advisory")
