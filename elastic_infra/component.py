@@ -78,6 +78,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         super().__init__(TYPE, name, inputs.summary(job, config, manifests), _guarded(name, job, guarded, opts))
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
+        self._warn_of_secrets(config)
         first = self._first(names, guarded)
         if newest is not None:
             pinned = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
@@ -101,6 +102,15 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pulumi.RunError: a name made from the job's breaks Kubernetes' rules.
         """
         return cls(name, cast("ElasticTrainingJobArgs", config), opts)  # a union in __init__ would blunt type checkers
+
+    def _warn_of_secrets(self, config: JobConfig) -> None:
+        def warn(name: str, *, is_secret: bool) -> None:
+            if is_secret:
+                pulumi.log.warn(inputs.secret_notice(name), self)
+
+        for each, value in inputs.late_variables(config).items():
+            known: pulumi.Output[bool] = pulumi.Output.from_input(value.is_secret())
+            known.apply(lambda is_secret, name=each: warn(name, is_secret=is_secret))  # type: ignore[misc]
 
     def _first(self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...]) -> pulumi.ResourceOptions:
         """Options of every child: it waits for what may refuse the whole job."""

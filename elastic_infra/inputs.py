@@ -56,6 +56,20 @@ def summary(name: str, config: JobConfig, manifests: Manifests) -> dict[str, Val
     return facts
 
 
+def late_variables(config: JobConfig) -> dict[str, pulumi.Output[str]]:
+    """Variables whose value another resource delivers."""
+    return {name: each.value for name, each in config.env.items() if isinstance(each.value, pulumi.Output)}
+
+
+def secret_notice(name: str) -> str:
+    """That a secret of Pulumi is none in the cluster."""
+    return (
+        f"env.{name}: the value is a secret in Pulumi, and plain text in the pod's manifest: whoever may read the job "
+        "in the cluster may read it. Put it into a Kubernetes Secret and name that: "
+        f"env: {{{name}: {{secret: NAME_OF_THE_SECRET, key: KEY}}}}."
+    )
+
+
 def notices(config: JobConfig, opts: pulumi.ResourceOptions | None) -> Iterator[str]:
     """Warnings about settings that are allowed but likely to surprise, in the config and in the component's options."""
     yield from map(str, warnings(config))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from elastic_infra.config import ConfigError, Fault, JobConfig, warnings
-from elastic_infra.config.load import job_name, named_by, read_mapping
+from elastic_infra.config.load import JOB_STEM, job_name, named_by, read_mapping
 from elastic_infra.config.names import name_faults
 
 BAD_INPUT = 2
@@ -48,9 +48,19 @@ def named_config(file: Path, name: str | None, target: Target | None) -> tuple[s
         return config.name, config
     path = file.resolve().as_posix()
     job = job_name(path, "")
+    if file.stem == JOB_STEM and file.parent == Path():
+        report(file, [_named_by_the_checkout(job)], "warning: ")
     if faults := name_faults(job, config):
         raise ConfigError(Fault(fault.path, f"{fault.reason} {named_by(path)}") for fault in faults)
     return job, config
+
+
+def _named_by_the_checkout(job: str) -> Fault:
+    reason = (
+        f"is not set, so the folder in which this is run names the job ({job}): elsewhere the same file is another "
+        "job, with other checkpoints. Set one."
+    )
+    return Fault("name", reason)
 
 
 def refuse(file: Path, error: ConfigError) -> typer.Exit:

@@ -49,6 +49,16 @@ def test_a_secret_is_masked_where_it_is(scratch: Stack) -> None:
     assert shown.text.count("[secret]") == 2
 
 
+def test_a_secret_variable_is_warned_of(scratch: Stack) -> None:
+    """It is plain text in the cluster; a late value that is no secret is nothing to warn of."""
+    late = {"PLAIN": pulumi.Output.from_input("x"), "TOKEN": pulumi.Output.secret(TOKEN)}
+    shown = scratch.preview(job(env=lambda: late))
+
+    assert "warning: env.TOKEN: the value is a secret in Pulumi, and plain text in the pod's manifest" in shown.text
+    assert "env.PLAIN" not in shown.text
+    assert TOKEN not in shown.text
+
+
 def test_a_secret_is_encrypted_at_rest(with_secret: Stack) -> None:
     """The state holds the job in plain text and the one value as a cipher, in inputs and outputs."""
     workload = next(resource for resource in with_secret.state() if resource["urn"].endswith(WORKLOAD))

@@ -32,6 +32,27 @@ def test_protection_reaches_every_child(scratch: Stack) -> None:
     assert {step.name for step in shown.steps if step.state.protect} == {"train", *CHILDREN}
 
 
+def test_a_protected_job_is_changed_in_place_and_never_restarted(stack: Stack) -> None:
+    """A restart deletes the workload, which protection forbids: the preview says so, and nothing is changed."""
+
+    def options() -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(protect=True)
+
+    def objects() -> dict[str, Any]:
+        return {each["urn"]: each["inputs"] for each in stack.state() if "kubernetes:" in each["type"]}
+
+    stack.up(job("train", options))
+    before = objects()
+    restart = stack.up(job("train", options, image="registry.example.com/train:2"))
+    after = objects()
+    in_place = stack.up(job("train", options, run_policy={"backoff_limit": 30}))
+
+    assert (restart.failed, after) == (True, before)
+    assert "protect" in restart.text
+    assert in_place.attempted()[WORKLOAD] == "update"
+    assert not in_place.failed
+
+
 def test_a_dependency_comes_before_every_child_and_goes_after_it(stack: Stack) -> None:
     """`depends_on` means the job as a whole: its operator is there as long as it is."""
     made = stack.up(job("train", lambda: pulumi.ResourceOptions(depends_on=[namespace()])))
