@@ -233,6 +233,13 @@ CASES: Final = (
         {**RANGE, "run_policy": {"suspend": False}},
     ),
     Case(
+        "config_map_is_mounted",
+        {"launcher": {"delivery": "image", "config_map": "team-launcher"}},
+        "launcher.config_map",
+        ("delivery 'image'",),
+        {"launcher": {"config_map": "team-launcher"}},
+    ),
+    Case(
         "shared_memory_fits",
         {"shared_memory": {"size": "1025Mi"}, "resources": {"memory": "1Gi"}},
         "shared_memory.size",
