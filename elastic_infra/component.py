@@ -81,9 +81,9 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self._warn_of_secrets(config)
         first = self._first(names, guarded)
         if newest is not None:
-            pinned = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
-            first = self._mounted(names, newest, pinned, manifests.launcher, first)
-            manifests = render(job, config, cast("Late", pinned))
+            pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
+            first = self._mounted(names, newest, pin, manifests.launcher, first)
+            manifests = render(job, config, cast("Late", pin.name))
         workload = self._register(names, config, manifests, first)
         self._publish(job, config, manifests, workload)
 
@@ -124,15 +124,19 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self,
         names: child_names.ChildNames,
         newest: str | Late,
-        pinned: pulumi.Output[str],
+        pin: launcher_pin.Pin,
         manifest: Manifest | None,
         first: pulumi.ResourceOptions,
     ) -> pulumi.ResourceOptions:
-        """Options of every child once the launcher's ConfigMap is there, as it was or as this version makes it."""
+        """Options of every child once the launcher's ConfigMap is there, as it was or as this version makes it.
 
-        def register(found: list[str]) -> list[pulumi.Resource]:
+        Where a change was refused the pin is unknown. The ConfigMap is registered all the same, as it is: under
+        `--continue-on-error` Pulumi deletes what a program does not register.
+        """
+
+        def register(found: list[object]) -> list[pulumi.Resource]:
             is_older = found[0] != found[1]
-            if is_older:
+            if is_older and not any(isinstance(name, pulumi.output.Unknown) for name in found):
                 pulumi.log.info(launcher_pin.newer_is_ready(names.resource), self)
             if manifest is None:
                 return []
@@ -141,12 +145,12 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 hide_diffs=["binaryData"],  # two archives in a row tell a reviewer nothing
                 ignore_changes=["metadata.name", "binaryData"] if is_older else None,
             )
-            options = first
+            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[pin.stash]))
             for more in (names.aliases("launcher"), own):
                 options = pulumi.ResourceOptions.merge(options, more)
             return [pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)]
 
-        made = pulumi.Output.all(pinned, newest).apply(register)
+        made = pulumi.Output.all(pin.name, newest).apply(register, run_with_unknowns=True)
         return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=made))
 
     def _register(

@@ -7,7 +7,7 @@ fingerprint of the workload, changes; a newer version of this package alone chan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import pulumi
 
@@ -21,14 +21,21 @@ from elastic_infra.manifests.updates import restarting
 ROLE: Final = "pin"
 
 
+class Pin(NamedTuple):
+    """What keeps a job's launcher, and the name of the ConfigMap that the job mounts."""
+
+    stash: pulumi.Resource
+    name: pulumi.Output[str]
+
+
 def pinned(
     names: ChildNames,
     config: JobConfig,
     newest: pulumi.Input[str],
     stable: Manifests,
     options: pulumi.ResourceOptions,
-) -> pulumi.Output[str]:
-    """Name of the ConfigMap that the job mounts.
+) -> Pin:
+    """The pin of a job.
 
     Args:
         newest: name of the one with this version's launcher.
@@ -38,7 +45,8 @@ def pinned(
     trigger = pulumi.ResourceOptions(replacement_trigger=_fingerprint(restarting(config, stable)))
     options = pulumi.ResourceOptions.merge(options, trigger)
     stash = pulumi.Stash(names.of(ROLE), input=newest, opts=options)
-    return pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
+    name = pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
+    return Pin(stash, name)
 
 
 def _fingerprint(value: Value) -> pulumi.Input[str]:

@@ -51,8 +51,7 @@ def test_a_secret_is_masked_where_it_is(scratch: Stack) -> None:
 
 def test_a_secret_variable_is_warned_of(scratch: Stack) -> None:
     """It is plain text in the cluster; a late value that is no secret is nothing to warn of."""
-    late = {"PLAIN": pulumi.Output.from_input("x"), "TOKEN": pulumi.Output.secret(TOKEN)}
-    shown = scratch.preview(job(env=lambda: late))
+    shown = scratch.preview(job(env=lambda: {"PLAIN": pulumi.Output.from_input("x"), **secret_env()}))
 
     assert "warning: env.TOKEN: the value is a secret in Pulumi, and plain text in the pod's manifest" in shown.text
     assert "env.PLAIN" not in shown.text
@@ -106,7 +105,7 @@ def test_a_late_namespace_reaches_every_child(stack: Stack) -> None:
     spaces = {
         resource["inputs"]["metadata"].get("namespace")
         for resource in stack.state()
-        if resource["urn"].rpartition("::")[2].startswith("train-")
+        if resource["type"].startswith("kubernetes:")
     }
 
     assert not found.failed

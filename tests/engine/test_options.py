@@ -47,7 +47,8 @@ def test_a_protected_job_is_changed_in_place_and_never_restarted(stack: Stack) -
     after = objects()
     in_place = stack.up(job("train", options, run_policy={"backoff_limit": 30}))
 
-    assert (restart.failed, after) == (True, before)
+    assert restart.failed
+    assert [urn for urn in before | after if before.get(urn) != after.get(urn)] == []
     assert "protect" in restart.text
     assert in_place.attempted()[WORKLOAD] == "update"
     assert not in_place.failed
