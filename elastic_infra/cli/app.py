@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "timeline": "elastic_infra.cli.timeline",
     "diff": "elastic_infra.cli.diff",
     "cleanup": "elastic_infra.cli.cleanup",
+    "import": "elastic_infra.cli.import_job",
 }
 """Command to the module whose `register(app)` adds it, in the order of the help text."""
 

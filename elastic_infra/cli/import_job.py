@@ -1,0 +1,95 @@
+"""The command `import`: the job file of a manifest, or of a command line of torchrun, that others wrote."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from elastic_infra.cli import files
+from elastic_infra.config import ConfigError, Fault
+from elastic_infra.config.load import job_name
+from elastic_infra.importing import Imported, import_command, import_manifest
+from elastic_infra.importing.command_line import split
+from elastic_infra.manifests.figures import at
+
+MAX_BYTES = 1024 * 1024
+"""A manifest is a page or two; a larger file is something else."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("import")(import_job)
+
+
+def import_job(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="PyTorchJob, Job, TrainJob (YAML), or a torchrun command line.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Which workload of a file with several, or the name of one that has none.")
+    ] = None,
+) -> None:
+    """Print the job.yaml of a manifest or command line; say on stderr what differs from it."""
+    try:
+        found = imported(_read(file), name, job_name(file.resolve().as_posix(), "job"))
+    except ConfigError as error:
+        raise files.refuse(file, error) from None
+    for note in found.notes:
+        typer.echo(f"{file}: {note}", err=True)
+    typer.echo(yaml.safe_dump(found.job, sort_keys=False, allow_unicode=True, width=sys.maxsize >> 32), nl=False)
+
+
+def imported(text: str, name: str | None, default: str) -> Imported:
+    """The job in a text.
+
+    Args:
+        name: of the workload, where the text has several.
+        default: the name of a job that has none.
+
+    Raises:
+        ConfigError: there is no workload, more than one, or it cannot be read.
+    """
+    objects = list(_objects(text))
+    if not objects:
+        return import_command(split(text), name or default)
+    workloads = [each for each in objects if each.get("kind") in {"PyTorchJob", "Job", "TrainJob"}]
+    if len(workloads) > 1 and name is not None:
+        workloads = [each for each in workloads if at(each, "metadata.name") == name]
+    if len(workloads) != 1:
+        names = ", ".join(str(at(each, "metadata.name")) for each in objects if each in workloads) or "none"
+        reason = f"holds not exactly one PyTorchJob, Job or TrainJob (found: {names}). Choose one with --name."
+        raise ConfigError([Fault("", reason)])
+    return import_manifest(workloads[0], name or default)
+
+
+def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """The Kubernetes objects of a text, those of a List included; none where it is no YAML of objects."""
+    try:
+        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except yaml.YAMLError as error:
+        if "kind:" in text:
+            mark = getattr(error, "problem_mark", None)
+            where = f" at line {mark.line + 1}" if mark else ""
+            raise ConfigError([Fault("", f"is not valid YAML{where}.")]) from None
+        return
+    for each in documents:
+        if isinstance(each, Mapping) and "kind" in each:
+            yield from each.get("items") or () if each["kind"] == "List" else (each,)
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError([Fault("", f"is larger than {MAX_BYTES} bytes, so it is no manifest.")])
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None
+    except OSError as error:
+        raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None

@@ -1,0 +1,163 @@
+"""Puts the readers together: a valid config, an overlay for what it has no field for, and what is different then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from elastic_infra.config import ConfigError, Fault, JobConfig
+from elastic_infra.config.env import reserved
+from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.config.pod_rules import is_own_key
+from elastic_infra.importing import pod
+from elastic_infra.importing.command_line import read_command
+from elastic_infra.importing.kinds import read_workload
+from elastic_infra.importing.patch import differing, missing, places
+from elastic_infra.manifests import render
+from elastic_infra.manifests.figures import pod_template
+
+Data = dict[str, Any]
+
+PLACEHOLDER_IMAGE = "IMAGE"
+"""In place of the image, which a command line does not tell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A job file and what it changes.
+
+    Attributes:
+        job: content of the file: a valid config.
+        notes: what the config cannot say, and what differs from the original, a line each.
+    """
+
+    job: Data
+    notes: tuple[str, ...]
+
+
+def import_command(words: Sequence[str], name: str) -> Imported:
+    """The job of a torchrun command line.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    command = read_command(words)
+    job, dropped = _valid(_merged(name, command.fields, {"elastic": {**command.elastic}}))
+    return Imported(job, ("needs an image: a command line does not name it.", *command.notes, *dropped))
+
+
+def import_manifest(manifest: Mapping[str, Any], name: str) -> Imported:
+    """The job of a workload object.
+
+    Args:
+        name: of an object without one.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    workload = read_workload(manifest)
+    template, renamed = pod.normalized(workload.template)
+    container = pod.training_container(template)
+    if not container:
+        raise ConfigError([Fault("containers", "has no container, so nothing runs.")])
+    command = read_command([*map(str, container.get("command") or ()), *map(str, container.get("args") or ())])
+    job, dropped = _valid(_merged(name, workload.fields, pod.fields(template), command.fields, {
+        "elastic": {**command.elastic, **workload.elastic},
+    }))  # fmt: skip
+    job, refused = _with_overlay(job, template)
+    changes = _told(differing(template, _rendered(job)))
+    return Imported(job, (*workload.notes, *renamed, *command.notes, *dropped, *refused, *changes))
+
+
+def _told(changes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each place; items of one list share a line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for verb, place in changes:
+        parent, bracket, item = place.rpartition("[")
+        key = (verb, parent) if bracket and place.endswith("]") else (verb, place)
+        lines.setdefault(key, []).append(item.strip("]'") if key[1] == parent else "")
+    for (verb, place), items in lines.items():
+        yield f"{verb} {place}: {', '.join(items)}." if any(items) else f"{verb} {place}."
+
+
+def _merged(name: str, *parts: Mapping[str, Any]) -> Data:
+    job: Data = {"name": name}
+    for part in parts:
+        job |= part
+    queue = job.pop("queue", None)
+    if queue is not None:
+        job["placement"] = {**job.get("placement", {}), "queue": queue}
+    if "image" not in job:
+        job["image"] = PLACEHOLDER_IMAGE
+    return {key: value for key, value in job.items() if value not in (None, {}, [])}
+
+
+def _valid(job: Data) -> tuple[Data, tuple[str, ...]]:
+    """The fields that hold together; what is refused beside what must be there is left out, and told.
+
+    Raises:
+        ConfigError: what must be there is refused.
+    """
+    notes: list[str] = []
+    while True:  # each round takes a field out, or raises
+        try:
+            JobConfig.from_mapping(job)
+        except ConfigError as error:
+            fault = error.faults[0]
+            job = _without(job, fault)
+            notes.append(f"leaves out {fault}")
+        else:
+            return job, tuple(notes)
+
+
+def _without(job: Data, fault: Fault) -> Data:
+    top, _, rest = fault.path.partition(".")
+    below = rest.partition(".")[0].partition("[")[0]
+    inner = job.get(top)
+    if top in {"image", "script", "module", "command", "name", "elastic", ""} or top not in job:
+        raise ConfigError([fault])
+    if isinstance(inner, dict) and below in inner:
+        return {**job, top: {key: value for key, value in inner.items() if key != below}}
+    return {key: value for key, value in job.items() if key != top}
+
+
+def _with_overlay(job: Data, template: Data) -> tuple[Data, tuple[str, ...]]:
+    patch = missing(_overlayable(template), _rendered(job))
+    if patch is None:
+        return job, ()
+    overlaid = {**job, "overlays": {"pod": patch}}
+    try:
+        JobConfig.from_mapping(overlaid)
+    except ConfigError as error:
+        return job, tuple(f"leaves out {fault}" for fault in error.faults)
+    return overlaid, tuple(f"has no field for {place}: overlays.pod has it." for place in places(patch))
+
+
+def _overlayable(template: Data) -> Data:
+    """What an overlay may hold of a template."""
+    spec = {key: value for key, value in template["spec"].items() if key not in _NOT_OVERLAID}
+    spec["containers"] = [
+        _overlayable_container(each) if each.get("name") == TRAINING_CONTAINER else each
+        for each in spec.get("containers", ())
+    ]
+    metadata = {
+        kind: {key: value for key, value in (template["metadata"].get(kind) or {}).items() if not is_own_key(key)}
+        for kind in ("labels", "annotations")
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+_NOT_OVERLAID = frozenset({"hostname", "restartPolicy", "subdomain", "terminationGracePeriodSeconds", "tolerations"})
+
+
+def _overlayable_container(container: Mapping[str, Any]) -> Data:
+    kept = {key: value for key, value in container.items() if key not in {"command", "args", "image"}}
+    if "env" in kept:
+        kept["env"] = [each for each in kept["env"] if not reserved(str(each.get("name")))]
+    return kept
+
+
+def _rendered(job: Data) -> Data:
+    config = JobConfig.from_mapping(job)
+    return cast("Data", pod_template(render(str(job["name"]), config).workload))

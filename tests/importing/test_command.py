@@ -1,0 +1,66 @@
+"""`elastic-infra import FILE`: the job file on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli import elastic_infra
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_is_printed_is_a_valid_job_file(path: Path, tmp_path: Path) -> None:
+    """It goes into a file as it stands; every note names the file."""
+    result = elastic_infra("import", path)
+    (tmp_path / "job.yaml").write_text(result.out)
+    checked = elastic_infra("validate", tmp_path / "job.yaml")
+
+    assert (result.code, checked.code) == (0, 0), result.err + checked.err
+    assert all(line.startswith(f"{path}: ") for line in result.err.splitlines())
+
+
+def test_a_command_line_in_a_file(tmp_path: Path) -> None:
+    """Named after its file, as a job file is."""
+    (tmp_path / "llm.sh").write_text("# on every node\ntorchrun --nnodes=2 train.py\n")
+    result = elastic_infra("import", tmp_path / "llm.sh")
+
+    assert (result.code, yaml.safe_load(result.out)["name"]) == (0, "llm")
+
+
+def test_one_of_several_workloads(tmp_path: Path) -> None:
+    """Beside other objects, in a stream or a List."""
+    one = (CORPUS / "batch_job.yaml").read_text()
+    two = one.replace("name: finetune", "name: other")
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{one}\n---\n{two}\n---\napiVersion: v1\nkind: Service\nmetadata: {{name: other}}\n")
+    refused, chosen = elastic_infra("import", file), elastic_infra("import", file, "--name", "other")
+
+    assert refused.code == 2
+    assert "found: finetune, other" in refused.err
+    assert yaml.safe_load(chosen.out)["name"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"kind: Job\nspec: [", "is not valid YAML at line"),
+        (b"\xff", "is not UTF-8 text"),
+        (b"apiVersion: v1\nkind: Service\n", "holds not exactly one PyTorchJob, Job or TrainJob (found: none)"),
+        (b"", "is empty"),
+        (None, "cannot be read"),
+        (b" " * 1024 * 1025, "is larger than"),
+    ],
+)
+def test_bad_input(tmp_path: Path, content: bytes | None, said: str) -> None:
+    """Exit code 2, the reason, and nothing on stdout."""
+    file = tmp_path / "job.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    result = elastic_infra("import", file)
+
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err

@@ -1,0 +1,196 @@
+"""What others wrote, as job files: nothing of it is lost but what is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from elastic_infra import ConfigError, JobConfig, render
+from elastic_infra.importing import Imported, import_command, import_manifest
+from elastic_infra.importing.command_line import split
+from elastic_infra.manifests.figures import pod_template
+from elastic_infra.preview.tree import differences, written
+
+CORPUS = Path(__file__).parent / "corpus"
+MANIFESTS = sorted(CORPUS.glob("*.yaml"))
+"""A file for each kind, and what people write in it."""
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    """The object in a file."""
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    return found
+
+
+def imported(path: Path) -> Imported:
+    """The job of a file."""
+    return import_manifest(manifest(path), "unnamed")
+
+
+def original(path: Path) -> Any:
+    """The pod template that a file has."""
+    spec = manifest(path)["spec"]
+    if "trainer" in spec:
+        trainer = {name: spec["trainer"][name] for name in ("image", "command", "args", "env")}
+        container = {"name": "pytorch", **trainer, "resources": spec["trainer"]["resourcesPerNode"]}
+        return {"spec": {"containers": [container]}}
+    return spec["pytorchReplicaSpecs"]["Worker"]["template"] if "pytorchReplicaSpecs" in spec else spec["template"]
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_what_is_rendered_again_is_the_original_but_for_what_was_named(path: Path) -> None:
+    """The law of importing, held by another comparison than the importer's own."""
+    found = imported(path)
+    rendered = pod_template(render("unnamed", JobConfig.from_mapping(found.job)).workload)
+    told = re.sub(r"['\"]", "", "\n".join(found.notes))
+    untold = [
+        place
+        for each in differences(original(path), rendered, keys_matter=False)
+        if str(each.old) != str(each.new) and not is_told(place := re.sub(r"['\"]", "", written(each.path)), told)
+    ]
+
+    assert untold == []
+
+
+def is_told(place: str, told: str) -> bool:
+    """Whether a line names the place, or what it lies in; the items of a list stand in one line."""
+    if re.search(r"containers\[(?!pytorch)", place) or "-own" in place or re.search(r"\[(checkpoint|/ckpt)\]", place):
+        return "renames the" in told
+    parent, _, item = place.partition("[pytorch]")[2].rpartition("[") if "[pytorch]" in place else place.rpartition("[")
+    names = [place, item.partition("]")[0], parent]
+    return any(name and name.strip(".") in told for name in names)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_nothing_of_the_original_is_dropped_in_silence(path: Path) -> None:
+    """Every text that the file has is in what is rendered or in a note."""
+    found = imported(path)
+    job = JobConfig.from_mapping(found.job)
+    rendered = yaml.safe_dump(render("unnamed", job).workload) + "\n".join(found.notes)
+    values = [text for text in texts(original(path)) if text != "True"]
+    words = {word for text in values for word in re.split(r"[\s=,]+", text) if len(word) > 3}
+    lost = {word.strip("'\"") for word in words if word.strip("'\"") not in rendered}
+
+    assert {word for word in lost if not REPLACED.search(word)} == set()
+
+
+REPLACED = re.compile(r"torchrun|python|torch\.distributed|^--|MASTER_ADDR|^c10d$|^bash$|^exec$|^main$|^Never$|timeout")
+"""Words of a launcher's command line, whose options the job's own fields and objects stand for."""
+
+
+def texts(tree: Any) -> list[str]:
+    """All values of a tree, as texts."""
+    if isinstance(tree, dict):
+        return [text for value in tree.values() for text in texts(value)]
+    return [text for value in tree for text in texts(value)] if isinstance(tree, list) else [str(tree)]
+
+
+def test_sizes_and_limits_are_kept() -> None:
+    """What no pod shows: nodes, processes, restarts, time budgets, life and queue."""
+    job = imported(CORPUS / "gpu_everything.yaml").job
+
+    assert job["elastic"] == {
+        "nnodes": "4", "nproc_per_node": "8", "max_restarts": 5, "rdzv_configs": {"timeout": 600, "join_timeout": 300},
+    }  # fmt: skip
+    assert job["run_policy"] == {
+        "clean_pod_policy": "Running", "backoff_limit": 5, "ttl_seconds_after_finished": 86400,
+        "restart_policy": "ExitCode",
+    }  # fmt: skip
+    assert job["placement"]["queue"] == "gpus"
+
+
+COMMANDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "torchrun --nnodes=1:4 --nproc-per-node=8 --max-restarts 3 train.py --lr 0.1": (
+        {"script": "train.py", "args": ["--lr", "0.1"]},
+        {"nnodes": "1:4", "nproc_per_node": "8", "max_restarts": 3},
+    ),
+    "torchrun --nnodes 2:2 -m pkg.train": ({"module": "pkg.train"}, {"nnodes": "2", "nproc_per_node": "1"}),
+    "python3.11 -u -m torch.distributed.run --nproc_per_node gpu t.py": (
+        {"script": "t.py"},
+        {"nproc_per_node": "auto"},
+    ),
+    "torchrun --no-python ./train --x": ({"command": ["./train"], "args": ["--x"]}, {"nproc_per_node": "1"}),
+    "bash -c 'exec torchrun --standalone t.py'": ({"script": "t.py"}, {"nproc_per_node": "1"}),
+    "python train.py a": ({"script": "train.py", "args": ["a"]}, {}),
+    "python -m pkg.train": ({"module": "pkg.train"}, {}),
+    "/usr/bin/train --fast": ({"command": ["/usr/bin/train"], "args": ["--fast"]}, {}),
+    "torchrun --nnodes=2 \\\n  --rdzv-backend=etcd-v2 --rdzv-endpoint=etcd:2379 \\\n  t.py": (
+        {"script": "t.py"},
+        {"nnodes": "2", "nproc_per_node": "1", "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), COMMANDS.items(), ids=COMMANDS.keys())
+def test_a_command_line_becomes_fields(line: str, expected: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """What runs, its arguments, and torchrun's options."""
+    fields, elastic = expected
+    found = import_command(split(line), "train")
+
+    assert {key: found.job[key] for key in found.job if key not in {"name", "image", "elastic"}} == fields
+    assert found.job["elastic"] == elastic if elastic else not found.job.get("elastic")
+    assert found.notes[0].startswith("needs an image")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "is empty"),
+        ("torchrun 'x", "is no command line that can be read"),
+        ("torchrun --nnodes 2", "is no torchrun command"),
+        ("torchrun --nnodes=two t.py", "elastic.nnodes"),
+        ("bash -c 'pip install x && torchrun t.py'", "is more than one plain command in a shell"),
+        ("bash -c 'torchrun --nnodes $N t.py'", "is more than one plain command in a shell"),
+        ("python -c 1", "starts Python with options of its own"),
+    ],
+)
+def test_a_command_line_that_cannot_be_imported_says_why(line: str, said: str) -> None:
+    """Better than a job that does another thing."""
+    with pytest.raises(ConfigError) as error:
+        import_command(split(line), "train")
+
+    assert said in str(error.value)
+
+
+POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["python", "t.py"]}]}}
+JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": POD}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "Pod"}, "kind: is 'Pod'"),
+        ({"spec": None}, "spec: is missing"),
+        ({"spec": {}}, "spec.template: is missing"),
+        ({"spec": {"template": {"spec": {"containers": []}}}}, "containers: has no container"),
+        ({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}, "command: has no command"),
+        ({"metadata": {"name": "Not A Name"}}, "name: "),
+    ],
+)
+def test_an_object_that_cannot_be_imported_says_why(change: dict[str, Any], said: str) -> None:
+    """By its place."""
+    with pytest.raises(ConfigError) as error:
+        import_manifest({**JOB, **change}, "unnamed")
+
+    assert said in str(error.value)
+
+
+def test_what_the_config_refuses_is_left_out_and_named() -> None:
+    """The rest is imported all the same."""
+    found = import_manifest({**JOB, "spec": {"template": POD, "backoffLimit": -5, "ttlSecondsAfterFinished": 60}}, "j")
+
+    assert found.job["run_policy"] == {"ttl_seconds_after_finished": 60}
+    assert any(note.startswith("leaves out run_policy.backoff_limit") for note in found.notes)
+
+
+def test_no_value_is_told() -> None:
+    """A note names places, and never what stands there."""
+    pod = {"spec": {"containers": [{**POD["spec"]["containers"][0], "env": [{"name": "RANK", "value": "hunter2"}]}]}}
+    found = import_manifest({**JOB, "spec": {"template": pod}}, "j")
+
+    assert any("RANK" in note for note in found.notes)
+    assert "hunter2" not in str(found)
