@@ -105,7 +105,7 @@ def test_a_late_namespace_reaches_every_child(stack: Stack) -> None:
     spaces = {
         resource["inputs"]["metadata"].get("namespace")
         for resource in stack.state()
-        if resource["type"].startswith("kubernetes:")
+        if resource["type"].startswith("kubernetes:") and "::train-" in resource["urn"]
     }
 
     assert not found.failed
