@@ -95,6 +95,22 @@ def test_number_of_workers_that_the_script_cannot_use(job: Job) -> None:
     job.wait_until(lambda: job.said("the nodes that wait do not make up a larger number that may train") > 0)
 
 
+def test_number_of_workers_that_the_script_cannot_use_and_no_other(job: Job) -> None:
+    """Three have trained, one is lost, and two cannot train: who is left waits `join_timeout`, then leaves with 200."""
+    job.nnodes = "2:3"
+    job.start_store()
+    for _ in range(3):
+        job.start_node("last_call_timeout=60", "join_timeout=10")
+    job.wait_for_world(3)
+    (job.folder / "refuse-2").touch()
+    kill_tree(job.nodes.pop())
+
+    assert codes(job) == [200, 200], job.logs()
+    assert len({line["generation"] for line in job.journal() if line["world"] == 2}) == 1
+    assert job.said("Waiting: the numbers of workers that the script trains with need other nodes.") > 0, job.logs()
+    assert job.said("elasticrun: no generation with enough nodes for 10 s\n") == 2, job.logs()
+
+
 def test_node_beyond_a_whole_unit_waits(job: Job) -> None:
     """With units of two nodes the third waits; the fourth makes up the second unit, and both come in at one stop."""
     job.nnodes = "2:4"
