@@ -22,6 +22,7 @@ shared = dict(os.environ)
 load = Load(shared, Entrypoint(kind, target), tuple(modules), specs.DIFFERING, comes_first=False)  # type: ignore[arg-type]  # a literal
 server = ForkServer(run_dir, load, time.monotonic())
 server.start()
+server.channel.settimeout(None)  # the supervisor reads only what is there
 told = server.receive()
 assert isinstance(told, ipc.ForkServerState)
 codes = {}
