@@ -7,7 +7,7 @@ fingerprint of the workload, changes; a newer version of this package alone chan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pulumi
 
@@ -50,13 +50,10 @@ def pinned(
 
 
 def _fingerprint(value: Value) -> pulumi.Input[str]:
-    """Changes with the value. An Output only where a part is late: that costs more than a registration.
-
-    While a late part is unknown, in a preview, the engine takes it for a change: it is one to the workload as well.
-    """
+    """Changes with the value. An Output only where a part is late: that costs more than a registration."""
     if not _has_late(value):
         return run_id("job", value)
-    known: pulumi.Output[Value] = pulumi.Output.from_input(value)
+    known: pulumi.Output[Value] = pulumi.Output.from_input(_public(value))
     return known.apply(lambda parts: run_id("job", parts))
 
 
@@ -64,6 +61,24 @@ def _has_late(value: Value) -> bool:
     if isinstance(value, Mapping):
         return any(map(_has_late, value.values()))
     return any(map(_has_late, value)) if isinstance(value, list) else is_late(value)
+
+
+def _public(value: Any) -> Any:  # noqa: ANN401 - JSON, with Outputs as leaves
+    """The value without its secrets, so that a secret that changes restarts the job with the launcher that it has.
+
+    A trigger that is plain text in the state must tell nothing of a secret, not by a hash either; for one that is
+    a secret `pulumi preview --json` (3.230) prints nothing at all.
+    """
+    if isinstance(value, Mapping):
+        return {key: _public(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_public(part) for part in value]
+    return _unless_secret(value) if isinstance(value, pulumi.Output) else value
+
+
+async def _unless_secret(value: pulumi.Output[Any]) -> Any:  # noqa: ANN401 - of any value
+    """The value, None while it is unknown, in a preview: that is a change, as it is to the workload."""
+    return "secret" if await value.is_secret() else await value.future()
 
 
 def newer_is_ready(resource: str) -> str:
