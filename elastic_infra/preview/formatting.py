@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, Shown
-from elastic_infra.preview.redaction import ANOTHER_SECRET, HIDDEN, SECRET
+from elastic_infra.preview.redaction import HIDDEN
 
 ABSENT: Final = "unset"
 
@@ -106,8 +106,6 @@ def on_one_line(value: Shown) -> str:
 
 def from_to(change: Change) -> str:
     """Both values on one line; that a hidden one changed is all that is told of it."""
-    if (change.old, change.new) == (SECRET, ANOTHER_SECRET):
-        return "a secret changed"
     if change.old == change.new == HIDDEN:
         return "changed (values are not shown)"
     return f"{on_one_line(change.old)} → {on_one_line(change.new)}"

@@ -6,7 +6,6 @@ There is no config in it, so that changes are named by their place in the object
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
 from elastic_infra.preview.deltas import container_restarts, gibibytes
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
-from elastic_infra.preview.redaction import ANOTHER_SECRET, PULUMI_SECRET, SECRET, shown, without_secrets
+from elastic_infra.preview.redaction import shown, without_secrets
 from elastic_infra.preview.tree import differences, written
 
 JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
@@ -162,7 +161,6 @@ def _changes(step: Step) -> Iterator[Change]:
     elif step["urn"].endswith("-launcher") and old["metadata"].get("name") != new["metadata"].get("name"):
         yield Change(LAUNCHER_CHANGED, old["metadata"].get("name"), new["metadata"].get("name"), verdict)
     else:
-        yield from _secret_changes(kind, step, verdict)
         yield from _differing(kind, old, new, verdict)
 
 
@@ -173,29 +171,6 @@ def _volume(workload: dict[str, Any] | None) -> tuple[object, object] | None:
     volumes = items(at(pod_template(workload), "spec.volumes"))
     claims = (at(each, "persistentVolumeClaim.claimName") for each in volumes if each.get("name") == "checkpoint")
     return at(workload, "metadata.namespace"), next(claims, None)
-
-
-def _secret_changes(kind: str, step: Step, verdict: Consequence) -> Iterator[Change]:
-    """Secrets that the engine knows to differ; the preview masks both, so that they look the same."""
-    for path in step.get("detailedDiff") or ():
-        (named, old), (_, new) = (_found(_inputs(step, state), str(path)) for state in ("newState", "oldState"))
-        if old == new and isinstance(new, Mapping) and PULUMI_SECRET in new:
-            yield Change(f"{kind} {named}", SECRET, ANOTHER_SECRET, verdict, (f"{kind} {named}",))
-
-
-def _found(tree: Any, path: str) -> tuple[str, object]:  # noqa: ANN401 - JSON
-    """A path in the engine's form with items by their names, and what stands there; a secret ends the way."""
-    named = ""
-    for key in re.findall(r"[^.\[\]]+", path):
-        if isinstance(tree, Mapping) and PULUMI_SECRET not in tree:
-            tree, step = tree.get(key), f".{key}"
-        elif isinstance(tree, list) and key.isdecimal() and int(key) < len(tree):
-            tree = tree[int(key)]
-            step = f"[{tree['name'] if isinstance(tree, Mapping) and 'name' in tree else key}]"
-        else:
-            break
-        named += step
-    return named.removeprefix("."), tree
 
 
 def _differing(kind: str, old: dict[str, Any], new: dict[str, Any], verdict: Consequence) -> Iterator[Change]:

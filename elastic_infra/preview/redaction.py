@@ -17,8 +17,6 @@ from elastic_infra.config import EnvVar
 from elastic_infra.preview.model import Shown
 
 HIDDEN: Final = "(hidden)"
-SECRET: Final = "(secret)"  # noqa: S105 - stands for one
-ANOTHER_SECRET: Final = "(another secret)"  # noqa: S105 - stands for one
 MAX_SHOWN: Final = 300
 """Longer texts are cut; a reviewer sees them in the file."""
 

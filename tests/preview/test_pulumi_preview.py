@@ -124,10 +124,6 @@ def secret_env() -> dict[str, Any]:
 
 
 CAUSES: dict[str, tuple[Program, list[str]]] = {
-    "a secret": (
-        job(env=lambda: {"TOKEN": pulumi.Output.secret("hunter2-two")}),
-        ["restart  train", "env[TOKEN].value: a secret changed", "restart"],
-    ),
     "a label by a transform": (
         job("train", lambda: pulumi.ResourceOptions(transforms=[_label]), env=secret_env),
         ["in place  train", "labels.team: unset → vision"],
@@ -156,7 +152,7 @@ def test_causes_are_told_as_they_are(
     engine: Engine,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    """A secret that changed is one, a label is no launcher, and a renamed resource is no new job."""
+    """A label is no launcher, and a renamed resource is no new job."""
     path = tmp_path / "preview.json"
     path.write_text(_preview(with_secret, program, engine), "utf-8")
     done = run(tmp_path, "diff", "--from-pulumi", "preview.json")
