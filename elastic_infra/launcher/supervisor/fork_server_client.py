@@ -231,8 +231,9 @@ class ForkServer:
         return sum(each.generation == generation for each in (*self.held, *self.requests.wanted.values()))
 
     def release(self, pending: Pending) -> None:
-        """Give a forked worker the order to run."""
-        os.write(pending.go, b"1")
+        """Give a forked worker the order to run; one that has died already is reaped as any other."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(pending.go, b"1")
         os.close(pending.go)
 
     def forget(self, generation: int) -> None:

@@ -15,6 +15,7 @@ from elastic_infra.launcher import ipc
 from elastic_infra.launcher.command_line.plan import Entrypoint
 from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.supervisor import fork_server_client
+from elastic_infra.launcher.supervisor.fork_requests import Pending
 from elastic_infra.launcher.supervisor.fork_server_client import ForkServer, Load
 
 LOAD = Load({}, Entrypoint("script", "train.py"), (), (), comes_first=False)
@@ -106,3 +107,13 @@ def test_it_rests_after_a_load_beside_the_workers_only(ends: Ends) -> None:
     ends.client.load_more(begin, ends.record("[]\n") + fork_server_client.QUIET_SECONDS)
     ends.say(ready=4, dropped=[], megabytes=9)
     assert ends.client._more_at >= begin + 10 * (1 + fork_server_client.PAUSE)
+
+
+def test_a_worker_that_died_before_its_order_to_run(ends: Ends) -> None:
+    """The supervisor goes on: it learns of the end when it reaps the worker."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ends.client.release(Pending(1, ipc.WorkerSpec(0, (), {}, None, None), writer))
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writer)
