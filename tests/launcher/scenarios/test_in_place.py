@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import signal
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from tests.launcher.loopback import Job, Line, kill_tree
-from tests.launcher.scenarios.test_elastic_loop import assert_exactly_once, undisturbed
+from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
-
-SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "in_place.py"
-QUICK = ("last_call_timeout=1", "join_timeout=120")
-STEPS = 1500
 
 
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Iterator[Job]:
-    job = Job(tmp_path, script=(str(SCRIPT), str(tmp_path), str(STEPS), "0.1"), options=("--max-restarts", "3"))
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, in_place=True)
     yield job
     job.end()
 
@@ -45,13 +39,8 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     (job.folder / "hurry").touch()
 
     assert job.nodes[0].wait(200) == 0, job.logs()
-    lines = job.journal()
-    assert pid_of(lines, 0) == first, "rank 0 has kept its process to the end"
-    assert_exactly_once([line for line in lines if line["event"] == "step"])
-    weights, bias = json.loads((job.folder / "weights.json").read_text())
-    expected = undisturbed()
-    assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
-    assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
+    assert pid_of(job.journal(), 0) == first, "rank 0 has kept its process to the end"
+    assert_as_undisturbed(job)
     assert job.said("Workers go on in place") >= 1
 
 
@@ -77,5 +66,5 @@ def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
 
 
 def pid_of(lines: list[Line], rank: int) -> object:
-    """Who had this rank last."""
+    """The process that had this rank last."""
     return next(line["pid"] for line in reversed(lines) if line["rank"] == rank)

@@ -1,7 +1,7 @@
 """Trains in a group that is rebuilt in place: in_place.py FOLDER NAME STEPS [FAULT].
 
-Writes what every step had to FOLDER/journal. FAULT is ``STEP:POINT``: this process ends there by SIGKILL, or its
-optimizer has stepped when a collective of the script's own breaks (``late``), for this process or a peer.
+Writes the samples of every step to FOLDER/journal. FAULT is ``STEP:POINT``: this process ends at that point by SIGKILL;
+with ``late`` a collective of the script breaks after the optimizer has stepped, in this process or in a peer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
+from tests.training.recorded_step import samples, train
 
 folder, name, until = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 at, point = sys.argv[4].split(":") if len(sys.argv) > 4 else ("-1", "")
@@ -26,13 +27,11 @@ torch.set_num_threads(1)
 group = ElasticGroup.start()
 
 torch.manual_seed(0 if name in {"a", "b", "c"} else 99)
-samples = torch.Generator().manual_seed(0)
-inputs = torch.randn(50, 4, dtype=torch.float64, generator=samples)
-dataset = TensorDataset(inputs, inputs.sum(1, keepdim=True), torch.arange(50))
+dataset = samples(torch.Generator().manual_seed(0))
 layers = [torch.nn.Linear(4, 4, dtype=torch.float64) for _ in range(3)]
 if name == "d":
     for layer in layers:
-        torch.nn.init.zeros_(layer.weight)  # a newcomer's own beginning must not count
+        torch.nn.init.zeros_(layer.weight)  # a newcomer's own initial weights must not count
 model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0001)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
@@ -41,7 +40,7 @@ elastic = Elastic(state, DataLoader(dataset, batch_sampler=sampler), group=group
 
 
 def die(*_: object) -> None:
-    """End here, once the fault's step is reached."""
+    """End this process, once the fault's step is reached."""
     if state.step + 1 == int(at):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -61,16 +60,7 @@ for step, micro in elastic.steps(until):
     with elastic.step():
         if point == "forward":
             die()
-        seen = [index for part in sampler.step() if part.weight for index in part.indices]
-        note("step", step=step, seen=seen)  # before the collectives: of a finished step every rank has written
-        read = []
-        for (data, target, index), sync in micro:
-            read += index.tolist()
-            with sync:
-                elastic.backward(torch.nn.functional.mse_loss(model(data), target))
-        assert set(seen) <= set(read), "the loader gives other samples than the sampler says"
-        optimizer.step()
-        optimizer.zero_grad()
+        train(elastic, sampler, micro, note)
         if at != "-1" and point.startswith("late"):
             if point == "late":
                 die()

@@ -1,0 +1,73 @@
+"""Jobs that train with ``Elastic``, and the proof that each of their samples counted once."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import cast
+
+import torch
+
+from elastic_infra.training.sampler import ElasticSampler
+from tests.launcher.loopback import Job, Line
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "elastic_loop.py"
+QUICK = ("last_call_timeout=1", "join_timeout=120")
+STEPS = 1500
+
+
+def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, in_place: bool = False) -> Job:
+    """A job of the script ``elastic_loop.py``.
+
+    Args:
+        folder: of the job's files.
+        seconds: that a step takes until the folder has a file ``hurry``.
+        durable_steps: between two snapshots on disk.
+        in_place: whether workers keep their processes when nodes come and go.
+    """
+    script = (
+        str(SCRIPT),
+        str(folder),
+        str(STEPS),
+        str(seconds),
+        str(durable_steps),
+        *(["in-place"] if in_place else []),
+    )
+    return Job(folder, script=script, options=("--max-restarts", "3"))
+
+
+def assert_as_undisturbed(job: Job) -> None:
+    """Every sample was trained on exactly once, and the weights are those of one worker that is never disturbed."""
+    assert_exactly_once([line for line in job.journal() if line["event"] == "step"])
+    weights, bias = json.loads((job.folder / "weights.json").read_text())
+    expected = undisturbed()
+    assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
+    assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
+
+
+def undisturbed() -> list[list[list[float]] | list[float]]:
+    """The weights of one worker that is never disturbed."""
+    torch.manual_seed(0)
+    inputs = torch.randn(50, 4, dtype=torch.float64)
+    targets = inputs.sum(1, keepdim=True)
+    model = torch.nn.Linear(4, 1, dtype=torch.float64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    sampler = ElasticSampler(50, global_batch=12)
+    for _ in range(STEPS):
+        batch = list(sampler.step(0, 1)[0].indices)
+        torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        sampler.advance()
+    return [model.weight.tolist(), model.bias.tolist()]
+
+
+def assert_exactly_once(lines: list[Line]) -> None:
+    """The ranks of the last generation that made a step had its samples, each once."""
+    sampler = ElasticSampler(50, global_batch=12)
+    for step in range(1, STEPS + 1):
+        times = [line for line in lines if line["step"] == step]
+        last = times[-1]["generation"]
+        seen = [index for line in times if line["generation"] == last for index in cast("list[int]", line["seen"])]
+        assert sorted(seen) == sorted(sampler.step(0, 1)[0].indices), f"step {step}"
+        sampler.advance()
