@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -92,6 +93,7 @@ class Elastic:
         """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share of the time."""
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
+        self._group.on_break(functools.partial(state.end_generation, broken=True))
         self._undo = StepUndo(state) if self._group.is_movable else None
         self._holds = False
         """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
@@ -197,6 +199,7 @@ class Elastic:
     def _end_generation(self) -> None:
         """Follow the launcher: enter the next generation in this process, or leave the loop."""
         if self._group.is_movable:
+            self.state.end_generation()
             self._dismissed_by(self._group.move(self.state.step, self._settle))
         else:
             self.stopped = True

@@ -50,6 +50,8 @@ class Orders:
         """The newest generation that ended in the middle of a step."""
         self.lost = False
         """Whether the agent is gone."""
+        self.on_break: Callable[[], None] = lambda: None
+        """Called from the thread that receives messages: frees a main thread that waits outside of a collective."""
 
     def listen(self) -> None:
         """Receive messages until the agent is gone."""
@@ -78,6 +80,7 @@ class Orders:
             if isinstance(message, channel.Break):
                 self.broken = max(self.broken, message.generation)
                 self._connections.cut()
+                self.on_break()
             with self._changed:
                 if isinstance(message, channel.Enter | channel.Dismiss):
                     self._order = message
@@ -151,6 +154,11 @@ class ElasticGroup:
     def is_broken(self) -> bool:
         """Whether the generation has ended in the middle of a step."""
         return self._orders is not None and self._orders.broken >= self.generation > 0
+
+    def on_break(self, function: Callable[[], None]) -> None:
+        """Have a function called, in another thread, whenever a generation ends in the middle of a step."""
+        if self._orders is not None:
+            self._orders.on_break = function
 
     def begin(self, settle: Callable[[], None]) -> channel.Dismiss | None:
         """Enter the first generation's group, once model and optimizer are built.

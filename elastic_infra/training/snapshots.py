@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import shutil
+import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -82,6 +83,16 @@ class Keep:
     """Snapshots whose step is a multiple of this number stay as well. None: no others."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Saving:
+    """How far the saving of a snapshot is: between the thread that saves and the training beside it."""
+
+    written: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """This rank's part is on disk, so its bytes in memory may change."""
+    given_up: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """Parts that are still missing are not waited for."""
+
+
 class Folder:
     """The snapshots of one job."""
 
@@ -93,16 +104,24 @@ class Folder:
         self._keep = keep or Keep()
         self._files = files or Files()
 
-    def save(self, step: int, part: memoryview | bytes, writer: Writer) -> bool:
+    def save(self, step: int, part: memoryview | bytes, writer: Writer, saving: Saving | None = None) -> bool:
         """Write this rank's part; on rank 0 also publish the snapshot once every part is there.
+
+        Args:
+            step: number of steps that the snapshot holds.
+            part: this rank's part.
+            writer: this rank.
+            saving: events of this snapshot, for a caller in another thread.
 
         Returns:
             Whether this rank's share of the work succeeded; a failure is a warning, and training goes on.
         """
+        saving = saving or Saving()
         try:
             self._write_part(step, part, writer)
+            saving.written.set()
             if writer.rank == 0:
-                self._publish(step, writer)
+                self._publish(step, writer, saving.given_up)
         except (OSError, TimeoutError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._warn(f"The snapshot of step {step} cannot be saved in {self.root}: {reason}. Training goes on.")
@@ -138,9 +157,9 @@ class Folder:
         self._files.write(draft / f"{name}.draft", note)
         self._files.rename(draft / f"{name}.draft", draft / f"{name}.json")
 
-    def _publish(self, step: int, writer: Writer) -> None:
+    def _publish(self, step: int, writer: Writer, given_up: threading.Event) -> None:
         draft, target = self._draft(step, writer), self._folder(step)
-        parts = self._await_parts(draft, writer.world)
+        parts = self._await_parts(draft, writer.world, given_up)
         manifest = {"format": FORMAT, "step": step, "world": writer.world, "parts": parts}
         self._files.write(draft / MANIFEST, json.dumps(manifest, indent=1).encode())
         if target.exists():
@@ -151,7 +170,7 @@ class Folder:
         self._files.rename(draft, target)
         self._prune()
 
-    def _await_parts(self, draft: Path, world: int) -> dict[str, Any]:
+    def _await_parts(self, draft: Path, world: int, given_up: threading.Event) -> dict[str, Any]:
         deadline = time.monotonic() + WAIT_SECONDS
         parts: dict[str, Any] = {}
         for rank in range(world):
@@ -160,7 +179,9 @@ class Folder:
                 if time.monotonic() > deadline:
                     message = f"the part of rank {rank} did not come within {WAIT_SECONDS:g} s"
                     raise TimeoutError(message)
-                time.sleep(_POLL_SECONDS)
+                if given_up.wait(_POLL_SECONDS) and not note.exists():
+                    message = f"the part of rank {rank} did not come before its generation ended"
+                    raise TimeoutError(message)
             parts[_part_name(rank)] = json.loads(note.read_bytes())
         return parts
 

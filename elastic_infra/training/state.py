@@ -96,6 +96,8 @@ class ElasticState:
         object.__setattr__(self, "_folder", snapshots.Folder(folder, _warn, keep) if folder is not None else None)
         object.__setattr__(self, "_memory", _node_memory())
         object.__setattr__(self, "_writing", None)
+        object.__setattr__(self, "_saving", snapshots.Saving())
+        object.__setattr__(self, "_is_outdated", False)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
         for values in (self.__dict__.get("members", {}), self.__dict__.get("plain", {})):
@@ -116,8 +118,9 @@ class ElasticState:
     def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> None:
         """Copy the state after ``step`` steps to memory now and, if ``durable``, to disk in the background.
 
-        Training waits only for the copy to memory. While a durable snapshot is being written its bytes must not change,
-        so the memory gets no newer snapshot, and the next durable snapshot waits.
+        Training waits only for the copy to memory. While this rank's part of a durable snapshot is being written its
+        bytes must not change, so the memory gets no newer snapshot. The next durable snapshot waits until the one
+        before it is whole, or given up.
 
         Args:
             durable: whether the snapshot is written to disk too.
@@ -126,21 +129,40 @@ class ElasticState:
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
-        if self._writing is not None and self._writing.is_alive() and not durable:
+        if not durable and self._writing is not None and self._writing.is_alive() and not self._saving.written.is_set():
             return
-        self.wait()
+        if durable:
+            self.wait()
         part = self._copy()
         if durable and self._folder is not None:
-            order = (self._folder, self.step, part, _writer(), saved)
+            object.__setattr__(self, "_saving", snapshots.Saving())
+            order = (self._folder, self.step, part, _writer(), self._saving, saved)
             thread = threading.Thread(target=_save, args=order, name="snapshot", daemon=True)
             thread.start()
             object.__setattr__(self, "_writing", thread)
 
     def wait(self) -> None:
-        """Wait until no snapshot is being written to disk."""
+        """Wait until no snapshot is being written to disk.
+
+        A snapshot of a generation that is over is given up where a part is missing: its rank may be gone.
+        """
         if self._writing is not None:
+            if self._is_outdated:
+                self._saving.given_up.set()
             self._writing.join()
             object.__setattr__(self, "_writing", None)
+            object.__setattr__(self, "_is_outdated", False)
+
+    def end_generation(self, *, broken: bool = False) -> None:
+        """Note that the generation is over whose ranks write the snapshot that is under way, if there is one.
+
+        Args:
+            broken: whether the generation broke, so that a part that is missing is given up at once. Where all ranks
+                live on, their parts may still come, and are waited for until the next durable snapshot.
+        """
+        object.__setattr__(self, "_is_outdated", self._writing is not None)
+        if broken:
+            self._saving.given_up.set()
 
     def restore(self) -> Restored:
         """Load the newest snapshot that all ranks can get: from this node's memory, a peer's memory, or the disk.
@@ -263,10 +285,11 @@ def _save(
     step: int,
     part: memoryview,
     writer: snapshots.Writer,
+    saving: snapshots.Saving,
     saved: Callable[[int], None] | None,
 ) -> None:
     """Write a durable snapshot, in its own thread."""
-    if folder.save(step, part, writer) and saved is not None:
+    if folder.save(step, part, writer, saving) and saved is not None:
         saved(step)
 
 

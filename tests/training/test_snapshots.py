@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.training.snapshots import MANIFEST, Files, Folder, Keep, Writer
+from elastic_infra.training.snapshots import MANIFEST, Files, Folder, Keep, Saving, Writer
 
 CONTENT = {step: bytes([step]) * 1000 for step in range(1, 10)}
 
@@ -103,6 +103,19 @@ def test_every_rank_s_part_is_waited_for(tmp_path: Path, warnings: list[str]) ->
     first.join()
     assert folder.steps() == (1,)
     assert json.loads((tmp_path / "step-000000000001" / MANIFEST).read_text())["world"] == 2
+
+
+def test_missing_parts_are_not_waited_for_once_the_snapshot_is_given_up(tmp_path: Path, warnings: list[str]) -> None:
+    """The rank may be gone: nothing is published, one warning names the rank, and the next snapshot is whole."""
+    saving = Saving()
+    saving.given_up.set()
+    folder = Folder(tmp_path, warnings.append)
+
+    assert not folder.save(1, b"zero", Writer(0, 2), saving)
+    assert saving.written.is_set()
+    assert "the part of rank 1 did not come before its generation ended" in warnings[0]
+    assert folder.save(2, b"zero", Writer(run="1"))
+    assert folder.steps() == (2,)
 
 
 def test_the_last_and_every_nth_stay(tmp_path: Path, warnings: list[str]) -> None:

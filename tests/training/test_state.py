@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 
 from elastic_infra.launcher.workers.progress import VARIABLE
 from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError
+from elastic_infra.training import state as state_module
+from elastic_infra.training.snapshots import Writer
 
 
 def trained(folder: Path | None, steps: int, **plain: Any) -> ElasticState:
@@ -125,6 +128,45 @@ def test_a_copy_is_taken_at_once(tmp_path: Path) -> None:
     state.restore()
 
     assert torch.equal(state.model[0].weight, before)
+
+
+@pytest.mark.timeout(120)
+def test_a_generation_that_breaks_frees_the_thread_that_waits_for_its_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main thread waits for the snapshot before the next one, so only another thread can hear of the loss."""
+    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 2))
+    state = trained(tmp_path, 1)
+    state.snapshot(durable=True)
+    waits = threading.Thread(target=state.wait)
+    waits.start()
+    while not list(tmp_path.glob(".draft-*/rank-00000.bin.json")):
+        threading.Event().wait(0.001)
+    assert waits.is_alive()
+    state.end_generation(broken=True)
+    waits.join()
+
+    assert trained(tmp_path, 0).restore() == Restored(0, "nothing")
+
+
+@pytest.mark.timeout(120)
+def test_a_snapshot_of_a_generation_that_is_over_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 waits for a peer's part; the peer is lost, and the next generation's snapshots do not wait for it."""
+    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 2, "first"))
+    state = trained(tmp_path, 1)
+    state.snapshot(durable=True)
+    while not list(tmp_path.glob(".draft-*/rank-00000.bin.json")):
+        threading.Event().wait(0.001)
+    state.end_generation()
+    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 1, "second"))
+    state.step = 2
+    state.snapshot()
+    state.snapshot(durable=True)
+    state.wait()
+
+    assert trained(tmp_path, 0).restore() == Restored(2, "disk")
 
 
 def test_memory_without_room_is_a_warning(
