@@ -10,7 +10,6 @@ is as busy for both.
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -20,8 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.engine.engine import Engine
-from tests.engine.provider import KubernetesProvider, serving
+from benchmarks.engine import empty_stack
 
 if TYPE_CHECKING:
     from elastic_infra import ElasticTrainingJobArgs
@@ -102,15 +100,7 @@ def literals(jobs: int) -> list[dict[str, Any]]:
 
 def seconds_of(program: Callable[[], None]) -> float:
     """One preview on a new, empty stack."""
-    pulumi = shutil.which("pulumi") or shutil.which("pulumi", path=Path(sys.executable).parent)
-    if pulumi is None:
-        sys.exit("No Pulumi engine here. `make setup` tries to get one.")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(KubernetesProvider()) as providers,
-        Engine.started(Path(pulumi), Path(folder), providers) as engine,
-    ):
-        stack = engine.stack()
+    with empty_stack() as stack:
         started = time.monotonic()
         outcome = stack.preview(program, suppress_progress=True)
         elapsed = time.monotonic() - started

@@ -13,17 +13,14 @@ import json
 import os
 import platform
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.engine.engine import Engine
-from tests.engine.provider import KubernetesProvider, serving
+from benchmarks.engine import empty_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,15 +57,7 @@ def program(delivery: str, jobs: int) -> None:
 
 def measure(delivery: str, jobs: int) -> dict[str, float]:
     """The figures of one delivery on a new stack."""
-    pulumi = shutil.which("pulumi") or shutil.which("pulumi", path=Path(sys.executable).parent)
-    if pulumi is None:
-        sys.exit("No Pulumi engine here. `make setup` tries to get one.")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(KubernetesProvider()) as providers,
-        Engine.started(Path(pulumi), Path(folder), providers) as engine,
-    ):
-        stack = engine.stack()
+    with empty_stack() as stack:
         up = costs(lambda: stack.up(lambda: program(delivery, jobs), suppress_progress=True))
         preview = costs(lambda: stack.preview(lambda: program(delivery, jobs), suppress_progress=True))
         state = json.dumps(stack.state(), indent=JSON_INDENT)

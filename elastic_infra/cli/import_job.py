@@ -12,13 +12,10 @@ import yaml
 
 from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault
-from elastic_infra.config.load import job_name
+from elastic_infra.config.load import job_name, read_text
 from elastic_infra.importing import Imported, import_command, import_manifest
 from elastic_infra.importing.command_line import split
 from elastic_infra.manifests.figures import at
-
-MAX_BYTES = 1024 * 1024
-"""A manifest is a page or two; a larger file is something else."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +33,7 @@ def import_job(
 ) -> None:
     """Print the job.yaml of a manifest or command line; say on stderr what differs from it."""
     try:
-        found = imported(_read(file), name, job_name(file.resolve().as_posix(), "job"))
+        found = imported(read_text(file, "manifest"), name, job_name(file.resolve().as_posix(), "job"))
     except ConfigError as error:
         raise files.refuse(file, error) from None
     for note in found.notes:
@@ -80,16 +77,3 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     for each in documents:
         if isinstance(each, Mapping) and "kind" in each:
             yield from each.get("items") or () if each["kind"] == "List" else (each,)
-
-
-def _read(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError([Fault("", f"is larger than {MAX_BYTES} bytes, so it is no manifest.")])
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None
-    except OSError as error:
-        raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None

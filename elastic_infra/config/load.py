@@ -33,7 +33,7 @@ def read_mapping(path: Path) -> Mapping[str, Any]:
     Raises:
         ConfigError: the file cannot be read or parsed (with line and column), or is not a mapping.
     """
-    return parse_mapping(_read(path))
+    return parse_mapping(read_text(path, "job file"))
 
 
 def job_name(path: str, root: str) -> str:
@@ -94,12 +94,21 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path, what: str) -> str:
+    """A file that a user names, of at most `MAX_FILE_BYTES` bytes of UTF-8.
+
+    Args:
+        path: the file.
+        what: the kind of file, for the message about one that is too large.
+
+    Raises:
+        ConfigError: the file cannot be read, is too large, or is not UTF-8 text.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise ConfigError([Fault("", f"is larger than {MAX_FILE_BYTES} bytes, so it is no job file.")])
+            raise ConfigError([Fault("", f"is larger than {MAX_FILE_BYTES} bytes, so it is no {what}.")])
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None

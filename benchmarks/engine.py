@@ -1,0 +1,27 @@
+"""A real Pulumi engine with the stand-in provider, for benchmarks of programs."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.engine.engine import Engine, Stack
+from tests.engine.provider import KubernetesProvider, serving
+
+
+@contextlib.contextmanager
+def empty_stack() -> Iterator[Stack]:
+    """A new, empty stack on an engine of its own; a benchmark without an engine ends with the way to get one."""
+    pulumi = shutil.which("pulumi") or shutil.which("pulumi", path=Path(sys.executable).parent)
+    if pulumi is None:
+        sys.exit("No Pulumi engine here. `make setup` tries to get one.")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(KubernetesProvider()) as providers,
+        Engine.started(Path(pulumi), Path(folder), providers) as engine,
+    ):
+        yield engine.stack()
