@@ -24,6 +24,7 @@ LOCK: Final = "requirements/dev.txt"
 OLDEST_LOCK: Final = "requirements/oldest.txt"
 SYSTEM_LOCK: Final = "requirements/system.txt"
 FRAMEWORKS_LOCK: Final = "requirements/frameworks.txt"
+DOCS_LOCK: Final = "requirements/docs.txt"
 
 First = Literal["venv", "uv", "pip"]
 """What makes the environment: ``venv`` with its own pip, a uv on PATH, or a pip that installs into another place."""
@@ -112,13 +113,22 @@ def install(venv: Path, say: Say, lock: str = LOCK) -> None:
     python = venv / "bin/python"
     project = ["--no-deps", "--no-build-isolation", "--editable", "."]
     try:
-        uv, environ = _uv(venv) or "uv", _uv_environ(python)
+        uv, environ = _uv(venv) or "uv", settings_for_uv(python)
         output([uv, "pip", "sync", "--python", python, "--require-hashes", lock], environ=environ)
         output([uv, "pip", "install", "--python", python, *project], environ=environ)
     except SetupError as uv_failure:
         say(f"python: {uv_failure}; trying pip")
         output([python, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", lock])
         output([python, "-m", "pip", "install", *project])
+
+
+def settings_for_uv(python: Path) -> dict[str, str]:
+    """Variables with which uv installs from where this Python's pip does, and downloads no Python."""
+    try:
+        config = output([python, "-m", "pip", "config", "list"])
+    except SetupError:  # an environment that a uv made holds no pip, so uv was configured by itself
+        config = ""
+    return {"UV_PYTHON_DOWNLOADS": "never", **uv_environ(config, os.environ)}
 
 
 def _section_rank(line: str) -> int:
@@ -129,11 +139,3 @@ def _section_rank(line: str) -> int:
 def _uv(venv: Path) -> str | None:
     beside = (folder / "uv" for folder in (venv / "bin", Path(sys.executable).parent))
     return next((str(uv) for uv in beside if uv.exists()), shutil.which("uv"))
-
-
-def _uv_environ(python: Path) -> dict[str, str]:
-    try:
-        config = output([python, "-m", "pip", "config", "list"])
-    except SetupError:  # an environment that a uv made holds no pip, so uv was configured by itself
-        config = ""
-    return {"UV_PYTHON_DOWNLOADS": "never", **uv_environ(config, os.environ)}
