@@ -110,7 +110,13 @@ test-cluster: ## the tests on a real Kubernetes
 	-@$(MAKE) --no-print-directory tools
 	@$(RUN) pytest $(CLUSTER_TESTS) -m "cluster and not slow" $(PYTEST_ARGS)
 
+.PHONY: docs
+docs: ## the documentation as a site in dist/site; fails on a link or a page that leads nowhere
+	$(READY)
+	@$(RUN) tools.extra_env docs
+	@PYTHONPATH=$(CURDIR) $(CURDIR)/.venv-docs/bin/python -m mkdocs build --strict --quiet
+
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .venv-docs .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache .coverage .demo dist

@@ -3,7 +3,8 @@
 ``python -m tools.extra_env oldest`` makes ``.venv-oldest``: the oldest torch that the launcher claims, on the oldest
 Python that this machine has. ``python -m tools.extra_env system`` makes ``.venv-system``: the system's own Python,
 which Linux distributions keep at one patch release for years, without torch. ``python -m tools.extra_env frameworks``
-makes ``.venv-frameworks``: packages of others that train with torch. All run inside ``.venv``, whose uv does the work.
+makes ``.venv-frameworks``: packages of others that train with torch. ``python -m tools.extra_env docs`` makes
+``.venv-docs``: what builds the site. All run inside ``.venv``, whose uv does the work.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Extra:
 EXTRAS: Final[Mapping[str, Extra]] = {
     "oldest": Extra(ROOT / ".venv-oldest", python_env.OLDEST_LOCK, (python_env.OLDEST, sys.executable)),
     "system": Extra(ROOT / ".venv-system", python_env.SYSTEM_LOCK, (SYSTEM_PYTHON,)),
+    "docs": Extra(ROOT / ".venv-docs", python_env.DOCS_LOCK, (sys.executable,)),
     "frameworks": Extra(ROOT / ".venv-frameworks", python_env.FRAMEWORKS_LOCK, (sys.executable,)),
 }
 

@@ -23,6 +23,7 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     python_env.OLDEST_LOCK: ("--group", "build", "--group", "test-launcher", "--group", "oldest"),
     python_env.SYSTEM_LOCK: ("pyproject.toml", "--group", "build", "--group", "test-system"),
+    python_env.DOCS_LOCK: ("--group", "build", "--group", "docs"),
     python_env.FRAMEWORKS_LOCK: (
         *("pyproject.toml", "--extra", "launcher", "--constraint", python_env.LOCK),
         *("--group", "build", "--group", "test-launcher", "--group", "frameworks"),

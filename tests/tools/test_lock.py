@@ -50,6 +50,14 @@ def pinned(path: str, name: str) -> set[str]:
     return {version for pin, version in pins if canonicalize_name(pin) == canonicalize_name(name)}
 
 
+def test_the_site_is_built_by_locked_packages() -> None:
+    """What `make docs` needs is pinned, the build of the project beside it."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    names = [Requirement(line).name for line in (*groups["docs"], *groups["build"])]
+
+    assert [name for name in names if not pinned(python_env.DOCS_LOCK, name)] == []
+
+
 def test_the_frameworks_are_locked_beside_the_torch_of_all_tests() -> None:
     """Each package whose scripts are run is pinned, and runs on the same torch as everything else."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
