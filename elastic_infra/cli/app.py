@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "schema": "elastic_infra.cli.schema",
     "run": "elastic_infra.cli.run",
     "timeline": "elastic_infra.cli.timeline",
+    "simulate": "elastic_infra.cli.simulate",
     "diff": "elastic_infra.cli.diff",
     "cleanup": "elastic_infra.cli.cleanup",
     "import": "elastic_infra.cli.import_job",

@@ -1,0 +1,110 @@
+"""Prints an answer: what is assumed, the arms side by side, the advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from elastic_infra.simulate import words
+from elastic_infra.simulate.advice import Interval
+from elastic_infra.simulate.arms import SAID
+from elastic_infra.simulate.report import Answer, cost
+from elastic_infra.simulate.run import ACTIVITIES
+from elastic_infra.simulate.scenario import Scenario
+from elastic_infra.simulate.study import Result
+
+
+def print_text(said: Answer, console: Console) -> None:
+    """Print an answer."""
+    question = said.question
+    low, high = question.scenario.nodes
+    nodes = str(high) if low == high else f"{low} to {high}"
+    console.print(f"{question.job}: {question.scenario.hours:g} h of training without any loss, on {nodes} nodes")
+    console.print(_compared(said))
+    console.print(f"Assumed: {'; '.join(_assumed(question.scenario))}.")
+    for line in (*map(_interval, said.intervals), *_budget(said)):
+        console.print(line)
+    runs = f"Means of {question.runs} runs with seed {question.seed}, with 95 % confidence intervals."
+    console.print(runs)
+
+
+def _compared(said: Answer) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for result in said.results:
+        table.add_column(SAID[result.arm.name], justify="right")
+    for label, *cells in _rows(said):
+        table.add_row(label, *cells)
+    return table
+
+
+def _rows(said: Answer) -> Iterator[tuple[str, ...]]:
+    results, price = said.results, said.question.price
+    yield "goodput", *(words.between(result.goodput, words.percent) for result in results)
+    yield "time to finish", *(words.between(result.hours, words.hours) for result in results)
+    yield "  9 of 10 runs", *(_spread(result) for result in results)
+    if price is not None:
+        yield "cost", *(words.between(cost(result.node_hours, price), words.money) for result in results)
+    for activity, meaning in ACTIVITIES.items():
+        if activity != "training":
+            yield meaning, *(words.percent(result.share(activity)) for result in results)
+    yield "changes in a run", *(f"{result.changes:,.0f}" for result in results)
+    if any(result.unfinished for result in results):
+        yield "runs that never end", *(str(result.unfinished) for result in results)
+
+
+def _spread(result: Result) -> str:
+    hours = result.hours
+    return f"{words.hours(hours.p5)} to {words.hours(hours.p95)}"
+
+
+def _assumed(scenario: Scenario) -> Iterator[str]:
+    rates, costs = scenario.rates, scenario.costs
+    if scenario.trace:
+        yield f"a trace of {len(scenario.trace)} changes"
+    yield (
+        f"for 1,000 node-days {rates.failures:g} lost nodes, {rates.preemptions:g} preempted ones, {rates.crashes:g} "
+        "crashes of a worker"
+    )
+    if scenario.returns:
+        yield f"another node after {words.seconds(rates.replacement_seconds)} on average"
+    checkpoint, snapshot = costs.checkpoint, costs.snapshot
+    yield (
+        f"a checkpoint every {words.seconds(checkpoint.interval_seconds)} with a pause of "
+        f"{checkpoint.pause_seconds:g} s"
+    )
+    if snapshot:
+        yield (
+            f"snapshots in memory every {words.seconds(snapshot.interval_seconds)} with a pause of "
+            f"{snapshot.pause_seconds:g} s"
+        )
+    yield (
+        f"{costs.script_start:g} s from the script's start to its first step, {costs.load:g} s to load a checkpoint, "
+        f"{costs.step:g} s a step"
+    )
+
+
+def _interval(best: Interval) -> str:
+    formulas = f"{words.seconds(best.young)} by Young, {words.seconds(best.daly)} by Daly"
+    return (
+        f"{SAID[best.arm]}: the best interval between {best.saves}s is {words.seconds(best.searched)} by search, "
+        f"{formulas}; goodput in the long run {words.percent(best.searched_goodput)}, and "
+        f"{words.percent(best.given_goodput)} with {words.seconds(best.given)}."
+    )
+
+
+def _budget(said: Answer) -> Iterator[str]:
+    question, best = said.question, said.best_range
+    if question.budget is None or question.price is None:
+        return
+    if best is None:
+        yield f"No range of nodes finishes for {words.money(question.budget)}."
+        return
+    low, high = best.nodes
+    yield (
+        f"For {words.money(question.budget)} nnodes {low}:{high} finishes first: {words.hours(best.hours)}, cost "
+        f"{words.money(best.node_hours * question.price)}."
+    )
