@@ -9,6 +9,7 @@ not the time of a restart.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from elastic_infra.simulate.run import simulate
 from elastic_infra.simulate.scenario import DAY, Change
 from tests.simulate.cases import MINUTE, fixed, hours, restarting
 
+PAGE = (Path(__file__).resolve().parents[2] / "docs/simulate.md").read_text()
 RSC_1, RSC_2 = 6.50, 2.34
 """Failures per 1,000 node-days of two clusters of nodes with eight GPUs."""
 
@@ -46,7 +48,10 @@ def test_metas_research_clusters(
     https://arxiv.org/abs/2410.21680: saves that do not block, restarts of 5 minutes (of "5-20"), and 16,000 GPUs where
     the whole of RSC-1 trains.
     """
-    assert least <= ettr(gpus, rate, restart, interval) <= most
+    found = ettr(gpus, rate, restart, interval)
+
+    assert least <= found <= most
+    assert f"{found:.3f}" in PAGE
 
 
 @pytest.mark.parametrize(("pause", "reaches"), [(10.0, True), (60.0, False)])
@@ -54,7 +59,10 @@ def test_metas_largest_feasible_job(pause: float, *, reaches: bool) -> None:
     """The same paper: 12,000 GPUs of RSC-1 reach 0.9 where writing a checkpoint takes "on the order of 10 seconds"."""
     mean_time = 1000 * DAY / (12_000 / 8 * RSC_1)
 
-    assert (ettr(12_000, RSC_1, 5 * MINUTE, young(pause, mean_time), pause) >= 0.9) == reaches
+    found = ettr(12_000, RSC_1, 5 * MINUTE, young(pause, mean_time), pause)
+
+    assert (found >= 0.9) == reaches
+    assert f"{found:.3f}" in PAGE
 
 
 @pytest.mark.parametrize(("recovery", "published"), [(10 * MINUTE, 0.44), (3 * MINUTE, 0.80)])
@@ -68,4 +76,7 @@ def test_metas_hundred_thousand_gpus(recovery: float, published: float) -> None:
     trace = tuple(Change(index * 18 * MINUTE, kind) for index in range(1, 400) for kind in ("loss", "return"))
     job = replace(fixed(12_500, 0.0, 40.0), trace=trace, returns=False)
 
-    assert simulate(job, restarting(recovery, 1.0), "0").goodput == pytest.approx(published, abs=0.04)
+    found = simulate(job, restarting(recovery, 1.0), "0").goodput
+
+    assert found == pytest.approx(published, abs=0.04)
+    assert f"{found:.3f}" in PAGE
