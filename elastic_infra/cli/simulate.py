@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator
 from enum import Enum
@@ -16,7 +15,7 @@ from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.simulate import study, trace
 from elastic_infra.simulate.estimate import FEWEST_RUNS
-from elastic_infra.simulate.scenario import Costs, Rates, Saving, Scenario, faults
+from elastic_infra.simulate.scenario import LEAST, MOST, Costs, Rates, Saving, Scenario, faults
 
 if TYPE_CHECKING:
     from elastic_infra.simulate.report import Answer, Question
@@ -139,8 +138,8 @@ def _faults(question: Question, output: Path | None) -> Iterator[Fault]:
     if not FEWEST_RUNS <= question.runs <= study.MOST_RUNS:
         yield Fault("--runs", f"must be from {FEWEST_RUNS} to {study.MOST_RUNS}.")
     for option, amount in (("--price", question.price), ("--budget", question.budget)):
-        if amount is not None and not 0 < amount < math.inf:
-            yield Fault(option, "must be a number above 0.")
+        if amount is not None and not LEAST <= amount <= MOST:
+            yield Fault(option, f"must be a number from {LEAST:g} to {MOST:g}.")
     if question.budget is not None and question.price is None:
         yield Fault("--budget", "needs --price, which says what a node costs.")
     if output is not None and output.suffix != SUFFIX:

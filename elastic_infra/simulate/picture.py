@@ -99,12 +99,12 @@ def _row(said: Answer, result: Result, longest: float, top: float) -> Iterator[s
         yield svg.box((left, top + 4), (width, BAR), look, hover)
         left += width
     ends = (LEFT + hours.p5 * scale, LEFT + hours.p95 * scale)
-    middle = top + BAR + 10
+    middle = top + BAR + 8
     yield svg.line((ends[0], middle), (ends[1], middle), "edge")
     for end in ends:
         yield svg.line((end, middle - 4), (end, middle + 4), "edge")
     costs = "" if price is None else f"; cost {words.money(cost(result.node_hours, price).mean)}"
-    yield svg.words((LEFT, top + BAR + 26), "soft small", f"{words.between(hours, words.hours)}{costs}")
+    yield svg.words((LEFT, top + BAR + 27), "soft small", f"{words.estimated(hours, words.hours)}{costs}")
 
 
 def _legend(results: Sequence[Result], top: float) -> Iterator[str]:

@@ -16,9 +16,9 @@ Activity = Literal["training", "saving", "repeated", "restarting", "waiting"]
 ACTIVITIES: Final[Mapping[Activity, str]] = {
     "training": "training that was kept",
     "saving": "pauses for saves",
-    "repeated": "training that was lost and repeated",
-    "restarting": "no step after a change, the start included",
-    "waiting": "too few nodes",
+    "repeated": "training that was repeated",
+    "restarting": "starts and restarts",
+    "waiting": "waiting for nodes",
 }
 
 MOST_CHANGES: Final = 5_000

@@ -14,6 +14,10 @@ DAY: Final = 24 * HOUR
 NODE_DAYS: Final = 1000
 """Rates are given per so many node-days, as published ones are."""
 
+LEAST: Final = 1e-3
+MOST: Final = 1e12
+"""No number is smaller, where it must not be 0, or larger: beyond them sums of floats lose what they are for."""
+
 Kind = Literal["loss", "preemption", "crash", "return"]
 """A node is gone at once; a node leaves after a notice; a worker fails and its node stays; a node comes."""
 OF_NODES: Final[tuple[Kind, ...]] = ("loss", "preemption", "crash")
@@ -131,16 +135,15 @@ def faults(scenario: Scenario) -> Iterator[Fault]:
         ("--checkpoint-pause", costs.checkpoint.pause_seconds),
         ("--snapshot-pause", costs.snapshot.pause_seconds if costs.snapshot else 0.0),
     ):
-        if not 0 <= least < math.inf:
-            yield Fault(option, "must be a number from 0 on.")
+        if not 0 <= least <= MOST:
+            yield Fault(option, f"must be a number from 0 to {MOST:g}.")
     for option, positive in (
         ("--hours", scenario.hours),
         ("--replacement", rates.replacement_seconds),
         ("--checkpoint-interval", costs.checkpoint.interval_seconds),
-        ("--snapshot-interval", costs.snapshot.interval_seconds if costs.snapshot else 1.0),
         ("--step", costs.step),
     ):
-        if not 0 < positive < math.inf:
-            yield Fault(option, "must be a number above 0.")
+        if not LEAST <= positive <= MOST:
+            yield Fault(option, f"must be a number from {LEAST:g} to {MOST:g}.")
     if not 0.5 <= scenario.efficiency <= 1:  # noqa: PLR2004 - half: twice the nodes are no faster
         yield Fault("--efficiency", "must be from 0.5 (twice the nodes are no faster) to 1 (twice as fast).")

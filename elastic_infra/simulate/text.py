@@ -43,11 +43,11 @@ def _compared(said: Answer) -> Table:
 
 def _rows(said: Answer) -> Iterator[tuple[str, ...]]:
     results, price = said.results, said.question.price
-    yield "goodput", *(words.between(result.goodput, words.percent) for result in results)
-    yield "time to finish", *(words.between(result.hours, words.hours) for result in results)
+    yield "goodput", *(words.estimated(result.goodput, words.percent) for result in results)
+    yield "time to finish", *(words.estimated(result.hours, words.hours) for result in results)
     yield "  9 of 10 runs", *(_spread(result) for result in results)
     if price is not None:
-        yield "cost", *(words.between(cost(result.node_hours, price), words.money) for result in results)
+        yield "cost", *(words.estimated(cost(result.node_hours, price), words.money) for result in results)
     for activity, meaning in ACTIVITIES.items():
         if activity != "training":
             yield meaning, *(words.percent(result.share(activity)) for result in results)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, get_args
 
 from elastic_infra.config import ConfigError, Fault
-from elastic_infra.simulate.scenario import HOUR, Change, Kind
+from elastic_infra.simulate.scenario import HOUR, MOST, Change, Kind
 
 COLUMNS: Final = ("hours", "event", "nodes")
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -66,7 +65,7 @@ def _kind(text: str) -> Kind:
 
 def _wrong(cell: Mapping[str, str]) -> Iterator[str]:
     if not _is_moment(cell.get("hours", "")):
-        yield "hours: must be a number from 0 on."
+        yield f"hours: must be a number from 0 to {MOST:g}."
     if cell.get("event") not in KINDS:
         yield f"event: must be one of {', '.join(KINDS)}."
     if not re.fullmatch("[1-9][0-9]{0,8}", cell.get("nodes") or "1"):
@@ -75,6 +74,6 @@ def _wrong(cell: Mapping[str, str]) -> Iterator[str]:
 
 def _is_moment(text: str) -> bool:
     try:
-        return 0 <= float(text) < math.inf
+        return 0 <= float(text) <= MOST
     except ValueError:
         return False

@@ -37,8 +37,8 @@ def money(amount: float) -> str:
     return "never" if math.isinf(amount) else f"{amount:,.0f}"
 
 
-def between(figure: Estimate, say: Callable[[float], str]) -> str:
-    """A mean with its confidence interval."""
+def estimated(figure: Estimate, say: Callable[[float], str]) -> str:
+    """A mean with half of its confidence interval."""
     if math.isinf(figure.mean):
         return say(figure.mean)
-    return f"{say(figure.mean)} ({say(figure.low)} to {say(figure.high)})"
+    return f"{say(figure.mean)} ± {say(figure.high - figure.mean)}"
