@@ -392,6 +392,17 @@ class TestExplain:
         assert "2 to 4, 4 at first, in multiples of 2" in said
         assert "(8 a node), of which only 16, 32 train" in said
 
+    def test_restarts_of_containers_are_those_that_the_preview_names(self, tmp_path: Path) -> None:
+        """Pods that are made anew restart no container; those of OnFailure are counted up to the limit."""
+        file = tmp_path / "job.yaml"
+
+        def said(more: str) -> str:
+            file.write_text(f"image: i\nscript: s.py\nelastic: {{nnodes: 2}}\n{more}")
+            return elastic_infra("explain", file, "--name", "j").out
+
+        assert "over all pods: none (pods are made anew)" in said("")
+        assert "over all pods: 9" in said("run_policy: {restart_policy: OnFailure, backoff_limit: 9}")
+
     def test_single_pod_has_no_rendezvous(self, job_file: Path) -> None:
         """What does not exist is not explained."""
         found = json.loads(elastic_infra("explain", job_file, "--format", "json").out)

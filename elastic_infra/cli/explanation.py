@@ -9,6 +9,7 @@ from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
+from elastic_infra.preview.deltas import container_restarts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Meaning:
         shared_memory: the limit of /dev/shm, "memory limit", "unlimited" or "off".
         rendezvous: host:port of the store inside the cluster; None for a single pod.
         rendezvous_host: the place of the store.
-        container_restarts: how many, over all pods, fail the job; None for no limit.
+        container_restarts: how many, over all pods, fail the job; in words where no number bounds them.
         group_restarts: how many failures of the worker group the job survives.
         checkpoint: where checkpoints are mounted; None without a volume.
         missing: the launcher's features that this job lacks; None for most jobs.
@@ -66,7 +67,7 @@ class Meaning:
     rendezvous: str | None
     rendezvous_host: str
     group_restarts: int
-    container_restarts: int | None
+    container_restarts: int | str
     checkpoint: str | None
     missing: str | None
     budgets: tuple[Budget, ...]
@@ -83,14 +84,11 @@ class Meaning:
         yield "a node has", f"{self.cpu or 'no limit of'} CPU, {self.memory or 'no limit of'} memory"
         yield "shared memory", self.shared_memory
         yield "rendezvous", f"{self.rendezvous_host}: {self.rendezvous}" if self.rendezvous else "inside the pod"
-        yield "restarts", f"{self.group_restarts} of the workers, {self._containers()}"
+        containers = f"of containers, over all pods: {self.container_restarts}"
+        yield "restarts", f"{self.group_restarts} of the workers; {containers}"
         yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
         if self.missing is not None:
             yield "does without", self.missing
-
-    def _containers(self) -> str:
-        limit = self.container_restarts
-        return "any number of containers" if limit is None else f"{limit} of containers (over all pods)"
 
 
 def meaning(name: str, config: JobConfig) -> Meaning:
@@ -114,7 +112,7 @@ def meaning(name: str, config: JobConfig) -> Meaning:
         rendezvous=_rendezvous(name, config),
         rendezvous_host=_HOSTS[config.rendezvous_host],
         group_restarts=config.elastic.max_restarts,
-        container_restarts=_container_restarts(config),
+        container_restarts=container_restarts(config),
         checkpoint=checkpoint.mount_path if checkpoint else None,
         missing=_missing(config),
         budgets=budgets(config),
@@ -122,11 +120,6 @@ def meaning(name: str, config: JobConfig) -> Meaning:
 
 
 _HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "none": "etcd"}
-
-
-def _container_restarts(config: JobConfig) -> int | None:
-    """The number of container restarts; None without a bound, since recreated pods are not counted."""
-    return config.backoff_limit if config.restarts_in_place and config.backoff_limit >= 0 else None
 
 
 def _span(config: JobConfig, each: int) -> Span:

@@ -58,12 +58,13 @@ def _shared_memory(config: JobConfig) -> str:
     return shm.size or "up to the memory limit"
 
 
-def _container_restarts(config: JobConfig) -> str | int:
-    return container_restarts(config.backoff_limit if config.backoff_limit >= 0 else None, config.restarts_in_place)
+def container_restarts(config: JobConfig) -> str | int:
+    """How many restarts of containers, over all pods, fail the job; in words where no number bounds them."""
+    return restarts_within(config.backoff_limit if config.backoff_limit >= 0 else None, config.restarts_in_place)
 
 
-def container_restarts(limit: int | None, are_in_place: bool) -> str | int:  # noqa: FBT001 - both figures' own fields
-    """How many restarts of containers fail the job; a limit counts nothing where pods are made anew in their place."""
+def restarts_within(limit: int | None, are_in_place: bool) -> str | int:  # noqa: FBT001 - both figures' own fields
+    """The same, of a backoff limit. A limit counts nothing where pods are made anew in their containers' place."""
     if not are_in_place:
         return "none (pods are made anew)"
     return "no limit" if limit is None else limit
@@ -78,6 +79,6 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "memory_at_most": _memory_at_most,
     "shared_memory": _shared_memory,
     "max_restarts": lambda config: config.elastic.max_restarts,
-    "container_restarts": _container_restarts,
+    "container_restarts": container_restarts,
 }
 """Name to figure, in the order in which they are shown; time budgets follow."""

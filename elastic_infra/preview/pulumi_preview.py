@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from elastic_infra.manifests.figures import WORKLOAD_KINDS, at, figures, items, pod_template
 from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
-from elastic_infra.preview.deltas import container_restarts, gibibytes
+from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
 from elastic_infra.preview.redaction import shown, without_secrets
@@ -199,5 +199,5 @@ def _figures(workload: dict[str, Any] | None) -> dict[str, str | int | None]:
         "memory_at_most": gibibytes(found.memory * found.max_nodes) if found.memory is not None else None,
         "shared_memory": found.shared_memory or "up to the memory limit",
         "max_restarts": found.max_restarts,
-        "container_restarts": container_restarts(found.backoff_limit, found.restarts_in_place),
+        "container_restarts": restarts_within(found.backoff_limit, found.restarts_in_place),
     }

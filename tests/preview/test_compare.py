@@ -15,7 +15,7 @@ from elastic_infra.manifests.figures import figures
 from elastic_infra.manifests.render import lasting
 from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
 from elastic_infra.preview.as_json import as_json
-from elastic_infra.preview.deltas import container_restarts
+from elastic_infra.preview.deltas import container_restarts, restarts_within
 from elastic_infra.preview.effects import effects
 from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
 from elastic_infra.preview.model import Delta, worst
@@ -64,9 +64,8 @@ def test_container_restarts_are_those_that_count(
     found = [figures(dict(render("train", each).workload)) for each in (old, new)]
 
     assert diff_of(old, new).deltas.get("container_restarts") == expected
-    assert [container_restarts(each.backoff_limit, each.restarts_in_place) for each in found] == [
-        container_restarts(each.backoff_limit if each.backoff_limit >= 0 else None, each.restarts_in_place)
-        for each in (old, new)
+    assert [restarts_within(each.backoff_limit, each.restarts_in_place) for each in found] == [
+        container_restarts(each) for each in (old, new)
     ]
 
 
