@@ -36,6 +36,7 @@ from tests.launcher.protocol.world import (
     World,
     aged_state,
     reduced,
+    replaced,
     with_host,
 )
 
@@ -59,7 +60,7 @@ class Driver:
     _ages: dict[tuple[int, float], State] = field(default_factory=dict)
 
     def _put(self, world: World, store: Store) -> World:
-        return replace(world, store=self.canonical(store))
+        return replaced(world, store=self.canonical(store))
 
     def _see(self, world: World, i: int, presence: Presence) -> World:
         """The store sees a node otherwise."""
@@ -84,7 +85,7 @@ class Driver:
                 break
             event = queue.popleft()
             state, actions = self._step(host.state, event)
-            world = with_host(world, i, replace(host, state=state))
+            world = with_host(world, i, replaced(host, state=state))
             for action in actions:
                 world = self._action_handlers(world, i, action, queue)
         return world
@@ -133,14 +134,14 @@ class Driver:
             return self._exit(world, i, action)
         host = world.hosts[i]
         if isinstance(action, CompareAndSet):
-            host = replace(host, swap=action)
+            host = replaced(host, swap=action)
         if isinstance(action, StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers):
             host = _ordered(host, action)
         if isinstance(action, ChoosePort):
             queue.append(PortChosen(action.generation, 1))
         if isinstance(action, SetStopStep) and action.step is not None:
             queue.append(steps_of(host, action.generation))
-            host = replace(host, stop=(action.step, action.agreed))
+            host = replaced(host, stop=(action.step, action.agreed))
         return with_host(world, i, host)
 
     def _obey_store(self, world: World, i: int, action: Publish | PublishMaster) -> World:
@@ -176,7 +177,7 @@ class Driver:
         assert host.state is not None
         assert host.state.workers is not None
         assert host.state.generation is not None
-        return with_host(world, i, replace(
+        return with_host(world, i, replaced(
             host,
             workers=host.state.workers.identity,
             members=frozenset(int(member.uuid.removeprefix("n")) for member in host.state.generation.members),
@@ -194,9 +195,9 @@ class Driver:
 def _ordered(host: Host, action: StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers) -> Host:
     """What supervisor and agent do at once."""
     if isinstance(action, ResumeWorkers):
-        return replace(host, suspended=False)
+        return replaced(host, suspended=False)
     if isinstance(action, ParkWorkers):
-        return replace(host, told=True, stop=None)
+        return replaced(host, told=True, stop=None)
     if isinstance(action, KillWorkers):
-        return replace(host, late=host.late | frozenset(action.local_ranks))
-    return replace(host, stopping=action.first != "none" or host.stopping, dismissed=True)
+        return replaced(host, late=host.late | frozenset(action.local_ranks))
+    return replaced(host, stopping=action.first != "none" or host.stopping, dismissed=True)

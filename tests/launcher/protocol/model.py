@@ -25,6 +25,7 @@ from tests.launcher.protocol.world import (
     changes,
     is_out_of,
     newest_master,
+    replaced,
     with_host,
 )
 
@@ -93,14 +94,14 @@ class Model(Driver):
     def _recoveries(self, world: World) -> Iterator[tuple[str, World]]:
         """What ends a fault, sooner or later."""
         if world.store is None:
-            yield "store reborn", replace(self._put(world, Store(f"e{world.life + 1}")), life=world.life + 1)
+            yield "store reborn", replaced(self._put(world, Store(f"e{world.life + 1}")), life=world.life + 1)
         for i, host in enumerate(world.hosts):
             if host.state is None and self._may_join(world, i, host):
                 yield f"join {i}", self._join(world, i)
             if host.frozen:
                 yield f"thaw {i}", self._thaw(world, i, host)
             if host.cut and not host.connected:
-                yield f"heal {i}", with_host(world, i, replace(host, cut=False))
+                yield f"heal {i}", with_host(world, i, replaced(host, cut=False))
 
     def _may_join(self, world: World, i: int, host: Host) -> bool:
         if host.end != "to return":
@@ -124,7 +125,7 @@ class Model(Driver):
             return
         together = all(other.workers == host.workers and not other.exited for other in self._members(world, host))
         if together and not (host.movable or host.told or host.parked):
-            said = with_host(world, i, replace(host, movable=True))
+            said = with_host(world, i, replaced(host, movable=True))
             yield f"in {i}", self._feed(said, i, events.WorkersIn(host.number, can_move=True))
         for rank in range(self.scenario.local):
             waits = host.movable and host.stop is not None and host.step >= host.stop[0] and host.stop[1]
@@ -134,11 +135,11 @@ class Model(Driver):
     def _at_stop(self, world: World, host: Host) -> World:
         """A worker was told to stop at this step."""
         assert host.workers is not None
-        return replace(world, stops=world.stops | {(host.workers, host.step)})
+        return replaced(world, stops=world.stops | {(host.workers, host.step)})
 
     def _park(self, world: World, i: int, rank: int) -> World:
         host = world.hosts[i]
-        parked = with_host(world, i, replace(host, parked=host.parked | {rank}))
+        parked = with_host(world, i, replaced(host, parked=host.parked | {rank}))
         return self._feed(parked, i, events.WorkerParked(host.number, rank))
 
     def _store_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
@@ -183,7 +184,7 @@ class Model(Driver):
         if host.stop is not None and host.step >= host.stop[0] and host.stop[1] and not host.movable:
             yield f"stops {i}.{rank}", self._exit_worker(self._at_stop(world, host), i, rank, 0, stopped=True)
         if world.done and self._may_finish(world, host):
-            finished = with_host(world, i, replace(host, finished=host.workers))
+            finished = with_host(world, i, replaced(host, finished=host.workers))
             yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
 
     def _breaks(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
@@ -191,7 +192,7 @@ class Model(Driver):
         if not host.movable:
             yield f"collective fails {i}.{rank}", self._exit_worker(world, i, rank, 1)
         elif not (host.broke or host.told):
-            broke = with_host(world, i, replace(host, broke=True))
+            broke = with_host(world, i, replaced(host, broke=True))
             yield f"step breaks {i}.{rank}", self._feed(broke, i, events.StepBroke(host.number, rank, ""))
 
     def _exit_worker(
@@ -199,7 +200,7 @@ class Model(Driver):
     ) -> World:
         host = world.hosts[i]
         assert host.workers is not None
-        after = replace(host, exited=host.exited | {rank}, failed=host.failed or code != 0)
+        after = replaced(host, exited=host.exited | {rank}, failed=host.failed or code != 0)
         exited = events.WorkerExited(host.number, rank, code, exception=exception, stopped=stopped)
         return self._feed(with_host(world, i, after), i, exited)
 
@@ -215,13 +216,13 @@ class Model(Driver):
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
         """One more thing that goes wrong, or that ends the work."""
         if self.scenario.finish and not world.done and any(host.workers for host in world.hosts):
-            yield "done", replace(world, done=True)
+            yield "done", replaced(world, done=True)
         yield from self._silences(world)
         if world.faults == 0:
             return
-        world = replace(world, faults=world.faults - 1)
+        world = replaced(world, faults=world.faults - 1)
         if "store" in self.scenario.kinds and world.store is not None:
-            yield "store lost", replace(world, store=None)
+            yield "store lost", replaced(world, store=None)
         if "skew" in self.scenario.kinds:
             yield from self._skewed_joins(world)
         for i, host in enumerate(world.hosts):
@@ -244,24 +245,24 @@ class Model(Driver):
         if "crash" in kinds:
             yield f"crash {i}", self._see(with_host(world, i, host.over("crashed")), i, "disconnected")
         if "slow" in kinds and not host.slow:
-            yield f"slow {i}", with_host(world, i, replace(host, slow=True))
+            yield f"slow {i}", with_host(world, i, replaced(host, slow=True))
         if "freeze" in kinds:
-            yield f"freeze {i}", with_host(world, i, replace(host, frozen=True))
+            yield f"freeze {i}", with_host(world, i, replaced(host, frozen=True))
         if "cut" in kinds and not host.cut:
-            yield f"cut {i}", with_host(world, i, replace(host, cut=True))
+            yield f"cut {i}", with_host(world, i, replaced(host, cut=True))
         if "close" in kinds and host.connected and not host.cut and world.store is not None:
-            closed = self._see(with_host(world, i, replace(host, cut=True)), i, "disconnected")
+            closed = self._see(with_host(world, i, replaced(host, cut=True)), i, "disconnected")
             yield f"close {i}", self._lose(closed, i, closed.hosts[i], seen_closing=True)
         if "leave" in kinds and host.state and not host.state.leaving:
             yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
         if "fail" in kinds and host.workers and not (host.stopping or host.exited or host.suspended):
-            yield f"fail {i}", self._exit_worker(replace(world, failures=world.failures + 1), i, 0, 1)
+            yield f"fail {i}", self._exit_worker(replaced(world, failures=world.failures + 1), i, 0, 1)
 
     def _bad_starts(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """Workers of a size that the script cannot use fail at about the same time."""
         if not host.awake or host.workers is None or not self._has_bad_size(host) or host.stopping or host.exited:
             return
-        failed = replace(world, failures=world.failures + 1)
+        failed = replaced(world, failures=world.failures + 1)
         yield f"size fails {i}", self._exit_worker(failed, i, 0, 1, exception="AssertionError")
 
     def _has_bad_size(self, host: Host) -> bool:
@@ -276,7 +277,7 @@ class Model(Driver):
         joined = int(1000 * ahead) + scenario.nodes - i  # no two clocks agree: the first to come is the last by its own
         node = Node(f"n{i}", name, scenario.local, address=f"host{i}", joined=joined)
         state = self.canonical(start(node, scenario.limits, 0.0))
-        return self._feed(with_host(world, i, replace(world.hosts[i], end="", state=state)), i, events.Ready())
+        return self._feed(with_host(world, i, replaced(world.hosts[i], end="", state=state)), i, events.Ready())
 
     def _connect(self, world: World, i: int, host: Host) -> World:
         store = world.store
@@ -287,13 +288,13 @@ class Model(Driver):
         event = events.StoreConnected(
             store.incarnation, store.generation, store.version, store.peers, newest_master(store)
         )
-        return self._feed(with_host(world, i, replace(host, connected=True, seen=store)), i, event)
+        return self._feed(with_host(world, i, replaced(host, connected=True, seen=store)), i, event)
 
     def _lose(self, world: World, i: int, host: Host, *, seen_closing: bool = False) -> World:
         known = host.seen.peer(f"n{i}") if host.seen else None
         fresh = not host.cut and known is not None and known.presence == "live" and world.store is None
         fresh = fresh or seen_closing
-        lost = replace(host, connected=False, swap=None)
+        lost = replaced(host, connected=False, swap=None)
         return self._feed(with_host(world, i, lost), i, events.StoreLost(fresh))
 
     def _deliver(self, world: World, i: int, host: Host) -> World:
@@ -301,7 +302,7 @@ class Model(Driver):
         assert store is not None
         if seen is None or seen.incarnation != store.incarnation:
             return self._lose(world, i, host)
-        return self._feed_all(with_host(world, i, replace(host, seen=store)), i, changes(seen, store))
+        return self._feed_all(with_host(world, i, replaced(host, seen=store)), i, changes(seen, store))
 
     def _apply_swap(self, world: World, i: int, host: Host) -> World:
         store, swap = world.store, host.swap
@@ -312,28 +313,28 @@ class Model(Driver):
             or not host.connected
             or (host.seen and host.seen.incarnation != store.incarnation)
         ):
-            return with_host(world, i, replace(host, swap=None))
+            return with_host(world, i, replaced(host, swap=None))
         succeeded = store.version == swap.version
         if succeeded:
             store = replace(store, generation=swap.generation, version=store.version + 1)
             world = self._put(world, store)
             store = world.store or store
             is_end = swap.generation is not None and swap.generation.phase == "final"
-            world = replace(world, over=world.over or is_end)
+            world = replaced(world, over=world.over or is_end)
         seen = host.seen
         assert seen is not None
-        world = with_host(world, i, replace(host, swap=None, seen=store))
+        world = with_host(world, i, replaced(host, swap=None, seen=store))
         return self._feed_all(world, i, (*changes(seen, store), events.CompareAndSetDone(succeeded)))
 
     def _thaw(self, world: World, i: int, host: Host) -> World:
-        thawed = replace(host, frozen=False, orphaned=False)
+        thawed = replaced(host, frozen=False, orphaned=False)
         if not host.orphaned or host.workers is None:
             return with_host(world, i, thawed)
         return self._suspend(world, i, thawed)
 
     def _suspend(self, world: World, i: int, host: Host) -> World:
         assert host.workers is not None
-        suspended = with_host(world, i, replace(host, suspended=True))
+        suspended = with_host(world, i, replaced(host, suspended=True))
         return self._feed(suspended, i, events.WorkersSuspended(host.number))
 
     def _beat(self, world: World, i: int) -> Iterator[tuple[str, World]]:
@@ -352,7 +353,7 @@ class Model(Driver):
             if host.connected and (host.frozen or host.cut):
                 world = next((silent for _, silent in self._silence(world, i)), world)
         store = aged_store(world.store, seconds)
-        world = replace(world, store=self.canonical(store) if store else None, over=world.over and seconds < AGE)
+        world = replaced(world, store=self.canonical(store) if store else None, over=world.over and seconds < AGE)
         for i, host in enumerate(world.hosts):
             if host.state is not None:
                 world = self._age_host(world, i, host, seconds)
@@ -361,10 +362,10 @@ class Model(Driver):
     def _age_host(self, world: World, i: int, host: Host, seconds: float) -> World:
         assert host.state is not None
         seen = self.canonical(aged_store(host.seen, seconds))
-        aged = replace(host, state=self._aged(host.state, seconds), seen=seen)
+        aged = replaced(host, state=self._aged(host.state, seconds), seen=seen)
         unanswered = host.frozen or host.cut or world.store is None or not host.connected
         due = seconds >= AGE and unanswered and host.workers is not None
-        world = with_host(world, i, replace(aged, orphaned=aged.orphaned or (due and host.frozen)))
+        world = with_host(world, i, replaced(aged, orphaned=aged.orphaned or (due and host.frozen)))
         if due and not host.frozen:
             world = self._suspend(world, i, world.hosts[i])
         return self._feed(world, i, events.Tick()) if world.hosts[i].awake else world
@@ -377,7 +378,7 @@ class Model(Driver):
             return
         goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
         if host.step < goal and all(other.step >= host.step for other in self._members(world, host)):
-            further = replace(host, step=host.step + 1)
+            further = replaced(host, step=host.step + 1)
             yield f"step {i}", self._read(with_host(world, i, further), i)
 
     def _read(self, world: World, i: int) -> World:
