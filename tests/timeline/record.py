@@ -108,7 +108,7 @@ def quiet_faults(record: Recording) -> None:
 SCENARIOS: dict[str, Callable[[Recording], None]] = {"faults": faults, "quiet_faults": quiet_faults}
 
 
-def main(scenario: str, folder: Path, steps: str = "420", backend: str = "gloo") -> None:
+def main(scenario: str, folder: Path, steps: str = "700", backend: str = "gloo") -> None:
     """Run one scenario to its end."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:
