@@ -71,8 +71,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
     checkpoint_pause: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long training waits for a checkpoint.")
     ] = COSTS.checkpoint.pause_seconds,
-    snapshots: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option(help="Whether the script uses training.Elastic, with snapshots in memory.")
+    elastic: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option(help="Whether the script uses training.Elastic: snapshots in memory, planned stops.")
     ] = True,
     snapshot_pause: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long training waits for a snapshot.")
@@ -102,7 +102,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
         known = () if changes is None else trace.read(changes)
         if failures is None:
             failures = RATES.failures if changes is None else 0.0
-        snapshot = Saving(max(step, snapshot_pause / SNAPSHOT_SHARE), snapshot_pause) if snapshots else None
+        snapshot = Saving(max(step, snapshot_pause / SNAPSHOT_SHARE), snapshot_pause) if elastic else None
         scenario = Scenario(
             (config.elastic.min_nodes, _wanted(config)),
             hours,

@@ -105,7 +105,10 @@ def interval(scenario: Scenario, name: arms.Name, seed: int) -> Interval | None:
 def _interruptions(scenario: Scenario, arm: arms.Arm) -> float:
     """Changes a second that send the whole group back to its last save."""
     nodes = scenario.nodes[1]
-    rate = nodes * sum(scenario.rate(kind) for kind in OF_NODES if not arm.keeps_work(kind))
+    kinds = [kind for kind in OF_NODES if not arm.keeps_work(kind)]
+    if nodes == 1 and arm.saves == "snapshot":
+        kinds.remove("loss")  # the memory is lost too
+    rate = nodes * sum(map(scenario.rate, kinds))
     if arm.stops_in_step or not scenario.returns:
         return rate
     return rate + nodes * (scenario.rate("loss") + scenario.rate("preemption"))  # each node that goes comes back

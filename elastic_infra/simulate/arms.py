@@ -28,6 +28,9 @@ class Arm:
     saving: Saving
     """The saves to which the training returns, and for which it pauses."""
     saves: Literal["checkpoint", "snapshot"]
+    background_seconds: float
+    """Seconds of training between two checkpoints that a snapshot's copy becomes in the background, without a pause of
+    their own."""
     restart_seconds: float
     """What the script adds to each change."""
     first_seconds: float
@@ -39,6 +42,11 @@ class Arm:
     repeats_step_only: bool
     """Whether the loss of a node or worker costs no more than the step under way."""
 
+    @property
+    def disk_seconds(self) -> float:
+        """Seconds of training between two states on disk, to which it returns when no node is left."""
+        return self.background_seconds if self.saves == "snapshot" else self.saving.interval_seconds
+
     def outage(self, kind: Kind) -> float:
         """Seconds without a step after a change."""
         return self.latencies.of(kind) + self.restart_seconds
@@ -46,6 +54,11 @@ class Arm:
     def keeps_work(self, kind: Kind) -> bool:
         """Whether a change comes at an agreed step, with the state saved."""
         return self.stops_in_step and kind in {"preemption", "return"}
+
+
+def names(scenario: Scenario) -> tuple[Name, ...]:
+    """The ways in which the job can be run: in place only with ``training.Elastic``."""
+    return tuple(name for name in NAMES if scenario.costs.snapshot or name != "in place")
 
 
 def arm(name: Name, scenario: Scenario) -> Arm:
@@ -61,9 +74,10 @@ def arm(name: Name, scenario: Scenario) -> Arm:
         latencies,
         snapshot or costs.checkpoint,
         "snapshot" if snapshot else "checkpoint",
+        costs.checkpoint.interval_seconds,
         restart_seconds=0.0 if in_place else costs.script_start + restore,
         first_seconds=latencies.start + costs.script_start,
         cold_seconds=latencies.start + costs.script_start + costs.load,
-        stops_in_step=ours,
+        stops_in_step=snapshot is not None,
         repeats_step_only=in_place,
     )

@@ -86,8 +86,10 @@ class _Job:
         """No node has run since: memory is lost, and the training goes on from disk."""
         self._place = 0.0
         """Seconds into the cycle of training and the pause for its save."""
-        self._on_disk = 0.0
+        self._since_disk = 0.0
         """Seconds of training since the last state on disk."""
+        self._work_since_disk = 0.0
+        """The work of these seconds."""
         self._spent: dict[Activity, float] = dict.fromkeys(ACTIVITIES, 0.0)
         self._node_seconds = 0.0
         self._count = 0
@@ -151,7 +153,9 @@ class _Job:
         self._spent["training"] += trained
         self._spent["saving"] += max(0.0, seconds - trained)
         self._left = 0.0 if self.is_done else self._left - trained * self._speed
-        self._on_disk = (self._on_disk + trained) % self._scenario.costs.checkpoint.interval_seconds
+        whole, since_disk = divmod(self._since_disk + trained, self._arm.disk_seconds)
+        self._work_since_disk = since_disk * self._speed if whole else self._work_since_disk + trained * self._speed
+        self._since_disk = since_disk
         self._node_seconds += seconds * self.up
         self.now = until
 
@@ -164,16 +168,20 @@ class _Job:
 
     def _lose(self, change: Change, group: int) -> None:
         """Give up the training that is not kept."""
+        speed, is_kept = self._scenario.speed(group), self._arm.keeps_work(change.kind)
         trained = min(self._place, self._arm.saving.interval_seconds)
-        lost = trained
-        if not self.up and change.kind != "preemption":
-            lost = max(trained, self._on_disk)
-        elif self._arm.keeps_work(change.kind):
-            lost = 0.0
+        lost, work = trained, trained * speed
+        if is_kept:
+            lost = work = 0.0
+        elif not self.up:
+            lost, work = max(lost, self._since_disk), max(work, self._work_since_disk)
         elif self._arm.repeats_step_only:
-            lost = min(trained, self._scenario.costs.step) * self._changes.share() if self.now > self._ready_at else 0.0
+            lost = min(trained, self._scenario.costs.step) * self._changes.share()
+            work = lost * speed
         self._spent["training"] -= lost
         self._spent["repeated"] += lost
-        self._left += lost * self._scenario.speed(group)
+        self._left += work
         self._place = 0.0
-        self._on_disk = 0.0 if self._arm.keeps_work(change.kind) or not self.up else max(0.0, self._on_disk - lost)
+        is_saved = is_kept or not self.up
+        self._since_disk = 0.0 if is_saved else max(0.0, self._since_disk - lost)
+        self._work_since_disk = 0.0 if is_saved else max(0.0, self._work_since_disk - work)

@@ -74,7 +74,8 @@ class Costs:
     assumption for a script that writes before it goes on."""
     snapshot: Saving | None = Saving(100.0, 1.0)
     """Snapshots in the nodes' memory (``training.Elastic``). A pause of 1 is an assumption; the interval of 100 keeps
-    the pauses at a hundredth of the time, as ``Elastic`` does by itself. None: the script does not use ``Elastic``."""
+    the pauses at a hundredth of the time, as ``Elastic`` does by itself. None: the script does not use ``Elastic``, and
+    every change sends the script back to its checkpoint."""
 
 
 @dataclass(frozen=True)

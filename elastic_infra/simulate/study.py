@@ -57,8 +57,8 @@ class Result:
 
 
 def study(scenario: Scenario, runs: int, seed: int) -> tuple[Result, ...]:
-    """The runs of all arms."""
-    return tuple(result(scenario, name, runs, seed) for name in arms.NAMES)
+    """The runs of all arms that the job can have."""
+    return tuple(result(scenario, name, runs, seed) for name in arms.names(scenario))
 
 
 def result(scenario: Scenario, name: arms.Name, runs: int, seed: int, interval: float | None = None) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -16,6 +17,8 @@ from elastic_infra.simulate.run import ACTIVITIES
 from elastic_infra.simulate.scenario import Scenario
 from elastic_infra.simulate.study import Result
 
+NEEDS: Final = "In place needs a script with training.ElasticGroup: today DistributedDataParallel on gloo."
+
 
 def print_text(said: Answer, console: Console) -> None:
     """Print an answer."""
@@ -27,8 +30,9 @@ def print_text(said: Answer, console: Console) -> None:
     console.print(f"Assumed: {'; '.join(_assumed(question.scenario))}.")
     for line in (*map(_interval, said.intervals), *_budget(said)):
         console.print(line)
-    runs = f"Means of {question.runs} runs with seed {question.seed}, with 95 % confidence intervals."
-    console.print(runs)
+    console.print(f"Means of {question.runs} runs with seed {question.seed}, with 95 % confidence intervals.")
+    if question.scenario.costs.snapshot:
+        console.print(NEEDS)
 
 
 def _compared(said: Answer) -> Table:

@@ -31,6 +31,7 @@ def restarting(recovery: float, interval: float, pause: float = 0.0) -> Arm:
         latencies,
         Saving(interval, pause),
         "checkpoint",
+        background_seconds=interval,
         restart_seconds=0.0,
         first_seconds=0.0,
         cold_seconds=recovery,

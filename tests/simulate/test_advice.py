@@ -19,7 +19,7 @@ def test_formulas(pause: float, days: float, young: float, daly: float) -> None:
     assert advice.daly(100.0, 40.0) == 40.0
 
 
-@pytest.mark.parametrize(("name", "nodes"), [("torchrun", 200), ("restarts", 200), ("restarts", 2000)])
+@pytest.mark.parametrize(("name", "nodes"), [("torchrun", 1), ("torchrun", 200), ("restarts", 2000)])
 def test_the_search_meets_the_formulas_where_they_hold(name: arms.Name, nodes: int) -> None:
     """Failures are random, and pauses and outages short beside the time between them.
 
@@ -42,9 +42,10 @@ def test_the_search_meets_the_formulas_where_they_hold(name: arms.Name, nodes: i
     [
         ("in place", scenario(rates=Rates())),
         ("torchrun", scenario()),
+        ("restarts", scenario((1, 1), rates=Rates())),
         ("torchrun", scenario(rates=Rates(), costs=replace(Costs(), checkpoint=Saving(600.0, 0.0)))),
     ],
-    ids=["a step is repeated at most", "nothing happens", "saves are free"],
+    ids=["a step is repeated at most", "nothing happens", "memory goes with the node", "saves are free"],
 )
 def test_no_advice_where_there_is_nothing_to_choose(name: arms.Name, changed: Scenario) -> None:
     """An interval would be made up."""

@@ -52,17 +52,28 @@ def test_text(job: Path) -> None:
     result = elastic_infra("simulate", job, "--price", "30", "--runs", "10")
 
     assert (result.code, result.err) == (0, "")
-    for said in ("torchrun", "elastic-infra, in place", "goodput", "time to finish", "cost", "Assumed: ", "by Young"):
+    for said in (
+        "torchrun",
+        "elastic-infra, in place",
+        "goodput",
+        "time to finish",
+        "cost",
+        "Assumed: ",
+        "by Young",
+        "on gloo",
+    ):
         assert said in result.out
     assert [path.name for path in job.parent.iterdir()] == [job.name]
 
 
-def test_without_snapshots_ours_returns_to_the_checkpoint_too(job: Path) -> None:
-    """A script that does not use the library has no snapshots in memory."""
-    said = json.loads(elastic_infra("simulate", job, "--no-snapshots", "--runs", "5", "--format", "json").out)
+def test_a_script_without_the_library_returns_to_its_checkpoint(job: Path) -> None:
+    """It has no snapshots in memory, stops at no agreed step, and cannot keep its processes."""
+    said = json.loads(elastic_infra("simulate", job, "--no-elastic", "--runs", "5", "--format", "json").out)
 
     assert said["scenario"]["costs"]["snapshot"] is None
+    assert [arm["name"] for arm in said["arms"]] == ["torchrun", "restarts"]
     assert {interval["saves"] for interval in said["intervals"]} == {"checkpoint"}
+    assert len({interval["interruptions"] for interval in said["intervals"]}) == 1
 
 
 def test_a_trace(job: Path, tmp_path: Path) -> None:

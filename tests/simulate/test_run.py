@@ -142,6 +142,19 @@ def test_where_all_nodes_are_gone_at_once_memory_is(name: arms.Name) -> None:
     assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + arm.cold_seconds)
 
 
+def test_what_many_nodes_have_trained_is_lost_as_such() -> None:
+    """Work since the last checkpoint was done by four nodes; when the last of them goes it takes all of it."""
+    found = scenario((1, 4), hours=1.0, costs=COSTS)
+    arm = arms.arm("restarts", found)
+    begin = arm.first_seconds
+    trace = (Change(begin + 290, "loss", 3), Change(begin + 320, "loss"), Change(begin + 400, "return", 4))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+    alone = 320 - 290 - arm.outage("loss")
+
+    assert lived.spent["repeated"] == pytest.approx(10 + 80 + alone)
+    assert lived.hours * HOUR == pytest.approx(begin + 400 + arm.cold_seconds + HOUR - 200)
+
+
 def test_a_change_during_an_outage_prolongs_the_outage() -> None:
     """Nothing more is lost, for nothing was trained."""
     found = scenario(hours=1.0)
