@@ -125,6 +125,11 @@ class Stack:
         resources: list[dict[str, Any]] = self._stored().get("resources", [])
         return resources
 
+    def exported(self) -> list[dict[str, Any]]:
+        """The same as `pulumi stack export --show-secrets` gives it: secrets in plain text."""
+        resources: list[dict[str, Any]] = (self._stack.export_stack().deployment or {})["resources"]
+        return resources
+
     def load(self, resources: list[dict[str, Any]]) -> None:
         """Take these resources as the stack's own."""
         content = {**self._stored(), "resources": resources}

@@ -24,6 +24,13 @@ JOB: Final[dict[str, Any]] = {
 
 AUTOSCALED: Final = {"autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]}}
 
+FULL: Final[dict[str, Any]] = {
+    **AUTOSCALED,
+    "storage": {"checkpoint": {"size": "10Gi"}},
+    "disruption": {"pod_disruption_budget": True},
+}
+"""Every kind of child."""
+
 WORKLOAD: Final = "train-workload"
 CONTAINER: Final = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,12 @@ from typing import Any
 import pulumi
 import pytest
 
-from elastic_infra import ElasticTrainingJob, JobConfig, render
+from elastic_infra import ElasticTrainingJob
 from elastic_infra.manifests import launcher
-from tests.engine.engine import PROJECT, Engine, Stack
-from tests.engine.jobs import AUTOSCALED, JOB, job
+from tests.engine.engine import Engine, Stack
+from tests.engine.jobs import FULL, JOB, job
+from tests.engine.recorded_state import RECORDED, recorded, restored
 
-RECORDED = {
-    path.stem.removeprefix("state-"): path for path in sorted(Path(__file__).parent.glob("testdata/state-*.json"))
-}
-"""The state of each released version, never to be recorded anew."""
 PROMISES = dict(
     re.findall(
         r"^\| (\d[\d.]*) \| yes: [^|]+ \| (restart once|go on) \|$",
@@ -28,12 +23,6 @@ PROMISES = dict(
     )
 )
 """What the upgrade page says of the jobs of each released version."""
-FULL: dict[str, Any] = {
-    **AUTOSCALED,
-    "storage": {"checkpoint": {"size": "10Gi"}},
-    "disruption": {"pod_disruption_budget": True},
-}
-"""Every kind of child."""
 
 
 @pytest.fixture(scope="module")
@@ -79,31 +68,28 @@ def test_each_released_version_has_its_promise() -> None:
 def test_a_recorded_state_keeps_its_resources(stack: Stack, version: str) -> None:
     """A stack made by a released version meets this one: each resource is found again under its name.
 
-    Its job restarts only where the upgrade page says so. The launcher's content differs between versions, so the
-    recorded state has placeholders for it. The Secret of the store came later.
+    Its job restarts only where the upgrade page says so. The Secret of the store came after 0.1.0.
     """
-    stack.load(_recorded(stack.name, version))
+    stack.load(restored(RECORDED[version].read_text(), stack.name))
     found = stack.preview(job(**FULL)).ops()
 
-    assert {name: op for name, op in found.items() if op in {"create", "delete"}} == {"train-token": "create"}
+    new = {"train-token": "create"} if version == "0.1.0" else {}
+    assert {name: op for name, op in found.items() if op in {"create", "delete"}} == new
     assert ("replace" in found.get("train-workload", "")) == (PROMISES[version] == "restart once"), found
 
 
-def _recorded(stack: str, version: str) -> list[dict[str, Any]]:
-    workload = json.dumps(render("train", JobConfig.from_mapping({**JOB, **FULL})).workload)
-    policy = json.loads(workload)["spec"]["elasticPolicy"]
-    values = {
-        "@ARCHIVE@": base64.b64encode(launcher.archive()).decode(),
-        "@DIGEST@": launcher.digest(),
-        "@RUN@": policy["rdzvId"],
-        "urn:pulumi:recorded::": f"urn:pulumi:{stack}::",
-        f"{PROJECT}-recorded": f"{PROJECT}-{stack}",
-    }
-    text = RECORDED[version].read_text()
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value)
-    resources: list[dict[str, Any]] = json.loads(text)
-    return resources
+def test_what_is_recorded_today_is_taken_over_by_another_launcher(stack: Stack, engine: Engine) -> None:
+    """The record of a release, met by a version with another launcher: nothing restarts, for each job keeps its own."""
+    first = engine.stack()
+    first.up(job(**FULL))
+    text = recorded(first.exported(), first.name).replace(launcher.digest(), "0" * 8)
+    stack.load(restored(text, stack.name))
+    found = stack.preview(job(**FULL))
+
+    assert "newer launcher is ready" in found.text
+    assert {name: op for name, op in found.ops().items() if op != "update"} == {}
+    assert "project:///" not in text, "a place of this machine"
+    assert len(text) < 100_000
 
 
 def test_two_programs_share_a_process(scratch: Stack) -> None:

@@ -9,14 +9,8 @@ import pytest
 
 from elastic_infra import ElasticTrainingJob
 from tests.engine.engine import Engine, Stack
-from tests.engine.jobs import AUTOSCALED, JOB, job
+from tests.engine.jobs import FULL, JOB, job
 
-FULL: dict[str, Any] = {
-    **AUTOSCALED,
-    "storage": {"checkpoint": {"size": "10Gi"}},
-    "disruption": {"pod_disruption_budget": True},
-}
-"""Every kind of child."""
 REFUSE = {"run_policy": {"on_restart": "refuse"}}
 NEW_IMAGE = {"image": "registry.example.com/train:2"}
 
