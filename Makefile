@@ -114,7 +114,7 @@ test-cluster: ## the tests on a real Kubernetes
 docs: ## the documentation as a site in dist/site; fails on a link or a page that leads nowhere
 	$(READY)
 	@$(RUN) tools.extra_env docs
-	@PYTHONPATH=$(CURDIR) $(CURDIR)/.venv-docs/bin/python -m mkdocs build --strict --quiet
+	@PYTHONPATH=$(CURDIR) NO_MKDOCS_2_WARNING=1 $(CURDIR)/.venv-docs/bin/python -m mkdocs build --strict --quiet
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools

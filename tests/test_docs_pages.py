@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from elastic_infra import JobConfig, render
+from elastic_infra.cli.app import COMMANDS
 from elastic_infra.cli.check import VERBS, actions
 from elastic_infra.config.flyte import fields_of
 from elastic_infra.config.schema import json_schema
@@ -47,6 +48,17 @@ def test_every_page_is_on_the_site() -> None:
     entries = re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
 
     assert sorted(entries) == sorted(["index.md", *(path.name for path in DOCS.glob("*.md"))])
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_commands_of_a_page_exist(page: str) -> None:
+    """What a page says to type is a command of ours, or a verb of make."""
+    code = "".join(re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text()
+    verbs = re.findall(r"^make ([a-z-]+)", code, re.MULTILINE)
+
+    assert set(re.findall(r"^elastic-infra ([a-z]+)", code, re.MULTILINE)) <= set(COMMANDS)
+    assert [verb for verb in verbs if not re.search(rf"^{verb}\b.*:", makefile, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
