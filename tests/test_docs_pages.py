@@ -116,7 +116,7 @@ def test_the_network_policy_is_about_the_pods_of_a_job() -> None:
 
 
 def test_the_kustomization_is_built(tmp_path: Path) -> None:
-    """The workload and the claim get what Flux reads; all other objects stay as they are."""
+    """What Flux is to leave alone says so; all other objects stay as they are."""
     try:
         kubectl = build.program_path("kubectl", modules.cache_folder(os.environ, Path.home()), build.go_program())
     except SetupError as error:
@@ -137,6 +137,8 @@ def test_the_kustomization_is_built(tmp_path: Path) -> None:
 
     assert {kind: found for kind, found in flux.items() if found} == {
         "PyTorchJob": {"kustomize.toolkit.fluxcd.io/ssa": "IfNotPresent"},
+        "Deployment": {"kustomize.toolkit.fluxcd.io/ssa": "IfNotPresent"},
+        "ConfigMap": {"kustomize.toolkit.fluxcd.io/prune": "disabled"},
         "PersistentVolumeClaim": {"kustomize.toolkit.fluxcd.io/prune": "disabled"},
     }
     assert {kind: each for kind, each in after.items() if not flux[kind]} == {
