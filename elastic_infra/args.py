@@ -87,7 +87,7 @@ class Elastic(TypedDict):
     """Numbers of workers that the script can use, such as `[8, 16, 32]`; nodes beyond the largest that can be made up wait. Empty: any. A script that fails to start with one number on two nodes, having trained with another, is not given that number again."""
 
     initial_nodes: NotRequired[int]
-    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on."""
+    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on. Given, and without autoscaling, it is the job's size as long as it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale` moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
     nproc_per_node: NotRequired[str]
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import pulumi
 
-from elastic_infra import child_names, guards, inputs, launcher_pin
+from elastic_infra import child_names, guards, inputs, launcher_pin, size_pin
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
@@ -84,7 +84,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
             first = self._mounted(names, newest, pin, manifests.launcher, first)
             manifests = render(job, config, cast("Late", pin.name))
-        workload = self._register(names, config, manifests, first)
+        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.size_owner == "scale" else None
+        workload = self._register(names, config, manifests, first, pin_of_size)
         self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -154,20 +155,46 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=made))
 
     def _register(
-        self, names: child_names.ChildNames, config: JobConfig, manifests: Manifests, first: pulumi.ResourceOptions
-    ) -> pulumi.Resource:
+        self,
+        names: child_names.ChildNames,
+        config: JobConfig,
+        manifests: Manifests,
+        first: pulumi.ResourceOptions,
+        pin_of_size: size_pin.SizePin | None,
+    ) -> pulumi.Input[pulumi.Resource]:
+        """Register every object but the launcher; returns the workload, which waits for the pin of its size.
+
+        Where a change was refused the pin is unknown, and the workload is registered all the same: under
+        `--continue-on-error` Pulumi deletes what a program does not register.
+        """
         children: dict[str, pulumi.Resource] = {}
-        for role, manifest in manifests.objects():
-            if role == "launcher":
-                continue
+
+        def register(
+            role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], *, is_new: bool = False
+        ) -> pulumi.Resource:
             options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=provider_version()))
-            for more in (names.aliases(role), _own_options(names.resource, role, config, manifest, children)):
+            own = _own_options(names.resource, role, config, manifest, before, is_new=is_new)
+            for more in (names.aliases(role), own):
                 options = pulumi.ResourceOptions.merge(options, more)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
-            children[role] = pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
-        return children["workload"]
+            return pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
 
-    def _publish(self, name: str, config: JobConfig, manifests: Manifests, workload: pulumi.Resource) -> None:
+        def register_once_known(manifest: Manifest, pin: size_pin.SizePin) -> pulumi.Output[pulumi.Resource]:
+            before = {**children, size_pin.ROLE: pin.stash}
+            return pin.is_new.apply(
+                lambda is_new: register("workload", manifest, before, is_new=is_new is True), run_with_unknowns=True
+            )
+
+        workload: pulumi.Input[pulumi.Resource] | None = None
+        for role, manifest in manifests.objects():
+            if role == "workload" and pin_of_size is not None:
+                workload = register_once_known(manifest, pin_of_size)
+            elif role != "launcher":
+                children[role] = register(role, manifest, children)
+        return children["workload"] if workload is None else workload
+
+    def _publish(self, name: str, config: JobConfig, manifests: Manifests, made: pulumi.Input[pulumi.Resource]) -> None:
+        workload = _urn(made)
         namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
         service = _joined(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
         scale = _joined("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
@@ -181,11 +208,18 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
 
 
-def _after(workload: pulumi.Resource, value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value
-    """The value, for others to use only once the workload is there."""
+def _urn(made: pulumi.Input[pulumi.Resource]) -> pulumi.Output[str]:
+    if isinstance(made, pulumi.Resource):
+        return made.urn
+    resource: pulumi.Output[pulumi.Resource] = pulumi.Output.from_input(made)
+    return resource.apply(lambda known: known.urn)
+
+
+def _after(workload: pulumi.Output[str], value: object) -> pulumi.Output:  # type: ignore[type-arg]  # of any value
+    """The value, for others to use only once the workload, whose URN is given, is there."""
     if isinstance(value, pulumi.Output):
-        return pulumi.Output.all(workload.urn, value).apply(lambda known: known[1])
-    return workload.urn.apply(lambda _: value)
+        return pulumi.Output.all(workload, value).apply(lambda known: known[1])
+    return workload.apply(lambda _: value)
 
 
 def _joined(*parts: pulumi.Input[str]) -> pulumi.Input[str]:
@@ -208,7 +242,13 @@ def _token(manifest: Manifest) -> str:
 
 
 def _own_options(
-    name: str, role: str, config: JobConfig, manifest: Manifest, before: Mapping[str, pulumi.Resource]
+    name: str,
+    role: str,
+    config: JobConfig,
+    manifest: Manifest,
+    before: Mapping[str, pulumi.Resource],
+    *,
+    is_new: bool = False,
 ) -> pulumi.ResourceOptions | None:
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "token":
@@ -227,7 +267,7 @@ def _own_options(
     return pulumi.ResourceOptions(
         depends_on=list(before.values()),
         delete_before_replace=True,
-        ignore_changes=list(foreign_paths(config)) or None,
+        ignore_changes=list(foreign_paths(config, is_new=is_new)) or None,
         replace_on_changes=list(restart_paths(config)),
     )
 

@@ -42,14 +42,14 @@ def pinned(
         stable: the job's objects of `lasting`.
         options: for the stash.
     """
-    trigger = pulumi.ResourceOptions(replacement_trigger=_fingerprint(restarting(config, stable)))
+    trigger = pulumi.ResourceOptions(replacement_trigger=fingerprint(restarting(config, stable)))
     options = pulumi.ResourceOptions.merge(options, trigger)
     stash = pulumi.Stash(names.of(ROLE), input=newest, opts=options)
     name = pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
     return Pin(stash, name)
 
 
-def _fingerprint(value: Value) -> pulumi.Input[str]:
+def fingerprint(value: Value) -> pulumi.Input[str]:
     """Changes with the value. An Output only where a part is late: that costs more than a registration."""
     if not _has_late(value):
         return run_id("job", value)

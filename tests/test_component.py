@@ -115,6 +115,23 @@ def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "is_pinned"),
+    [
+        ({"elastic": {"nnodes": "2:4"}}, True),
+        ({"elastic": {"nnodes": "2:4", "initial_nodes": 2}}, False),
+        ({"elastic": {"nnodes": 2}}, False),
+        ({"elastic": {"nnodes": "2:4"}, "autoscaling": EVERYTHING["autoscaling"], "resources": {"cpu": "1"}}, False),
+    ],
+)
+def test_only_a_size_that_people_set_is_watched_for_a_restart(change: dict[str, Any], is_pinned: bool) -> None:  # noqa: FBT001 - a case
+    """Others cost no resource for it; the workload is registered in any case."""
+    names = registered({**JOB, **change}).keys()
+
+    assert "train-workload" in names
+    assert ("train-size" in names) is is_pinned
+
+
 def test_a_dict_and_a_config_mean_the_same() -> None:
     """However the config comes, the same is registered; only the store's token is drawn anew."""
     config = JobConfig.from_mapping(EVERYTHING)
@@ -129,7 +146,8 @@ def test_a_dict_and_a_config_mean_the_same() -> None:
 @pytest.mark.parametrize(
     ("change", "ignored"),
     [
-        ({"autoscaling": None}, None),
+        ({"autoscaling": None}, ["spec.pytorchReplicaSpecs.Worker.replicas"]),
+        ({"autoscaling": None, "elastic": {"nnodes": "2:4", "initial_nodes": 2}}, None),
         ({}, ["spec.pytorchReplicaSpecs.Worker.replicas"]),
         (
             {"autoscaling": {"owner": "operator", "metrics": [{"type": "cpu", "target": "80"}]}},
@@ -141,7 +159,7 @@ def test_a_dict_and_a_config_mean_the_same() -> None:
 def test_changes_of_others_are_ignored_only_where_there_are_others(
     change: dict[str, Any], ignored: list[str] | None
 ) -> None:
-    """An autoscaler owns the number of nodes, whichever program made it; without one the program does."""
+    """An autoscaler owns the number of nodes, whichever program made it, or people do unless the program says it."""
     options = component._own_options("train", "workload", JobConfig.from_mapping({**EVERYTHING, **change}), {}, {})
 
     assert options is not None

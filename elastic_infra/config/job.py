@@ -199,6 +199,13 @@ class JobConfig(Part):
         return elastic.initial_nodes or (elastic.min_nodes if self.autoscaling else elastic.max_nodes)
 
     @property
+    def size_owner(self) -> Literal["config", "autoscaler", "scale"]:
+        """What sets the number of nodes once the job is there; `scale` is a person, by `elastic-infra scale`."""
+        if self.autoscaling is not None:
+            return "autoscaler"
+        return "scale" if self.elastic.is_range and self.elastic.initial_nodes is None else "config"
+
+    @property
     def nproc_per_node(self) -> int:
         """Worker processes on each node, `auto` resolved."""
         if self.elastic.nproc_per_node != "auto":

@@ -25,6 +25,10 @@ RERUN: Final = "elastic-infra/rerun"
 ON_RESTART: Final = "elastic-infra/on-restart"
 """What an update that would restart the job does, where that is not `replace`: policies read it."""
 
+SIZE_OWNER: Final = "elastic-infra/size-owner"
+"""What sets the number of nodes of a job with a range of them: `config` or `autoscaler`. Without this annotation people
+do, by `elastic-infra scale`."""
+
 SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Do not wait for readiness: a job may queue for hours. https://www.pulumi.com/registry/packages/kubernetes/"""
 
@@ -61,6 +65,7 @@ def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, st
     """Metadata of the job itself: deleted in the foreground, and in its queue where it has one."""
     on_restart = config.run_policy.on_restart
     told = {} if on_restart == "replace" else {ON_RESTART: on_restart}
-    body = metadata(name, name, config, {**FOREGROUND, **told, **annotations})
+    owned = {SIZE_OWNER: config.size_owner} if config.elastic.is_range and config.size_owner != "scale" else {}
+    body = metadata(name, name, config, {**FOREGROUND, **told, **owned, **annotations})
     queue = config.placement.queue
     return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}

@@ -30,7 +30,8 @@ CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
 https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
 
 REPLICAS: Final = "spec.pytorchReplicaSpecs.Worker.replicas"
-"""The path of the number of nodes, which belongs to an autoscaler while there is one."""
+"""The path of the number of nodes, which belongs to an autoscaler or to `elastic-infra scale` unless the config sets
+it: see `JobConfig.size_owner`."""
 
 QUEUE_OWNED: Final = (
     "spec.pytorchReplicaSpecs.Worker.template.spec.nodeSelector",
@@ -55,15 +56,25 @@ def restarting(config: JobConfig, manifests: Manifests) -> Value:
         manifests: of `lasting`, or all with the same launcher, so that a newer launcher changes nothing.
     """
     store = manifests.store["spec"] if manifests.store else None
-    return [parts(manifests.workload, (*restart_paths(config), "metadata.namespace")), store]
+    return [replacing(config, manifests.workload), store]
 
 
-def foreign_paths(config: JobConfig) -> tuple[str, ...]:
-    """Paths of the workload that other writers change after its creation, and that an update leaves alone."""
+def replacing(config: JobConfig, workload: Manifest) -> Value:
+    """What replaces the workload when it changes."""
+    return parts(workload, (*restart_paths(config), "metadata.namespace"))
+
+
+def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]:
+    """Paths of the workload that other writers change after its creation, and that an update leaves alone.
+
+    Args:
+        is_new: whether the job is made anew: then a size that people set begins with the number of the config.
+    """
     queued = config.placement.queue is not None
     if config.is_single_pod:
         return QUEUE_OWNED_JOB if queued else ()
-    return ((REPLICAS,) if config.autoscaling is not None else ()) + (QUEUE_OWNED if queued else ())
+    is_set_here = config.size_owner == "config" or (config.size_owner == "scale" and is_new)
+    return (() if is_set_here else (REPLICAS,)) + (QUEUE_OWNED if queued else ())
 
 
 def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:

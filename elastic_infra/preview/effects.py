@@ -11,7 +11,7 @@ from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import Manifest, Manifests
-from elastic_infra.manifests.updates import foreign_paths, restart_paths
+from elastic_infra.manifests.updates import foreign_paths, replacing, restart_paths
 from elastic_infra.preview.model import Consequence
 from elastic_infra.preview.tree import Difference, differences, plain, written
 
@@ -54,7 +54,8 @@ def _object(role: str, old: Manifest | None, new: Manifest | None, config: JobCo
         yield Effect(role, f"{kind} {'(removed)' if new is None else '(added)'}", Consequence.IN_PLACE)
         return
     if role == WORKLOAD:
-        yield from workload_effects(old, new, restart_paths(config), foreign_paths(config))
+        is_new = replacing(config, old) != replacing(config, new)
+        yield from workload_effects(old, new, restart_paths(config), foreign_paths(config, is_new=is_new))
         return
     for difference in differences(old, new, keys_matter=False):
         yield Effect(role, _place(old, difference), Consequence.IN_PLACE)

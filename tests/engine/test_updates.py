@@ -74,16 +74,46 @@ def test_a_new_rerun_text_replaces_the_job(deployed: Stack) -> None:
     assert deployed.preview(job(run_policy={"rerun": "2"})).ops() == {WORKLOAD: "delete-replaced"}
 
 
-@pytest.mark.parametrize(("scaled", "expected"), [(AUTOSCALED, {}), ({}, {WORKLOAD: "update"})])
-def test_replicas_belong_to_the_autoscaler_while_there_is_one(
-    stack: Stack, scaled: dict[str, Any], expected: dict[str, str]
+INITIAL = {"elastic": {"nnodes": "2:4", "initial_nodes": 2}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({**INITIAL, **AUTOSCALED}, {}),
+        ({"elastic": {"nnodes": "2:4"}}, {}),
+        (INITIAL, {WORKLOAD: "update"}),
+    ],
+)
+def test_the_size_is_pulumis_where_it_is_given_and_no_autoscaler_has_it(
+    stack: Stack, settings: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    """`up` after a scale-up leaves the nodes alone; without an autoscaler the program's number holds."""
-    program = job(elastic={"nnodes": "2:4", "initial_nodes": 2}, **scaled)
+    """`up` after a change of size leaves the nodes alone, unless the program says how many there are."""
+    program = job(**settings)
     stack.up(program)
     stack.load([_with_replicas(resource, 3) for resource in stack.state()])  # as a refresh leaves it
 
     assert stack.preview(program).ops() == expected
+
+
+def test_a_new_store_leaves_the_size_alone(stack: Stack) -> None:
+    """Only a workload that is made anew begins with the config's number."""
+    small = {"elastic": {"nnodes": "2:4"}}
+    stack.up(job(**small))
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
+
+    assert stack.preview(job(**small, rendezvous={"resources": {"memory": "512Mi"}})).ops() == {"train-store": "update"}
+
+
+def test_a_restart_begins_with_the_size_of_the_config(stack: Stack) -> None:
+    """A size that someone left behind may be outside of a new range, where the job would wait for ever."""
+    stack.up(job(elastic={"nnodes": "2:4"}))
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
+    changed = stack.up(job(elastic={"nnodes": "5:8"}))
+    (workload,) = (each for each in stack.state() if each["urn"].endswith(WORKLOAD))
+
+    assert changed.ops()[WORKLOAD] == "delete-replaced"
+    assert workload["inputs"]["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 8
 
 
 def _with_replicas(resource: dict[str, Any], replicas: int) -> dict[str, Any]:

@@ -16,12 +16,15 @@ METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
 @pytest.mark.parametrize(
     ("fields", "paths"),
     [
-        ({}, set()),
+        ({}, {f"{WORKER}.replicas"}),
+        ({"elastic": {"initial_nodes": 2}}, set()),
+        ({"elastic": {"nnodes": 2}}, set()),
         ({"autoscaling": METRICS}, {f"{WORKER}.replicas"}),
         ({"autoscaling": {**METRICS, "owner": "operator"}}, {f"{WORKER}.replicas"}),
         (
             {"placement": {"queue": "gpu"}},
             {
+                f"{WORKER}.replicas",
                 f"{WORKER}.template.spec.nodeSelector",
                 f"{WORKER}.template.spec.tolerations",
                 "spec.runPolicy.suspend",
@@ -35,8 +38,14 @@ METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
     ],
 )
 def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]) -> None:
-    """The size while an autoscaler has it, what Kueue writes while a queue has the job; else nothing."""
+    """The size unless the config sets it, what Kueue writes while a queue has the job; else nothing."""
     assert set(foreign_paths(jobs.elastic(**fields))) == paths
+
+
+def test_a_job_that_is_made_anew_has_the_size_of_its_config() -> None:
+    """An autoscaler's stays, which brings it into the new range by itself."""
+    assert foreign_paths(jobs.elastic(), is_new=True) == ()
+    assert foreign_paths(jobs.elastic(autoscaling=METRICS), is_new=True) == (f"{WORKER}.replicas",)
 
 
 def _at(manifest: Any, path: str) -> object:

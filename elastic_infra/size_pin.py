@@ -1,0 +1,48 @@
+"""Whether a job is made anew in this deployment, and so begins with the number of nodes of its config.
+
+Where people set the size, Pulumi leaves that path alone by `ignore_changes`. The engine (3.230) leaves it alone in a
+replacement as well: a job whose range becomes 5 to 8 would be made with the 4 nodes that it had, and wait for ever.
+
+A `pulumi.Stash` keeps a word that is drawn in each deployment. Its output is this deployment's word exactly where the
+stash was made or replaced now, by the trigger that is the fingerprint of the workload.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, NamedTuple
+
+import pulumi
+
+from elastic_infra.child_names import ChildNames
+from elastic_infra.config import JobConfig
+from elastic_infra.launcher_pin import fingerprint
+from elastic_infra.manifests import Manifests
+from elastic_infra.manifests.updates import replacing
+
+ROLE: Final = "size"
+
+
+class SizePin(NamedTuple):
+    """What keeps the word, and whether the job is made anew; unknown where a change of the job was refused."""
+
+    stash: pulumi.Resource
+    is_new: pulumi.Output[bool]
+
+
+def size_pin(names: ChildNames, config: JobConfig, stable: Manifests, options: pulumi.ResourceOptions) -> SizePin:
+    """The pin of a job.
+
+    Args:
+        stable: the job's objects of `lasting`.
+        options: for the stash.
+    """
+    own = pulumi.ResourceOptions(
+        replacement_trigger=fingerprint(replacing(config, stable.workload)),
+        ignore_changes=["input"],  # the word of an earlier deployment is no change
+    )
+    word = secrets.token_hex(8)
+    for more in (names.aliases(ROLE), own):
+        options = pulumi.ResourceOptions.merge(options, more)
+    stash = pulumi.Stash(names.of(ROLE), input=word, opts=options)
+    return SizePin(stash, pulumi.Output.from_input(stash.output).apply(lambda kept: kept == word))
