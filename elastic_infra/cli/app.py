@@ -20,6 +20,11 @@ COMMANDS: Final[Mapping[str, str]] = {
     "timeline": "elastic_infra.cli.timeline",
     "simulate": "elastic_infra.cli.simulate",
     "diff": "elastic_infra.cli.diff",
+    "status": "elastic_infra.cli.status",
+    "logs": "elastic_infra.cli.logs",
+    "watch": "elastic_infra.cli.watch",
+    "scale": "elastic_infra.cli.scale",
+    "cancel": "elastic_infra.cli.cancel",
     "cleanup": "elastic_infra.cli.cleanup",
     "import": "elastic_infra.cli.import_job",
 }

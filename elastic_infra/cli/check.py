@@ -35,6 +35,7 @@ def check(
     file: files.File,
     name: files.Name = None,
     context: kubectl.Context = None,
+    kubeconfig: kubectl.Kubeconfig = None,
 ) -> None:
     """Ask the cluster whether it can run a job: exit 1 and a line for each thing that stands in the way."""
     try:
@@ -42,7 +43,7 @@ def check(
         objects = [manifest for _, manifest in render(job, config).objects()]
     except ConfigError as error:
         raise files.refuse(file, error) from None
-    faults = list(obstacles(kubectl.connected(context), objects, config))
+    faults = list(obstacles(kubectl.connected(context, kubeconfig), objects, config))
     for fault in faults:
         typer.echo(fault, err=True)
     if faults:

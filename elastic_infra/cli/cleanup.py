@@ -61,22 +61,21 @@ def register(app: typer.Typer) -> None:
 
 
 def cleanup(
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Where to look. Default: the context's namespace.")
-    ] = None,
+    namespace: kubectl.Namespace = None,
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look everywhere.")] = False,  # noqa: FBT002
     delete: Annotated[bool, typer.Option("--delete", help="Delete what is found; without it, only list.")] = False,  # noqa: FBT002
     min_age: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="Leave younger ones: a job may be about to name them.")
     ] = MIN_AGE_SECONDS,
     context: kubectl.Context = None,
+    kubeconfig: kubectl.Kubeconfig = None,
 ) -> None:
     """List launchers (ConfigMaps) that no pod template in the cluster names, and delete them with --delete."""
     if namespace and all_namespaces:
         typer.echo("--namespace and --all-namespaces exclude each other. Give one of them.", err=True)
         raise typer.Exit(BAD_INPUT)
     where = ("--all-namespaces",) if all_namespaces else ("--namespace", namespace) if namespace else ()
-    ask = kubectl.connected(context)
+    ask = kubectl.connected(context, kubeconfig)
     try:
         found = unused(ask, where, datetime.now(timezone.utc) - timedelta(seconds=min_age))
         for launcher in found:

@@ -88,9 +88,11 @@ RESERVED: Final = frozenset(
         "WORLD_SIZE",
     }
 )
+TEE: Final = "PET_TEE"
+"""The launcher's `--tee`, which nothing else sets: with it each line of a node's log names its worker."""
 RESERVED_PREFIXES: Final = ("PET_", "TORCHELASTIC_", "ELASTIC_INFRA_")
 
 
 def reserved(name: str) -> bool:
     """Whether the operator, torch or the launcher sets this variable, so that a user's value would be lost."""
-    return name in RESERVED or name.startswith(RESERVED_PREFIXES)
+    return name in RESERVED or (name.startswith(RESERVED_PREFIXES) and name != TEE)

@@ -263,6 +263,7 @@ CASES: Final = (
         )
         for name in ("PET_NNODES", "RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_EVENTS")
     ),
+    Case("environment_is_free", {"env": {"PET_REDIRECTS": "3"}}, "env.PET_REDIRECTS", (), {"env": {"PET_TEE": "3"}}),
     Case(
         "grace_fits",
         {"runtime": {"shutdown_grace_seconds": 116}},

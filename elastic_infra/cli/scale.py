@@ -1,0 +1,35 @@
+"""The command `scale`: another number of nodes for a job that runs, within its range."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elastic_infra.cli import cluster_job, kubectl
+from elastic_infra.operations import workload as jobs
+from elastic_infra.operations.change import check_resize
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(scale)
+
+
+def scale(
+    name: cluster_job.Name,
+    nodes: Annotated[int, typer.Argument(metavar="NODES", min=1, help="Nodes from now on.", show_default=False)],
+    namespace: kubectl.Namespace = None,
+    context: kubectl.Context = None,
+    kubeconfig: kubectl.Kubeconfig = None,
+) -> None:
+    """Give a job another number of nodes of its range while training goes on; Pulumi leaves the number alone."""
+    with cluster_job.refusals():
+        ask = cluster_job.connected(context, kubeconfig, namespace, name)
+        workload = cluster_job.find(ask, name)
+        check_resize(workload, nodes)
+        before = jobs.size(workload).nodes
+        if before != nodes:
+            kubectl.checked(ask("scale", cluster_job.KINDS[workload["kind"]], name, f"--replicas={nodes}"))
+    told = f"has {nodes} nodes already" if before == nodes else f"goes from {before} to {nodes} nodes"
+    typer.echo(f"{jobs.described(workload)} {told}.", err=True)

@@ -1,0 +1,104 @@
+"""What `scale` and `cancel` may do to a job: a decision on its workload object."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from elastic_infra.operations import workload as jobs
+from elastic_infra.operations.objects import Object, RefusedError, name_of, text
+
+NEW_RANGE: Final = "which makes the job anew from its checkpoint"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspension:
+    """How a job is stopped.
+
+    Attributes:
+        patch: a merge patch of the workload.
+        undo: the patch that has the job go on.
+    """
+
+    patch: Mapping[str, Any]
+    undo: Mapping[str, Any]
+
+
+def check_resize(workload: Object, nodes: int) -> None:
+    """Nothing where the job may have so many nodes.
+
+    Raises:
+        RefusedError: the job has ended, another sets its size, or the number is none that it can train with.
+    """
+    name, size = name_of(workload), jobs.size(workload)
+    _check_alive(workload)
+    if size.min_nodes == size.max_nodes:
+        message = (
+            f"{name} has {_nodes(size.max_nodes)}, no range of them, so its size is the config's. Set elastic.nnodes "
+            f'to a range such as "1:{max(nodes, 2)}", {NEW_RANGE}.'
+        )
+        raise RefusedError(message)
+    if size.owner == "config":
+        message = (
+            f"The config sets the size of {name} (elastic.initial_nodes), and Pulumi would take another one back. Set "
+            f"elastic.initial_nodes: {nodes} there, or leave that out so that `elastic-infra scale` sets the size; "
+            f"either is a change {NEW_RANGE}."
+        )
+        raise RefusedError(message)
+    if size.owner == "autoscaler":
+        message = (
+            f"An autoscaler sets the size of {name} and would move it back. Change the metrics of `autoscaling` or the "
+            "range of elastic.nnodes, or take `autoscaling` out of the config."
+        )
+        raise RefusedError(message)
+    if not size.min_nodes <= nodes <= size.max_nodes:
+        message = (
+            f"{name} trains with {size.min_nodes} to {_nodes(size.max_nodes)}, and {nodes} is outside. Choose a number "
+            f"of that range, or change elastic.nnodes, {NEW_RANGE}."
+        )
+        raise RefusedError(message)
+    if nodes % size.unit:
+        message = (
+            f"{name} trains with multiples of {_nodes(size.unit)} (elastic.node_unit), so that a part of {nodes} would "
+            f"wait. Choose {nodes - nodes % size.unit} or {nodes - nodes % size.unit + size.unit}."
+        )
+        raise RefusedError(message)
+
+
+def suspension(workload: Object) -> Suspension | None:
+    """How to stop a job; None where it is stopped already.
+
+    Raises:
+        RefusedError: the job has ended, or a queue would start it again.
+    """
+    _check_alive(workload)
+    if queue := jobs.queue(workload):
+        message = (
+            f"Kueue decides when {name_of(workload)} runs (queue {queue}) and would start it again. Stop it there: "
+            f"`kubectl get workloads -n {text(workload, 'metadata.namespace')}` names its Workload; set "
+            "spec.active of that to false."
+        )
+        raise RefusedError(message)
+    if jobs.state(workload) == "suspended":
+        return None
+    return Suspension(_suspended(workload, value=True), _suspended(workload, value=False))
+
+
+def _suspended(workload: Object, *, value: bool) -> dict[str, Any]:
+    spec: dict[str, Any] = {"suspend": value}
+    return {"spec": {"runPolicy": spec} if workload.get("kind") == "PyTorchJob" else spec}
+
+
+def _check_alive(workload: Object) -> None:
+    state = jobs.state(workload)
+    if state in jobs.ENDED:
+        message = (
+            f"{name_of(workload)} has {state} and has no pods to change. Change run_policy.rerun in its config to run "
+            "it again."
+        )
+        raise RefusedError(message)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,115 @@
+"""A job's workload object in a cluster: its state, its size, and who sets that."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, Literal
+
+from elastic_infra.launcher.settings import env_name
+from elastic_infra.manifests.figures import at, figures, variables
+from elastic_infra.manifests.metadata import QUEUE, SIZE_OWNER
+from elastic_infra.operations.objects import Object, conditions, moment, name_of, part, text, whole
+
+State = Literal["waits", "running", "suspended", "queued", "succeeded", "failed"]
+"""``waits``: no pod of it has run yet. ``queued``: suspended, and in a queue that decides when it runs."""
+
+Owner = Literal["config", "autoscaler", "scale"]
+"""What sets the number of nodes: the config, an autoscaler, or people by `elastic-infra scale`."""
+
+ENDED: Final = ("succeeded", "failed")
+
+# https://github.com/kubeflow/trainer/blob/v1.9.4/pkg/apis/kubeflow.org/v1/common_types.go and
+# https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
+_ENDS: Final[dict[str, State]] = {"Succeeded": "succeeded", "Complete": "succeeded", "Failed": "failed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """The number of nodes.
+
+    Attributes:
+        nodes: how many there should be now.
+        unit: nodes train in multiples of this number.
+    """
+
+    nodes: int
+    min_nodes: int
+    max_nodes: int
+    unit: int
+    owner: Owner
+
+
+def size(workload: Object) -> Size:
+    """The size of a job."""
+    known = figures(workload)
+    nodes = whole(workload, "spec.pytorchReplicaSpecs.Worker.replicas") or 1
+    unit = variables(workload).get(env_name("node_unit"))
+    is_range = known.min_nodes < known.max_nodes
+    told = part(workload, "metadata.annotations").get(SIZE_OWNER)
+    owner: Owner = "config" if told == "config" or not is_range else "autoscaler" if told == "autoscaler" else "scale"
+    return Size(
+        nodes,
+        known.min_nodes,
+        known.max_nodes,
+        unit=int(unit) if isinstance(unit, str) and unit.isdecimal() else 1,
+        owner=owner,
+    )
+
+
+def state(workload: Object) -> State:
+    """Where a job is in its life."""
+    now = {str(each.get("type")) for each in conditions(workload)}
+    for condition, end in _ENDS.items():
+        if condition in now:
+            return end
+    if at(workload, "spec.runPolicy.suspend") is True or at(workload, "spec.suspend") is True or "Suspended" in now:
+        return "queued" if queue(workload) else "suspended"
+    is_active = bool(whole(workload, "status.active") or whole(workload, "status.ready"))
+    return "running" if now & {"Running", "Restarting"} or is_active else "waits"
+
+
+def queue(workload: Object) -> str:
+    """The queue of Kueue that decides when the job runs; empty without one."""
+    return str(part(workload, "metadata.labels").get(QUEUE) or "")
+
+
+def since(workload: Object) -> float | None:
+    """When the job was suspended where it is, or else started, or else made."""
+    for each in conditions(workload):
+        if each.get("type") == "Suspended":
+            return moment(each.get("lastTransitionTime"))
+    return moment(at(workload, "status.startTime")) or moment(at(workload, "metadata.creationTimestamp"))
+
+
+def ended(workload: Object) -> float | None:
+    """When the job ended."""
+    ends = [each for each in conditions(workload) if each.get("type") in _ENDS]
+    return moment(ends[0].get("lastTransitionTime")) if ends else None
+
+
+def why_failed(workload: Object) -> str:
+    """The controller's word for it; empty where the job has not failed."""
+    failed = next((each for each in conditions(workload) if each.get("type") == "Failed"), None)
+    return (text(failed, "message") or text(failed, "reason")) if failed else ""
+
+
+def workers_per_node(workload: Object) -> int:
+    """Worker processes on each node."""
+    given = text(workload, "spec.nprocPerNode") or str(variables(workload).get("PET_NPROC_PER_NODE"))
+    return int(given) if given.isdecimal() else 1
+
+
+def status_port(workload: Object) -> int | None:
+    """The port of `launcher.metrics_port`."""
+    port = variables(workload).get(env_name("metrics_port"))
+    return int(port) if isinstance(port, str) and port.isdecimal() and int(port) else None
+
+
+def writes_events_to_its_log(workload: Object) -> bool:
+    """Whether `launcher.events` is `-`, so that the pods' logs hold the launchers' event lines."""
+    return variables(workload).get(env_name("events")) == "-"
+
+
+def described(workload: Object) -> str:
+    """A job in a message: ``train in namespace team``."""
+    return f"{name_of(workload)} in namespace {text(workload, 'metadata.namespace')}"

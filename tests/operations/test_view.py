@@ -1,0 +1,134 @@
+"""The lines on a job in a cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from elastic_infra.operations.view import Seen, happened, lines
+from tests.operations import kube
+
+LIVE = {"launcher": {"metrics_port": 9100, "events": "-"}}
+
+
+def shown(job: dict[str, Any], *pods: dict[str, Any], **parts: Any) -> list[str]:
+    """The view of a job."""
+    return lines(Seen(job, pods, at=kube.NOW, **parts))
+
+
+def event(second: int, name: str, **fields: Any) -> str:
+    """An event line in a log with time stamps."""
+    told = f"2026-01-02T03:10:{second:02}.000Z"
+    head = {"time": told, "monotonic": second, "event": name, "node": "job-worker-0", "generation": 1, "attempt": 0}
+    return f"{told} {json.dumps(head | fields)}"
+
+
+def test_a_running_job_with_status_ports() -> None:
+    """Nodes, generation, steps and restarts by the launchers' own word, and goodput by the event lines."""
+    log = "\n".join(
+        [
+            event(0, "workers_started", first_rank=0, local_world_size=2, world_size=4),
+            event(10, "progress", first=1, lowest=1, highest=1, steps_per_second=1.0, age_seconds=0),
+            event(20, "progress", first=1, lowest=11, highest=11, steps_per_second=1.0, age_seconds=0),
+            "2026-01-02T03:10:21Z a line of the script",
+        ]
+    )
+    snapshots = {f"job-worker-{index}": kube.snapshot(index) for index in (0, 1)}
+    pods = [kube.pod(1, restartCount=2), kube.pod(0)]
+
+    assert shown(kube.workload("Running", **LIVE), *pods, snapshots=snapshots, logs={"job-worker-0": log}) == [
+        "job in namespace default: running for 20:00, 2 of 4 nodes ready (2 to 4, set by `elastic-infra scale`)",
+        "generation 3: 4 workers on 2 nodes",
+        "step 41",
+        "restarts: 1 of 3 charged, 1 change of members",
+        "goodput: 50.0 % over 20.0 s of events",
+        "",
+        "pod           status   launcher    gen.  step  restarts",
+        "job-worker-0  Running  monitoring  3     40",
+        "job-worker-1  Running  monitoring  3     41    2",
+    ]
+
+
+def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
+    """With what to set for more, and the warning that says why a pod waits."""
+    waiting = kube.pod(1, "Pending")
+    waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    about = {"name": "job-worker-1", "uid": "uid-job-worker-1"}
+    warnings = [
+        {"involvedObject": about, "reason": "FailedScheduling", "message": "0/3 nodes\nfit", "lastTimestamp": kube.NOW},
+        {"involvedObject": {"name": "other", "uid": "x"}, "reason": "BackOff", "message": "of another job"},
+    ]
+    found = shown(kube.workload("Running", elastic={"initial_nodes": 2}), kube.pod(0), waiting, warnings=warnings)
+
+    assert found[0].endswith("1 of 2 nodes ready (2 to 4, set by the config)")
+    assert found[2:7] == [
+        "pod           status",
+        "job-worker-0  Running",
+        "job-worker-1  Pending (Unschedulable)",
+        "",
+        "job-worker-1: FailedScheduling: 0/3 nodes fit",
+    ]
+    assert [line.partition(": ")[2].partition(":")[0] for line in found[7:]] == [
+        "steps and restarts are not known live",
+        "goodput is not known",
+    ]
+
+
+def test_event_lines_stand_in_for_status_ports() -> None:
+    """Generation and steps of the node whose log was read."""
+    log = "\n".join(
+        [
+            event(0, "workers_started", first_rank=0, local_world_size=2, world_size=2),
+            event(10, "progress", first=1, lowest=9, highest=9, steps_per_second=2.0, age_seconds=0),
+        ]
+    )
+    found = shown(kube.workload("Running", launcher={"events": "-"}), kube.pod(0), logs={"job-worker-0": log})
+
+    assert "step 9, 2 a second" in found
+    assert any(line.startswith("generation 1: 2 workers") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("job", "start"),
+    [
+        (kube.workload(), "job in namespace default: waits for its pods for 20:00, 0 of 4 nodes ready"),
+        (kube.workload("Suspended"), "job in namespace default: suspended for 10:00"),
+        (kube.workload("Suspended", placement={"queue": "gpu"}), "job in namespace default: waits in its queue for"),
+        (kube.workload("Succeeded"), "job in namespace default: succeeded after 10:00, 0 of 4 nodes ready"),
+        (kube.workload("Failed"), "job in namespace default: failed after 10:00"),
+        (kube.workload("Complete", elastic={"nnodes": 1}), "job in namespace default: succeeded after 10:00, 0 of 1"),
+    ],
+)
+def test_each_state_has_its_words(job: dict[str, Any], start: str) -> None:
+    """And a job that does not run is asked for no ports."""
+    found = shown(job)
+
+    assert found[0].startswith(start)
+    assert not any("metrics_port" in line for line in found)
+
+
+def test_what_a_stranger_on_the_port_says_breaks_nothing() -> None:
+    """Another program may listen there; its answer is text in one line."""
+    odd = kube.snapshot(0, phase="\x1b[2J\nx", nodes="no list", world_size="many", highest_step=[1], generation="x")
+
+    assert "job-worker-0  Running  [2J x" in "\n".join(
+        shown(kube.workload("Running", **LIVE), kube.pod(0), snapshots={"job-worker-0": odd})
+    )
+
+
+def test_time_that_passes_is_no_news() -> None:
+    """A reader of lines is told of what changes; steps are no change, a new generation is."""
+    job, pods = kube.workload("Running", **LIVE), (kube.pod(0),)
+    told = [
+        happened(Seen(job, pods, {"job-worker-0": kube.snapshot(0, **fields)}, at=at))
+        for fields, at in [({}, kube.NOW), ({"highest_step": 99}, kube.NOW + 9), ({"generation": 4}, kube.NOW + 9)]
+    ]
+
+    assert told[0] == told[1] != told[2]
+
+
+def test_notes_come_last() -> None:
+    """What could not be asked, and why."""
+    assert shown(kube.workload("Succeeded"), notes=("events are not shown",))[-1] == "note: events are not shown"

@@ -1,0 +1,223 @@
+"""`status`, `logs`, `watch`, `scale` and `cancel` on a command line, without a cluster: bad input changes nothing.
+
+A stand-in for kubectl gives one object for each kind and writes down what it is asked; the real one is in
+`tests/cluster/test_operations.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_infra.cli import kubectl
+from elastic_infra.cli.kubectl import Answer, ClusterError
+from tests.cli import Result, elastic_infra
+from tests.operations import kube
+
+COMMANDS = [("status",), ("logs",), ("watch",), ("scale", "3"), ("cancel",)]
+KUBECTL = """#!{python}
+import json, pathlib, sys
+folder = pathlib.Path(__file__).parent
+with (folder / "asked").open("a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+answers = json.loads((folder / "answers.json").read_text())
+code, out, err = answers.get(sys.argv[2], answers.get(sys.argv[1], [0, "", ""]))
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(code)
+"""
+
+
+class Cluster:
+    """A folder on PATH with a kubectl that answers by its second word, or else by its first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        program = folder / "kubectl"
+        program.write_text(KUBECTL.format(python=sys.executable))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def answers(self, **answers: tuple[int, str, str]) -> None:
+        """Say this from now on; a kind has `_` for `.`."""
+        named = {name.replace("_", "."): answer for name, answer in answers.items()}
+        (self._folder / "answers.json").write_text(json.dumps(named))
+
+    @property
+    def asked(self) -> list[str]:
+        """The questions so far."""
+        log = self._folder / "asked"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A cluster without any object."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    own = Cluster(tmp_path)
+    own.answers()
+    return own
+
+
+def run(command: tuple[str, ...], name: str = "job", *options: str) -> Result:
+    """A command on a job."""
+    return elastic_infra(command[0], name, *command[1:], *options)
+
+
+def found(thing: dict[str, Any]) -> tuple[int, str, str]:
+    """The answer with an object."""
+    return 0, json.dumps(thing), ""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_bad_input_asks_nothing_of_the_cluster(cluster: Cluster, command: tuple[str, ...]) -> None:
+    """Exit code 2 and the reason; a name is never taken for an option or another kind."""
+    for name in ("a/b", "A", "a b", "", "../x"):
+        result = run(command, name)
+        assert (result.code, result.out) == (2, "")
+        assert "is no name of a job" in result.err
+
+    assert run(command, "job", "--nothing").code == 2
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_job_that_is_not_there_is_said_to_be_missing(cluster: Cluster, command: tuple[str, ...]) -> None:
+    """Both kinds were asked for, where the flags say; a cluster without the operator has single pods all the same."""
+    cluster.answers(pytorchjobs_kubeflow_org=(1, "", 'error: the server doesn\'t have a resource type "pytorchjobs"'))
+    result = run(command, "job", "-n", "team", "--context", "prod", "--kubeconfig", "file")
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("There is no job job in this namespace.")
+    assert len(cluster.asked) == 2
+    assert all(line.endswith("--context=prod --kubeconfig=file --namespace=team") for line in cluster.asked)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_job_of_others_is_left_alone(cluster: Cluster, command: tuple[str, ...]) -> None:
+    """A PyTorchJob of the same name is not ours to stop."""
+    job = kube.workload("Running")
+    job["metadata"]["labels"] = {}
+    cluster.answers(pytorchjobs_kubeflow_org=found(job))
+    result = run(command)
+
+    assert result.code == 2
+    assert "is no job of elastic-infra" in result.err
+    assert len(cluster.asked) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_without_kubectl_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """No traceback."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run(command)
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "kubectl is not on PATH, and the cluster is asked through it. Install it.\n"
+
+
+@pytest.mark.parametrize("nodes", ["0", "x", "2.5"])
+def test_a_size_is_a_number_of_nodes(cluster: Cluster, nodes: str) -> None:
+    """From one on."""
+    assert run(("scale", nodes)).code == 2
+    assert cluster.asked == []
+
+
+def test_a_refused_size_changes_nothing(cluster: Cluster) -> None:
+    """The object was read, and nothing else asked."""
+    cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Running", elastic={"initial_nodes": 2})))
+    result = run(("scale", "3"))
+
+    assert result.code == 2
+    assert "elastic.initial_nodes: 3" in result.err
+    assert [line.split()[0] for line in cluster.asked] == ["get"]
+
+
+def test_a_size_that_the_job_has_already_is_not_sent(cluster: Cluster) -> None:
+    """It is done."""
+    cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Running")))
+    result = run(("scale", "4"))
+
+    assert (result.code, [line.split()[0] for line in cluster.asked]) == (0, ["get"])
+    assert result.err == "job in namespace default has 4 nodes already.\n"
+
+
+def test_watch_ends_with_the_job(cluster: Cluster) -> None:
+    """A job that has ended is shown once; its end is the exit code."""
+    none = found({"items": []})
+    for end, code in {"Succeeded": 0, "Failed": 1}.items():
+        cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload(end)), pods=none, events=none)
+        result = run(("watch",))
+        assert (result.code, result.out.splitlines()[0].split(":")[1].split()[0]) == (code, end.lower())
+
+
+def test_watch_draws_in_place_on_a_terminal(cluster: Cluster, tmp_path: Path) -> None:
+    """The whole view, in the terminal's own language."""
+    none = found({"items": []})
+    cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Succeeded")), pods=none, events=none)
+    ours, terminal = pty.openpty()
+    environ = {"PATH": str(tmp_path), "TERM": "xterm", "COLUMNS": "200"}
+    command = (sys.executable, "-m", "elastic_infra.cli", "watch", "job")
+    with subprocess.Popen(command, stdout=terminal, stderr=terminal, stdin=terminal, env=environ) as watch:
+        os.close(terminal)
+        drawn = b"".join(_until_closed(ours))
+        os.close(ours)
+
+    assert watch.returncode == 0
+    assert b"job in namespace default: succeeded after 10:00" in drawn
+    assert b"\x1b[" in drawn
+
+
+def _until_closed(terminal: int) -> Iterator[bytes]:
+    with contextlib.suppress(OSError):  # how Linux says that no writer is left
+        while data := os.read(terminal, 4096):
+            yield data
+
+
+def test_a_right_that_only_a_part_needs_costs_that_part(cluster: Cluster) -> None:
+    """Pods are shown; that events are not, and why, is a note."""
+    job = kube.workload("Succeeded")
+    refused = (1, "", forbidden("list", "events", "", "default"))
+    cluster.answers(pytorchjobs_kubeflow_org=found(job), pods=found({"items": []}), events=refused)
+    result = run(("status",))
+
+    assert result.code == 0
+    assert "note: This account may not list events in namespace default." in result.out
+
+
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
+    """The API server's own words, as kubectl passes them on."""
+    what = f'User "u" cannot {verb} resource "{resource}" in API group "{group}" in the namespace "{namespace}"'
+    return f"Error from server (Forbidden): {resource} is forbidden: {what}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            forbidden("patch", "pytorchjobs/scale", "kubeflow.org", "team"),
+            "This account may not patch pytorchjobs/scale.kubeflow.org in namespace team. Ask for a Role",
+        ),
+        (forbidden("get", "pods/log", "", "team"), "This account may not get pods/log in namespace team."),
+        ("Error from server (BadRequest): the container is waiting", "The cluster refuses it: Error from server"),
+        ("error: You must be logged in to the server (Unauthorized)", "The cluster does not know this account"),
+        ("The connection to the server x was refused", "The cluster cannot be reached"),
+    ],
+)
+def test_what_kubectl_says_becomes_what_to_do(said: str, message: str) -> None:
+    """A right that is missing is named with its verb and resource."""
+    with pytest.raises(ClusterError) as caught:
+        kubectl.checked(Answer(1, "", said))
+
+    assert str(caught.value).startswith(message)
