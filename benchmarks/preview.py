@@ -58,15 +58,21 @@ def hand_written(objects: list[dict[str, Any]]) -> None:
     from pulumi_kubernetes.apiextensions import CustomResource
     from pulumi_kubernetes.apps.v1 import Deployment
     from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscaler
-    from pulumi_kubernetes.core.v1 import ConfigMap, Service
+    from pulumi_kubernetes.core.v1 import ConfigMap, Secret, Service
 
     for each in objects:
-        name, launcher, service, store, job, scaler = each.values()
+        name, launcher, service, token, store, job, scaler = each.values()
         first = [
             ConfigMap(
                 f"{name}-launcher", metadata=launcher["metadata"], immutable=True, binary_data=launcher["binaryData"]
             ),
             Service(f"{name}-service", metadata=service["metadata"], spec=service["spec"]),
+            Secret(
+                f"{name}-token",
+                metadata=token["metadata"],
+                data=pulumi.Output.secret(token["data"]),
+                opts=pulumi.ResourceOptions(ignore_changes=["data"]),
+            ),
             Deployment(f"{name}-store", metadata=store["metadata"], spec=store["spec"]),
         ]
         CustomResource(
