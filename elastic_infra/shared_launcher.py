@@ -15,7 +15,7 @@ TYPE: Final = "elastic-infra:index:ElasticLauncher"
 
 
 class ElasticLauncherArgs(TypedDict):
-    """What `ElasticLauncher` takes."""
+    """The arguments of `ElasticLauncher`, each with a default."""
 
     namespace: NotRequired[pulumi.Input[str]]
     """Namespace of the ConfigMap, which is that of the jobs that mount it. Default `default`."""

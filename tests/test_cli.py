@@ -431,7 +431,7 @@ class TestProgram:
         assert elastic_infra("--version").out == f"{__version__}\n"
 
     def test_help_names_every_command(self) -> None:
-        """Nothing hidden."""
+        """The help lists all commands that exist."""
         help_text = elastic_infra("--help").out
 
         assert [command for command in COMMANDS if f"\n  {command} " not in help_text] == []

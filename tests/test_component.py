@@ -34,7 +34,7 @@ EVERYTHING: Final[dict[str, Any]] = {
 
 
 class Recorder(pulumi.runtime.Mocks):
-    """Keeps every registration."""
+    """Pulumi's mocks; keeps what a program registers, by name."""
 
     def __init__(self) -> None:
         self.made: dict[str, pulumi.runtime.MockResourceArgs] = {}

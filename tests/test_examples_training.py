@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclasses.dataclass(frozen=True)
 class Trainer:
-    """An example's script."""
+    """The script of an example, and how long it has to train."""
 
     example: str
     length: str
@@ -38,7 +38,7 @@ class Trainer:
 
     @property
     def script(self) -> str:
-        """Its path."""
+        """The path of the script."""
         return str(ROOT / "examples" / self.example / "train.py")
 
     def command(self, units: int) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def test_a_job_of_others_is_left_alone(cluster: Cluster, command: tuple[str, ...
 def test_without_kubectl_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """No traceback."""
+    """The line says what is missing and what to do."""
     monkeypatch.setenv("PATH", str(tmp_path))
     result = run(command)
 
@@ -129,7 +129,7 @@ def test_without_kubectl_there_is_one_line(
 
 @pytest.mark.parametrize("nodes", ["0", "x", "2.5"])
 def test_a_size_is_a_number_of_nodes(cluster: Cluster, nodes: str) -> None:
-    """From one on."""
+    """Numbers below one, and text, are refused before the cluster is asked."""
     assert run(("scale", nodes)).code == 2
     assert cluster.asked == []
 
@@ -145,7 +145,7 @@ def test_a_refused_size_changes_nothing(cluster: Cluster) -> None:
 
 
 def test_a_size_that_the_job_has_already_is_not_sent(cluster: Cluster) -> None:
-    """It is done."""
+    """The job has what is wanted, so the command succeeds."""
     cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Running")))
     result = run(("scale", "4"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -27,6 +28,8 @@ REGISTRY_HOSTS = [
 
 MACHINE_PATH = re.compile(r"(?<![\w@}.])/(?:root|work/(?:main|shared)|tmp/(?:brief|build))/")
 
+SHORTEST_DOCSTRING = 3
+"""Words."""
 
 LAUNCHER = "elastic_infra/launcher"
 TESTED_ELSEWHERE = {
@@ -109,6 +112,21 @@ def readme_commands() -> list[str]:
     )
     lines = (line.removeprefix("$ ") for block in blocks for line in block.splitlines())
     return [line for line in lines if shlex.split(line, comments=True)]
+
+
+def test_docstrings_say_more_than_the_name(tracked: dict[Path, str]) -> None:
+    """Three words say what the name says already: such a docstring is dropped, or tells the reader something."""
+    short = [
+        f"{path}: {found!r}"
+        for path, text in tracked.items()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and (found := ast.get_docstring(node)) is not None
+        and len(found.split()) <= SHORTEST_DOCSTRING
+    ]
+
+    assert short == []
 
 
 def test_the_readme_names_both_commands() -> None:

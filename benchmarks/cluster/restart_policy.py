@@ -133,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure(cluster: Cluster, api: kube.Kube, row: Row, policy: Policy) -> str:
-    """One job."""
+    """Runs one job on the cluster and tells the figure of its row."""
     with namespace(cluster, api, f"policy-{secrets.token_hex(3)}", {}, small=False) as space:
         space.apply(jobs.toy_config_map())
         for manifest in jobs.objects(JOB, settings(space, row, policy), "idle"):

@@ -35,7 +35,7 @@ def record(index: int) -> NodeRecord:
 
 @dataclass
 class Light:
-    """One simulated node."""
+    """A node whose messages are real and whose workers are not there."""
 
     index: int
     end: socket.socket
@@ -91,7 +91,7 @@ class Lights:
                     self._send(node, {"op": "beat"})
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close the connections of all nodes, and the selector."""
         for node in self.nodes.values():
             node.end.close()
         self._selector.close()

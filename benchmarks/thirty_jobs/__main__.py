@@ -37,7 +37,7 @@ JSON_INDENT: Final = 4
 
 
 def program(delivery: str, jobs: int) -> None:
-    """Declare the jobs."""
+    """Declare so many jobs, their launcher delivered in one way."""
     from elastic_infra import ElasticLauncher, ElasticTrainingJob
 
     launcher: dict[str, Any] = {"delivery": "image"} if delivery == "image" else {}

@@ -18,7 +18,7 @@ class RefusedError(Exception):
 
 
 def name_of(thing: Object) -> str:
-    """An object's name."""
+    """The name in an object's metadata."""
     return text(thing, "metadata.name")
 
 

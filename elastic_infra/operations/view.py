@@ -66,7 +66,7 @@ def nodes(pods: Iterable[Object]) -> list[Object]:
 
 
 def lines(seen: Seen) -> list[str]:
-    """The whole view."""
+    """What `status` prints: the job, its failure, its pods, warnings and notes."""
     failure = last_failure(seen.workload, seen.pods, seen.logs.items())
     told = [headline(seen), *_group(seen), *_goodput(seen)]
     if failure:

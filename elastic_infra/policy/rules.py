@@ -205,7 +205,10 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
 
 
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
-    """Pods satisfy https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
+    """Pods satisfy the profile `restricted`.
+
+    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+    """
     spec = at(pod_template(workload), "spec")
     every = tuple(_containers(workload))
     held = {

@@ -29,7 +29,7 @@ class Result:
 
     @property
     def hours(self) -> Estimate:
-        """Time to finish."""
+        """Time to finish; infinite where a run does not end."""
         return estimate([run.hours for run in self.runs])
 
     @property

@@ -21,7 +21,7 @@ NEEDS: Final = "In place needs a script with training.ElasticGroup: today Distri
 
 
 def print_text(said: Answer, console: Console) -> None:
-    """Print an answer."""
+    """Print an answer as tables, with what was assumed."""
     question = said.question
     low, high = question.scenario.nodes
     nodes = str(high) if low == high else f"{low} to {high}"

@@ -48,7 +48,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Generation:
-    """One committed generation."""
+    """A generation that was committed, and what is known of its training."""
 
     number: int
     life: int

@@ -21,7 +21,7 @@ class NoEventError(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One event."""
+    """A line of an event file, placed on the one clock."""
 
     at: float
     """Unix seconds, on one clock for all records (see ``clocks``)."""

@@ -68,7 +68,7 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def api(cluster: Cluster) -> Iterator[kube.Kube]:
-    """The cluster's API."""
+    """A client of the cluster's API, with the administrator's rights."""
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as client:
         yield client
 

@@ -48,7 +48,7 @@ class Account:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def command(self, *arguments: str) -> tuple[str, ...]:
-        """The command line."""
+        """The command line that asks this account's cluster for a job."""
         where = ("--namespace", self.space.name, "--kubeconfig", str(self.kubeconfig))
         return sys.executable, "-m", "elastic_infra.cli", *arguments, *where
 
@@ -205,7 +205,7 @@ def size(space: Namespace) -> int:
 
 @contextmanager
 def watching(viewer: Account) -> Iterator[subprocess.Popen[str]]:
-    """`watch`."""
+    """`watch` on the job, which ends by itself when the job ends."""
     command = viewer.command("watch", JOB, "--interval", "1")
     with subprocess.Popen(command, env=viewer.environ(), stdout=subprocess.PIPE, text=True) as watch:
         try:

@@ -105,7 +105,7 @@ class Stack:
         return _outcome(lambda **sinks: self._stack.preview(program=program, color="never", **options, **sinks))
 
     def up(self, program: Program, **options: Any) -> Outcome:
-        """Run `up`."""
+        """Make the stack as the program declares the stack."""
         return _outcome(lambda **sinks: self._stack.up(program=program, color="never", **options, **sinks))
 
     def refresh(self) -> Outcome:

@@ -48,7 +48,7 @@ class App:
         return Run(job, terminal, self.folder / "work" / "logs")
 
     def arguments(self, command: Command) -> list[str]:
-        """The script's arguments."""
+        """The arguments with which the script writes below this folder and ends early."""
         return [*command[1:], "--output", str(self.folder / "output"), "--steps", str(STEPS)]
 
     def _start(
@@ -99,7 +99,7 @@ class Run:
             raise AssertionError(message) from None
 
     def wait(self) -> int:
-        """The exit code."""
+        """The exit code of the launcher, once the launcher has ended."""
         code = self._job.wait()
         os.close(self._terminal)
         return code

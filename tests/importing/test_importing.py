@@ -172,7 +172,7 @@ JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"na
     ],
 )
 def test_an_object_that_cannot_be_imported_says_why(change: dict[str, Any], said: str) -> None:
-    """By its place."""
+    """The message names the place in the object."""
     with pytest.raises(ConfigError) as error:
         import_manifest({**JOB, **change}, "unnamed")
 

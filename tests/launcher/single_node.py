@@ -37,7 +37,7 @@ class SingleNodeAgent:
         self.phase: ipc.AgentPhase = "starting"
 
     def run(self) -> None:
-        """The agent's loop."""
+        """Start the workers, then beat and handle what the supervisor says, until the end."""
         self.start()
         while True:
             self.channel.send(ipc.AgentBeat(self.phase, self.generation))
@@ -100,7 +100,7 @@ class SingleNodeAgent:
             self.stop("SIGTERM")
 
     def stop(self, first: str) -> None:
-        """End the generation."""
+        """Have the supervisor end the workers of the generation."""
         self.phase = "stopping"
         grace = self.plan.shutdown_grace_seconds
         self.channel.send(ipc.Stop(self.generation, grace, first, "test"))  # type: ignore[arg-type]  # a literal
@@ -113,7 +113,7 @@ def run(
     environ: Mapping[str, str],
     runtime: RunDir,
 ) -> None:
-    """The agent's entry."""
+    """Run the agent in place of the real one."""
     freeze = environ.get("SOLO_FREEZE_FILE")
     agent = SingleNodeAgent(channel, plan, WorkerGroup(plan, settings, environ, runtime))
     if freeze:

@@ -19,7 +19,7 @@ def running(nodes: int = 2) -> State:
 
 
 def record(event: str, generation: int, **fields: object) -> Record:
-    """One event record."""
+    """A record of node 0 with these fields."""
     return Record(0.0, event, "node-0", generation, 0, fields)
 
 

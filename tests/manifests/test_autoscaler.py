@@ -1,4 +1,4 @@
-"""Our HorizontalPodAutoscaler, whole."""
+"""The HorizontalPodAutoscaler that the component makes, field by field."""
 
 from __future__ import annotations
 

@@ -254,5 +254,5 @@ def test_a_change_in_place_is_the_same_run(change: dict[str, Any]) -> None:
 
 
 def test_a_run_id_of_the_users_own_is_kept() -> None:
-    """Verbatim."""
+    """The operator gets the user's run id as it is."""
     assert _spec(elastic={**RANGE, "rdzv_id": "mine"})["elasticPolicy"]["rdzvId"] == "mine"

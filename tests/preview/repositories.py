@@ -54,5 +54,5 @@ def diff(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
 
 
 def consequences(document: Mapping[str, Any]) -> dict[str, str]:
-    """Job to consequence."""
+    """The consequence of each job in a document, by the job's name."""
     return {job["name"]: job["consequence"] for job in document["jobs"]}

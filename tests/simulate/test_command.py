@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job file."""
+    """The file of a job with 4 to 16 nodes."""
     path = tmp_path / "llm.yaml"
     path.write_text("image: i\nscript: s\nelastic: {nnodes: '4:16'}\n")
     return path

@@ -60,7 +60,7 @@ class Encoded:
 
     @classmethod
     def of(cls, value: Json) -> Encoded:
-        """Encode a value."""
+        """The value with its text, which is made once for all readers, and its size in memory."""
         text = wire.to_json(value)
         size, level = len(text), [value]
         while level:

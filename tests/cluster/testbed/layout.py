@@ -78,7 +78,7 @@ class Testbed:
 
 
 def kubeconfig(testbed: Testbed) -> dict[str, object]:
-    """The administrator's kubeconfig."""
+    """The kubeconfig of an administrator of the testbed."""
     authority = str(testbed.path("apiserver", "apiserver.crt"))
     return {
         "apiVersion": "v1",

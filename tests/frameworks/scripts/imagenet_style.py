@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 
 class Average:
-    """A running mean."""
+    """The mean of all values so far, weighted by their counts."""
 
     def __init__(self, name):
         self.name, self.sum, self.count = name, 0.0, 0

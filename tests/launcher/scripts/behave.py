@@ -25,11 +25,11 @@ def die(first: int, signum: int) -> None:
 
 
 def finish() -> None:
-    """Exit 0."""
+    """All ranks exit 0 at once."""
 
 
 def wait() -> None:
-    """Run until ended."""
+    """All ranks run until they are ended."""
     forever()
 
 
@@ -56,7 +56,7 @@ def crash_once() -> None:
 
 
 def abort() -> None:
-    """Rank 0 aborts."""
+    """Rank 0 aborts, the others wait."""
     if RANK == 0:
         die(os.getpid(), signal.SIGABRT)
     forever()
@@ -81,7 +81,7 @@ def save_on_term() -> None:
 
 
 def ignore_term() -> None:
-    """Ignore SIGTERM."""
+    """All ranks ignore SIGTERM and say so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     journal("ignoring")
     forever()

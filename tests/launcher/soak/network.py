@@ -48,11 +48,11 @@ class Network:
 
     @property
     def store(self) -> str:
-        """The store's namespace."""
+        """The name of the store's network namespace."""
         return f"{self._owner}-store"
 
     def node(self, name: str) -> str:
-        """A node's namespace."""
+        """The name of a node's network namespace."""
         return f"{self._owner}-{name}"
 
     def open(self) -> None:
@@ -84,7 +84,7 @@ class Network:
         _run("ip", "-n", self.store, "link", "set", self._ports[name], "nomaster")
 
     def join(self, name: str) -> None:
-        """Undo ``cut``."""
+        """Put a node back on the bridge after ``cut``."""
         _run("ip", "-n", self.store, "link", "set", self._ports[name], "master", "bridge")
 
     def drop_store(self, name: str) -> None:
@@ -92,7 +92,7 @@ class Network:
         self._filter(name, "-A")
 
     def heal_store(self, name: str) -> None:
-        """Undo ``drop_store``."""
+        """Let packets to the store pass again after ``drop_store``."""
         self._filter(name, "-D")
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def require(law: str, *facts: object, holds: bool) -> None:
 
 @dataclasses.dataclass
 class Worker:
-    """One simulated process."""
+    """A worker without a process: forked, cold, or ended."""
 
     generation: int
     local_rank: int
@@ -97,7 +97,7 @@ class World:
         monkeypatch.setattr(os, "killpg", self._kill)
 
     def close(self) -> None:
-        """Close every descriptor."""
+        """Close both ends of the connection and the pipes of all workers."""
         self.client.close()
         self.theirs.close()
         self.selector.close()

@@ -50,7 +50,7 @@ class Place:
         }
 
     def installed(self, **sources: str) -> None:
-        """Modules under site-packages."""
+        """Write modules as an installed package has them."""
         for name, source in sources.items():
             (self.site / f"{name}.py").write_text(source)
 

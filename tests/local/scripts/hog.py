@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Take the memory."""
+    """Take a gigabyte of memory at the first start only."""
     mark = Path(os.environ["ELASTIC_INFRA_CHECKPOINT_DIR"]) / "hogged"
     if mark.exists():
         return
