@@ -37,7 +37,8 @@ test-oldest: ## the launcher on the oldest torch and, where there is one, the ol
 test-system-python: ## command line, config, previews and tools on the system's own Python, without torch
 	$(READY)
 	@$(RUN) tools.extra_env system
-	@$(CURDIR)/.venv-system/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not engine and not launcher" \
+	@HYPOTHESIS_PROFILE=brief $(CURDIR)/.venv-system/bin/python -m pytest $(SIDE_BY_SIDE) \
+	  -m "not cluster and not slow and not engine and not launcher" \
 	  tests/test_cli.py tests/config tests/preview tests/tools $(PYTEST_ARGS)
 
 test-frameworks: ## scripts written for other launchers, with real packages: an hour

@@ -25,6 +25,9 @@ hypothesis.settings.register_profile(
     max_examples=100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+hypothesis.settings.register_profile(
+    "brief", hypothesis.settings.get_profile("repeatable"), max_examples=20
+)  # where the same tests run on another Python too
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
