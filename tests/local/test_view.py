@@ -150,7 +150,7 @@ def test_it_is_drawn_in_place(terminal: Terminal) -> None:
     assert not any(line.strip() for line in terminal.scrolled)
     assert last[0].startswith("digits  ")
     assert "succeeded" in last[0]
-    assert last[2].startswith("step 899")
+    assert last[2].startswith("step 699")
     assert any(screen[3].startswith("restarts: failure 1") for screen in screens)
     assert [line.split()[0] for line in last if line.startswith("node-")] == nodes
 
