@@ -38,7 +38,7 @@ def draw(said: Answer) -> str:
         markup += _row(said, result, longest, top)
         top += ROW
     markup += _legend(results, top)
-    return _document(said, top + 34, markup)
+    return theme.document("simulation", _title(said), summary(said), (WIDTH, top + 34), markup)
 
 
 def summary(said: Answer) -> str:
@@ -48,23 +48,6 @@ def summary(said: Answer) -> str:
         for result in said.results
     )
     return f"{'; '.join(parts)}."
-
-
-def _document(said: Answer, height: float, markup: Sequence[str]) -> str:
-    attributes: dict[str, svg.Value] = {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "viewBox": f"0 0 {WIDTH:g} {height:g}",
-        "width": WIDTH,
-        "height": height,
-        "role": "img",
-        "aria-labelledby": "simulation-title simulation-desc",
-    }
-    names = (
-        svg.element("title", {"id": "simulation-title"}, svg.escaped(_title(said))),
-        svg.element("desc", {"id": "simulation-desc"}, svg.escaped(summary(said))),
-    )
-    ground = svg.box((0, 0), (WIDTH, height), {"class": "bg", "rx": 6})
-    return svg.element("svg", attributes, *names, theme.style(), theme.patterns(), ground, *markup) + "\n"
 
 
 def _title(said: Answer) -> str:

@@ -6,7 +6,7 @@ information in colours is also in hatches, shapes or words; hover titles have th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from elastic_infra.timeline import formatting, lanes, scale, svg, theme
@@ -31,7 +31,8 @@ def draw(history: History, figures: Figures) -> str:
     for part in (*above, _axis, _legend, _table):
         drawn, top = part(layout, top)
         markup += drawn
-    return _document(layout, top + 10, markup)
+    title = f"Timeline of {_name(history)}"
+    return theme.document("timeline", title, summary(history, figures), (WIDTH, top + 10), markup)
 
 
 def summary(history: History, figures: Figures) -> str:
@@ -42,24 +43,6 @@ def summary(history: History, figures: Figures) -> str:
         f"{formatting.count(len(figures.outages), 'outage')}, {formatting.seconds(figures.outage_seconds)} in all; "
         f"{OUTCOMES[history.outcome]}."
     )
-
-
-def _document(layout: Layout, height: float, markup: Sequence[str]) -> str:
-    attributes: dict[str, svg.Value] = {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "viewBox": f"0 0 {WIDTH:g} {height:g}",
-        "width": WIDTH,
-        "height": height,
-        "role": "img",
-        "aria-labelledby": "timeline-title timeline-desc",
-    }
-    said = svg.escaped(summary(layout.history, layout.figures))
-    names = (
-        svg.element("title", {"id": "timeline-title"}, f"Timeline of {svg.escaped(_name(layout.history))}"),
-        svg.element("desc", {"id": "timeline-desc"}, said),
-    )
-    ground = svg.box((0, 0), (WIDTH, height), {"class": "bg", "rx": 6})
-    return svg.element("svg", attributes, *names, theme.style(), theme.patterns(), ground, *markup) + "\n"
 
 
 def _name(history: History) -> str:

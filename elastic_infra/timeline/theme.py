@@ -1,4 +1,4 @@
-"""The look of phases and marks: a hatch or a shape each, so that colour is never the only difference. Pure data.
+"""The look of phases and marks: a hatch or a shape each, so that colour is never the only difference. Pure.
 
 Colours are set twice, for light and for dark pages; a viewer without ``prefers-color-scheme`` shows the light ones on
 the picture's background.
@@ -6,7 +6,7 @@ the picture's background.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,6 +85,30 @@ def style() -> str:
 def patterns() -> str:
     """The definitions of the hatches; a surface is filled with ``url(#p-NAME)``."""
     return svg.element("defs", {}, *(_pattern(name, look) for name, look in SURFACES.items()))
+
+
+def document(kind: str, title: str, desc: str, size: tuple[float, float], markup: Iterable[str]) -> str:
+    """A whole picture on its ground, for screen readers too.
+
+    Args:
+        kind: the picture's name in the ids of title and description.
+        desc: the picture in one sentence.
+    """
+    width, height = size
+    attributes: dict[str, svg.Value] = {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "width": width,
+        "height": height,
+        "role": "img",
+        "aria-labelledby": f"{kind}-title {kind}-desc",
+    }
+    names = (
+        svg.element("title", {"id": f"{kind}-title"}, svg.escaped(title)),
+        svg.element("desc", {"id": f"{kind}-desc"}, svg.escaped(desc)),
+    )
+    ground = svg.box((0, 0), size, {"class": "bg", "rx": 6})
+    return svg.element("svg", attributes, *names, style(), patterns(), ground, *markup) + "\n"
 
 
 def fill(name: str) -> Mapping[str, svg.Value]:
