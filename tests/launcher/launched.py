@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -99,17 +100,32 @@ class Launched:
         """Kill all remaining processes; for fixtures."""
         self.process.kill()
         self.process.wait()
-        for pid in self.alive():
-            os.kill(pid, signal.SIGKILL)
+        kill(self.alive())
+
+
+def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Send a signal to each process; one may have ended since it was listed, of the death of another or by itself."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
+def command_line(pid: int) -> bytes:
+    """Its arguments, separated by NUL; empty for a process that has ended."""
+    return _read(pid, "cmdline")
+
+
 def _environ(pid: int) -> bytes:
+    return _read(pid, "environ")
+
+
+def _read(pid: int, name: str) -> bytes:
     try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+        return pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
 

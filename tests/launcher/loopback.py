@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.launcher.launched import kill
 from tests.ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -152,11 +153,7 @@ def tree(pid: int) -> list[int]:
 
 def signal_tree(node: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to every process of a node."""
-    for pid in tree(node.pid):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue
+    kill(tree(node.pid), number)
 
 
 def kill_tree(node: subprocess.Popen[bytes]) -> None:

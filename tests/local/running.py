@@ -16,6 +16,7 @@ import yaml
 
 from elastic_infra.timeline.files import Reader
 from elastic_infra.timeline.records import Record
+from tests.launcher.launched import kill
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE_SECONDS = 120.0
@@ -131,8 +132,7 @@ class Run:
         """Kill all remaining processes."""
         self.process.kill()
         self.process.wait()
-        for pid in self.alive():
-            os.kill(pid, signal.SIGKILL)
+        kill(self.alive())
 
 
 def _environ(pid: int) -> list[bytes]:

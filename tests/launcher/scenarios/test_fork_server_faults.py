@@ -15,7 +15,7 @@ from elastic_infra.launcher import ipc
 from elastic_infra.launcher.command_line.plan import Entrypoint
 from elastic_infra.launcher.run_dir import RunDir
 from elastic_infra.launcher.supervisor import fork_server_client
-from tests.launcher.launched import ROOT, Launched
+from tests.launcher.launched import ROOT, Launched, command_line, kill
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -104,11 +104,8 @@ def restart(launch: Launched) -> bool:
 
 
 def fork_servers(launch: Launched) -> list[int]:
-    return [
-        pid
-        for pid in launch.alive()
-        if b"elastic_infra_fork_server" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    """The one that forks and those that wait for it: the death of one ends those below it."""
+    return [pid for pid in launch.alive() if b"elastic_infra_fork_server" in command_line(pid)]
 
 
 def test_a_healthy_one_forks(launch: Launched) -> None:
@@ -128,8 +125,7 @@ def test_what_leaves_a_trace_is_left_out(launch: Launched) -> None:
 
 def test_a_dead_one_is_not_waited_for(launch: Launched) -> None:
     """Without its fork server a restart is cold."""
-    for pid in fork_servers(launch):
-        os.kill(pid, signal.SIGKILL)
+    kill(fork_servers(launch))
     launch.wait_for(lambda: len(events(launch, "fork_server")) == 2, "the loss")
 
     assert restart(launch) is False
@@ -137,8 +133,7 @@ def test_a_dead_one_is_not_waited_for(launch: Launched) -> None:
 
 def test_a_frozen_one_is_given_up(launch: Launched) -> None:
     """A fork server that does not answer is killed, and the worker is started cold, once."""
-    for pid in fork_servers(launch):
-        os.kill(pid, signal.SIGSTOP)
+    kill(fork_servers(launch), signal.SIGSTOP)
 
     assert restart(launch) is False
 
@@ -165,8 +160,7 @@ def test_a_program_that_imports_torch_waits_for_it(loading: Launched) -> None:
 
 def test_one_that_dies_while_it_loads_is_not_waited_for(loading: Launched) -> None:
     """The workers that waited are started cold, once each."""
-    for pid in fork_servers(loading):
-        os.kill(pid, signal.SIGKILL)
+    kill(fork_servers(loading))
     loading.wait_for(lambda: events(loading, "worker_started"), "a cold start")
 
     assert restart(loading) is False

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from elastic_infra.launcher.supervisor.agent_replacement import Replacements
+from tests.launcher.launched import command_line, kill
 from tests.launcher.loopback import ROOT, signal_tree, tree
 from tests.launcher.soak.network import STORE_ADDRESS, STORE_PORT, Network
 
@@ -54,8 +55,8 @@ def is_zombie(pid: int) -> bool:
 
 def agent_of(launcher: int) -> int | None:
     """The agent: the first process that the launcher forked without executing anything."""
-    command = _command(launcher)
-    agents = [pid for pid in children(launcher) if _command(pid) == command and command]
+    command = command_line(launcher)
+    agents = [pid for pid in children(launcher) if command_line(pid) == command and command]
     return min(agents, default=None)
 
 
@@ -65,13 +66,6 @@ def _stat(pid: int) -> tuple[str, int]:
     except OSError:
         return "", 0
     return state, int(parent)
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 @dataclass
@@ -178,9 +172,7 @@ class Nodes:
             if node.process is not None:
                 node.process.wait()
         self.stop_store()
-        for pid in tree(os.getpid())[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(tree(os.getpid())[1:])
         self._reap(set())
 
     def _launch(self, node: Node) -> None:
@@ -237,7 +229,7 @@ class Nodes:
         while strays := [pid for pid in children(os.getpid()) if pid not in known]:
             for pid in strays:
                 what = "zombie" if is_zombie(pid) else "orphan"
-                left.append(f"{what} {pid} {_command(pid).replace(bytes(1), b' ').decode(errors='replace')[:120]}")
+                left.append(f"{what} {pid} {command_line(pid).replace(bytes(1), b' ').decode(errors='replace')[:120]}")
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
