@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pulumi
 from pulumi.errors import InputPropertyErrorDetails
@@ -13,6 +14,9 @@ from pulumi.provider.server import ComponentInitError
 
 from elastic_infra import ElasticLauncher, ElasticTrainingJob, __version__
 from elastic_infra.child_names import DEPLOYMENT
+from elastic_infra.cli.app import COMMANDS
+
+BAD_INPUT: Final = 2
 
 
 class Host(ComponentProvider):
@@ -48,5 +52,20 @@ def in_order(value: Any) -> Any:  # noqa: ANN401 - JSON, with Outputs as leaves
     return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
+def run(arguments: Sequence[str]) -> None:
+    """Serve the engine whose address is given, until it ends this process.
+
+    Raises:
+        SystemExit: a command was given, as if this were the command line, which would wait for an engine for ever.
+    """
+    if arguments and arguments[0] in COMMANDS:
+        sys.stderr.write(
+            "`python -m elastic_infra` is the plugin that the Pulumi engine starts. The command line is "
+            f"`elastic-infra` or `python -m elastic_infra.cli`: elastic-infra {arguments[0]} --help\n"
+        )
+        sys.exit(BAD_INPUT)
+    main(Host([ElasticTrainingJob, ElasticLauncher], "elastic-infra", version=str(__version__)), list(arguments))
+
+
 if __name__ == "__main__":
-    main(Host([ElasticTrainingJob, ElasticLauncher], "elastic-infra", version=str(__version__)), sys.argv[1:])
+    run(sys.argv[1:])

@@ -14,7 +14,7 @@ from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault
 from elastic_infra.config.load import job_name, read_text
 from elastic_infra.importing import Imported, import_command, import_manifest
-from elastic_infra.importing.command_line import split
+from elastic_infra.importing.command_line import only_command
 from elastic_infra.manifests.figures import at
 
 
@@ -53,7 +53,7 @@ def imported(text: str, name: str | None, default: str) -> Imported:
     """
     objects = list(_objects(text))
     if not objects:
-        return import_command(split(text), name or default)
+        return import_command(only_command(text), name or default)
     workloads = [each for each in objects if each.get("kind") in {"PyTorchJob", "Job", "TrainJob"}]
     if len(workloads) > 1 and name is not None:
         workloads = [each for each in workloads if at(each, "metadata.name") == name]

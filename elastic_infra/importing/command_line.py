@@ -38,6 +38,26 @@ class Command:
     notes: tuple[str, ...] = ()
 
 
+def only_command(text: str) -> list[str]:
+    """The words of the one command line in a file.
+
+    Raises:
+        ConfigError: as `split`, or a shell has more to do than to start that command.
+    """
+    plain = _COMMENT.sub("", _QUOTED.sub("quoted", text.replace("\\\n", " ")))
+    if len(list(filter(str.strip, plain.splitlines()))) > 1 or _OPERATOR.search(plain):
+        raise ConfigError([Fault("command", _MORE_THAN_ONE)])
+    return split(text)
+
+
+_QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_COMMENT: Final = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
+_OPERATOR: Final = re.compile(r"[;&|<>`]")
+_MORE_THAN_ONE: Final = (
+    "is more than one plain command in a shell. Move the rest into the image or the script, and leave one."
+)
+
+
 def split(text: str) -> list[str]:
     """The words of a command line; a line that ends in a backslash goes on.
 
@@ -76,8 +96,7 @@ def _without_shell(words: Sequence[str]) -> Sequence[str]:
         return words
     line = " ".join(words[2:]).strip().removeprefix("exec ")
     if _SHELL_WORK.search(line.replace("\\\n", " ")):
-        reason = "is more than one plain command in a shell. Move the rest into the image or the script, and leave one."
-        raise ConfigError([Fault("command", reason)])
+        raise ConfigError([Fault("command", _MORE_THAN_ONE)])
     return split(line)
 
 

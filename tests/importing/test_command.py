@@ -31,6 +31,26 @@ def test_a_command_line_in_a_file(tmp_path: Path) -> None:
     assert (result.code, yaml.safe_load(result.out)["name"]) == (0, "llm")
 
 
+@pytest.mark.parametrize(
+    ("script", "is_one"),
+    [
+        ("#!/bin/bash\n# a; b\ntorchrun train.py --note 'a; b' \"c | d\"  # e && f\n\n", True),
+        ("torchrun \\\n  --nnodes 2 \\\n  train.py\n", True),
+        ("cd /src && torchrun train.py\n", False),
+        ("torchrun train.py | tee log\n", False),
+        ("export NCCL_DEBUG=INFO\ntorchrun train.py\n", False),
+        ("torchrun train.py > log\n", False),
+    ],
+)
+def test_a_file_has_one_plain_command(tmp_path: Path, script: str, is_one: bool) -> None:  # noqa: FBT001 - a case
+    """What a shell would do beside it is no argument of the script."""
+    (tmp_path / "llm.sh").write_text(script)
+    result = elastic_infra("import", tmp_path / "llm.sh")
+
+    assert result.code == (0 if is_one else 2), result.out
+    assert ("Move the rest into the image or the script" in result.err) is not is_one
+
+
 def test_one_of_several_workloads(tmp_path: Path) -> None:
     """Beside other objects, in a stream or a List."""
     one = (CORPUS / "batch_job.yaml").read_text()
