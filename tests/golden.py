@@ -8,9 +8,14 @@ from pathlib import Path
 REWRITE = "ELASTIC_INFRA_REWRITE_GOLDEN"
 
 
-def assert_golden(file: Path, text: str) -> None:
-    """The text is the file's; `make golden` writes it anew, and then the difference is for people to judge."""
+def assert_golden(file: Path, text: str, advice: str = "") -> None:
+    """The text is the file's; `make golden` writes it anew, and then the difference is for people to judge.
+
+    Args:
+        advice: what follows from a difference, for whoever judges it.
+    """
     if os.environ.get(REWRITE) == "1":
         file.write_text(text, "utf-8")
     assert file.exists(), f"{file} is missing: look at what `make golden` writes, and commit it"
-    assert file.read_text("utf-8") == text, f"{file} differs: look at what `make golden` writes, and commit it if right"
+    is_same = file.read_text("utf-8") == text
+    assert is_same, f"{file} differs: look at what `make golden` writes, and commit it if right. {advice}"

@@ -1,7 +1,7 @@
 """The state of a stack as one version leaves it, in a file, for later versions to take over.
 
-``python -m tests.engine.recorded_state`` records this version's, once, when it is released: a recorded state is never
-recorded anew.
+``python -m tests.engine.recorded_state`` records this version's, and what restarts its jobs, once, when it is released:
+what is recorded is never recorded anew.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from elastic_infra.manifests import launcher
 from tests.engine.engine import PROJECT, Engine
 from tests.engine.jobs import FULL, JOB, job
 from tests.engine.provider import KubernetesProvider, serving
+from tests.released import NEXT, PODS
 from tools import setup
 
 RECORDED: Final[Mapping[str, Path]] = {
@@ -76,7 +77,7 @@ def _names(stack: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Record the state of this version.
+    """Record the state and the pods of this version.
 
     Raises:
         SystemExit: the version has its state already, or there is no engine.
@@ -96,6 +97,7 @@ def main() -> None:
         stack.up(job(**FULL)).ops()
         text = recorded(stack.exported(), stack.name)
     Path(__file__).with_name("testdata").joinpath(f"state-{version}.json").write_text(text)
+    shutil.copytree(NEXT, PODS / version)
 
 
 if __name__ == "__main__":

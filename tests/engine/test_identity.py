@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -14,15 +12,7 @@ from elastic_infra.manifests import launcher
 from tests.engine.engine import Engine, Stack
 from tests.engine.jobs import FULL, JOB, job
 from tests.engine.recorded_state import RECORDED, recorded, restored
-
-PROMISES = dict(
-    re.findall(
-        r"^\| (\d[\d.]*) \| yes: [^|]+ \| (restart once|go on) \|$",
-        (Path(__file__).parents[2] / "docs/upgrade.md").read_text(),
-        re.MULTILINE,
-    )
-)
-"""What the upgrade page says of the jobs of each released version."""
+from tests.released import PROMISES
 
 
 @pytest.fixture(scope="module")
