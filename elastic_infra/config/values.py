@@ -28,7 +28,13 @@ class Late(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class KnownLater:
-    """Stands for a late value of a program in another process: equal to all others, and without a text."""
+    """Stands for a late value of a program in another process: equal to all others but secrets, and without a text.
+
+    Attributes:
+        secret: tells one secret from another without telling it; None where nothing but the place is known.
+    """
+
+    secret: str | None = None
 
     def apply(self, func: Callable[[Any], Any], /) -> KnownLater:  # noqa: ARG002 - of Late
         """The same object, since values derived from it are known later as well."""

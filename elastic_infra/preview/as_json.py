@@ -31,6 +31,7 @@ def _change(change: Change) -> Shown:
         "old": change.old,
         "new": change.new,
         "order_only": change.is_order,
+        "secret": change.is_secret,
         "consequence": change.consequence.value,
         "manifest_paths": list(change.manifest_paths),
     }

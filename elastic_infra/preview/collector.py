@@ -6,6 +6,7 @@ Started with ``python -I`` by `programs.run_program`, which says on stdin what t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import runpy
 import sys
@@ -22,26 +23,22 @@ def main() -> None:
     order = json.load(sys.stdin)
     sys.path.insert(0, order["package"])
     found: list[tuple[str, dict[str, Any]]] = []
-    _record_jobs(found, order["late"])
+    _record_jobs(found)
     asyncio.set_event_loop(loop := asyncio.new_event_loop())
     loop.run_until_complete(_run(order))
-    Path(order["result"]).write_text(json.dumps(found), "utf-8")
+    declared = [(name, loop.run_until_complete(_plain(data, order["late"]))) for name, data in found]
+    Path(order["result"]).write_text(json.dumps(declared), "utf-8")
 
 
-def _record_jobs(found: list[tuple[str, dict[str, Any]]], late: Any) -> None:  # noqa: ANN401 - JSON
-    """Have every config noted when it is rendered for the component.
-
-    Args:
-        late: stands in place of a value that another resource delivers: it may be a secret, and under mocks it is
-            made up.
-    """
+def _record_jobs(found: list[tuple[str, dict[str, Any]]]) -> None:
+    """Have every config noted when it is rendered for the component."""
     from elastic_infra import inputs
 
     rendered: Callable[..., Any] = inputs.rendered
 
     def noted(name: str, args: Any) -> Any:  # noqa: ANN401 - passed through
         config, manifests = rendered(name, args)
-        found.append((name, _plain(config.model_dump(exclude_unset=True), late)))
+        found.append((name, config.model_dump(exclude_unset=True)))
         return config, manifests
 
     inputs.rendered = noted
@@ -82,14 +79,26 @@ def _program(path: Path) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
-def _plain(value: Any, late: Any) -> Any:  # noqa: ANN401 - JSON with late leaves
+async def _plain(value: Any, late: Any) -> Any:  # noqa: ANN401 - JSON with late leaves
+    """The config as JSON.
+
+    Args:
+        late: stands in place of a value that another resource delivers: under mocks it is made up.
+    """
     import pulumi
 
     if isinstance(value, pulumi.Output):
-        return late
+        return {**late, "secret": await _digest(value)}
     if isinstance(value, dict):
-        return {key: _plain(each, late) for key, each in value.items()}
-    return [_plain(each, late) for each in value] if isinstance(value, list | tuple) else value
+        return {key: await _plain(each, late) for key, each in value.items()}
+    return [await _plain(each, late) for each in value] if isinstance(value, list | tuple) else value
+
+
+async def _digest(value: Any) -> str | None:  # noqa: ANN401 - an Output of any value
+    """Tells a secret from another without telling it; None for what is no secret, or not known before `up`."""
+    if not (await value.is_known() and await value.is_secret()):
+        return None
+    return hashlib.sha256(repr(await value.future()).encode()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from elastic_infra.config import JobConfig
+from elastic_infra.config import EnvVar, JobConfig
 from elastic_infra.config.load import job_name, named_by
 from elastic_infra.config.names import name_faults
+from elastic_infra.config.values import KnownLater
 from elastic_infra.manifests.render import lasting
 from elastic_infra.preview.attribution import attribute
 from elastic_infra.preview.deltas import deltas
@@ -155,10 +157,18 @@ def _changes(base: JobConfig, head: Job) -> Iterator[Change]:
     shares = attribute(head.name, base, head.config, found) if found else ()
     for difference, share in zip(found, shares, strict=True):
         path, is_order = written(difference.path), difference.kind != "value"
-        yield _change(path, shown(path, difference.old), shown(path, difference.new), share, is_order=is_order)
+        change = _change(path, shown(path, difference.old), shown(path, difference.new), share)
+        is_secret = _is_secret(difference.old) and _is_secret(difference.new)
+        yield dataclasses.replace(change, is_order=is_order, is_secret=is_secret)
 
 
-def _change(path: str, old: Shown, new: Shown, share: Sequence[Effect], *, is_order: bool = False) -> Change:
+def _change(path: str, old: Shown, new: Shown, share: Sequence[Effect]) -> Change:
     consequence = worst(*(effect.consequence for effect in share))
     places = tuple(dict.fromkeys(effect.path for effect in share))
-    return Change(path, old, new, consequence, places, is_order)
+    return Change(path, old, new, consequence, places)
+
+
+def _is_secret(value: object) -> bool:
+    """Whether a program's secret stands there, which is only known to equal another or not."""
+    late = value.value if isinstance(value, EnvVar) else value
+    return isinstance(late, KnownLater) and late.secret is not None

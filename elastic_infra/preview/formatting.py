@@ -76,7 +76,7 @@ def figures(job: JobDiff) -> tuple[str, ...]:
 def headline(job: JobDiff) -> str:
     """What a reviewer reads of a job first: what changed, then the figures that moved."""
     named = [f"renamed from {job.renamed_from}"] if job.renamed_from else []
-    paths = [shortened(change) for change in job.changes if change.path != "name"]
+    paths = [_caused_by(change) for change in job.changes if change.path != "name"]
     listed = [", ".join(paths[:MAX_NAMED]) + (f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "")]
     key = dataclasses.replace(job, deltas={name: job.deltas[name] for name in KEY_FIGURES if name in job.deltas})
     count = len(job.warnings)
@@ -93,6 +93,13 @@ def shortened(change: Change) -> str:
     return f"{change.path} (order only)" if change.is_order else change.path
 
 
+def _caused_by(change: Change) -> str:
+    return f"{change.path} ({SECRET_CHANGED})" if change.is_secret else shortened(change)
+
+
+SECRET_CHANGED: Final = "a secret changed"  # noqa: S105 - says that one did, is none
+
+
 def on_one_line(value: Shown) -> str:
     """A value for one cell or line; lists of words as a shell would read them."""
     if value is None:
@@ -106,6 +113,8 @@ def on_one_line(value: Shown) -> str:
 
 def from_to(change: Change) -> str:
     """Both values on one line; that a hidden one changed is all that is told of it."""
+    if change.is_secret:
+        return SECRET_CHANGED
     if change.old == change.new == HIDDEN:
         return "changed (values are not shown)"
     return f"{on_one_line(change.old)} → {on_one_line(change.new)}"

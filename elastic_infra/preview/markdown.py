@@ -11,7 +11,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from elastic_infra.preview.formatting import figures, headline, on_one_line, places, shortened, tally
+from elastic_infra.preview.formatting import (
+    SECRET_CHANGED,
+    figures,
+    headline,
+    on_one_line,
+    places,
+    shortened,
+    tally,
+)
 from elastic_infra.preview.model import Change, Comparison, Consequence, JobDiff
 
 MAX_LENGTH: Final = 65_536
@@ -92,7 +100,8 @@ def _folded(summary: str, lines: Sequence[str]) -> str:
 def _row(change: Change) -> str:
     shown, more = places(change.manifest_paths, MAX_PLACES)
     reaches = "<br>".join([*map(_code, shown), *([f"and {more} more"] if more else [])]) or "nothing"
-    cells = [_code(shortened(change)), _value(change, change.old), _value(change, change.new), change.consequence.value]
+    after = SECRET_CHANGED if change.is_secret else _value(change, change.new)
+    cells = [_code(shortened(change)), _value(change, change.old), after, change.consequence.value]
     return f"| {' | '.join([*cells, reaches])} |"
 
 

@@ -113,6 +113,7 @@ class Change:
         consequence: of this change alone.
         manifest_paths: what it changes in the job's objects.
         is_order: only the order differs.
+        is_secret: a secret changed, of which neither value is told.
     """
 
     path: str
@@ -121,6 +122,7 @@ class Change:
     consequence: Consequence
     manifest_paths: tuple[str, ...] = ()
     is_order: bool = False
+    is_secret: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

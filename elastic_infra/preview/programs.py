@@ -6,6 +6,7 @@ and plain config only; it is no sandbox beyond that, so run it where the code un
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -32,8 +33,8 @@ TIMEOUT_SECONDS: Final = 120
 NO_STACK: Final = "preview"
 """Name of the stack where no file tells of one."""
 
-ENCRYPTED: Final = "(secret)"
-"""The replacement of an encrypted config value for a program."""
+ENCRYPTED: Final = "(secret-{})"
+"""The replacement of an encrypted config value for a program, with a digest of what stands in the file."""
 
 MAX_REASON: Final = 500
 
@@ -115,9 +116,9 @@ _LATE: Final = {"elastic-infra": "known later"}
 
 def with_late(value: Any) -> Any:  # noqa: ANN401 - JSON
     """The collector's output, with its marks turned into late values, to which rules on text do not apply."""
-    if value == _LATE:
-        return KnownLater()
     if isinstance(value, dict):
+        if _LATE.items() <= value.items():
+            return KnownLater(value["secret"])
         return {key: with_late(each) for key, each in value.items()}
     return [with_late(each) for each in value] if isinstance(value, list) else value
 
@@ -190,7 +191,7 @@ def _qualified(project: str, key: str) -> str:
 
 def _plain(value: object) -> str:
     if isinstance(value, Mapping) and set(value) == {"secure"}:
-        return ENCRYPTED
+        return ENCRYPTED.format(hashlib.sha256(str(value["secure"]).encode()).hexdigest()[:12])
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from elastic_infra.manifests.figures import WORKLOAD_KINDS, at, figures, items, pod_template
 from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
 from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
+from elastic_infra.preview.engine_secrets import is_secret, named_secrets, told_apart
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
-from elastic_infra.preview.redaction import shown, without_secrets
+from elastic_infra.preview.redaction import HIDDEN, shown, without_secrets
 from elastic_infra.preview.tree import differences, written
 
 JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
@@ -28,6 +29,14 @@ _REPLACING: Final = frozenset({"replace", "create-replacement", "delete-replaced
 _KUBERNETES: Final = "$kubernetes:"
 """In the type of every child that is an object; the records of what must not change are none."""
 Step = Mapping[str, Any]
+
+
+class SecretChange(NamedTuple):
+    """A Secret whose content changes, and the places in it."""
+
+    namespace: object
+    name: object
+    paths: str
 
 
 class PreviewError(ValueError):
@@ -61,7 +70,9 @@ def from_preview(document: Mapping[str, Any]) -> Comparison:
         if owner := _owner(step):
             groups.setdefault(owner, []).append(step)
     renamed = _renamed(groups)
-    jobs = in_order(_job(urn, steps, renamed.get(urn)) for urn, steps in groups.items() if urn not in renamed.values())
+    secrets = tuple(_changed_secrets(document.get("steps", [])))
+    declared = ((urn, steps) for urn, steps in groups.items() if urn not in renamed.values())
+    jobs = in_order(_job(urn, steps, renamed.get(urn), secrets) for urn, steps in declared)
     faults = (
         SideFault("head", _name(str(each.get("urn", "pulumi"))), without_secrets(str(each.get("message", "")).strip()))
         for each in document.get("diagnostics", [])
@@ -99,11 +110,12 @@ def _type(urn: str) -> str:
     return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
 
 
-def _job(urn: str, steps: Sequence[Step], former: str | None) -> JobDiff:
+def _job(urn: str, steps: Sequence[Step], former: str | None, secrets: Sequence[SecretChange]) -> JobDiff:
     """One job.
 
     Args:
         former: the URN of its component before a rename.
+        secrets: the Secrets that change, of the whole program.
     """
     ops = {str(step["op"]) for step in steps if step["urn"] == urn}
     children = [step for step in steps if step["urn"] != urn and _KUBERNETES in _type(str(step["urn"]))]
@@ -112,15 +124,30 @@ def _job(urn: str, steps: Sequence[Step], former: str | None) -> JobDiff:
     figure = _deltas(old, new)
     if ops & {"create", "delete"} and former is None:
         return JobDiff(name, Consequence.ADDED if "create" in ops else Consequence.REMOVED, deltas=figure)
-    renaming = (Change("Pulumi resource", _name(former), name, Consequence.NONE),) if former else ()
-    changes = (*renaming, *(change for step in _last_steps(children) for change in _changes(step)))
-    verdicts = [change.consequence for change in changes]
-    if old and new and old["kind"] != new["kind"]:
-        verdicts.append(Consequence.RESTART)
-    verdicts += [_verdict(step) for step in children]
-    consequence = worst(*verdicts)
-    lost = consequence is Consequence.RESTART and _volume(old) != _volume(new)
-    return JobDiff(name, consequence, changes, figure, loses_checkpoints=lost)
+    named_before, named_after = at(old, "metadata.name"), at(new, "metadata.name")
+    is_renamed = bool(old and new and named_before != named_after)
+    changes = [Change("Pulumi resource", _name(former), name, Consequence.NONE)] if former else []
+    if is_renamed:
+        changes.append(Change("name", str(named_before), str(named_after), Consequence.RESTART))
+    changes += (change for step in _last_steps(children) for change in _changes(step))
+    changes += (read := list(_read(new, secrets)))
+    is_other = bool(old and new and old["kind"] != new["kind"])
+    verdicts = (Consequence.RESTART if is_other else Consequence.NONE, *map(_verdict, children))
+    consequence = worst(*verdicts, *(change.consequence for change in changes))
+    return JobDiff(
+        name=name,
+        consequence=consequence,
+        changes=tuple(changes),
+        deltas=figure,
+        warnings=(_STALE,) if read and consequence is not Consequence.RESTART else (),
+        renamed_from=str(named_before) if is_renamed else None,
+        loses_checkpoints=consequence is Consequence.RESTART and _volume(old) != _volume(new),
+    )
+
+
+_STALE: Final = (
+    "pods that run keep the earlier content of the Secret. To have the job take the new one, change `run_policy.rerun`."
+)
 
 
 def _last_steps(children: Sequence[Step]) -> list[Step]:
@@ -152,7 +179,7 @@ def _workload(children: Sequence[Step], state: str) -> dict[str, Any] | None:
 
 
 def _changes(step: Step) -> Iterator[Change]:
-    old, new = _inputs(step, "oldState"), _inputs(step, "newState")
+    old, new = _states(step)
     kind, verdict = str((new or old).get("kind")), _verdict(step)
     if verdict is Consequence.NONE:
         return
@@ -179,7 +206,37 @@ def _differing(kind: str, old: dict[str, Any], new: dict[str, Any], verdict: Con
     for difference in differences(old, new, keys_matter=False):
         path, is_order = f"{kind} {written(difference.path)}", difference.kind == "items"
         named = reasons.get(f"{path} (order)" if is_order else path, verdict)
-        yield Change(path, shown(path, difference.old), shown(path, difference.new), named, (path,), is_order)
+        if is_secret(kind, difference):
+            yield Change(path, HIDDEN, HIDDEN, named, (path,), is_secret=True)
+        else:
+            yield Change(path, shown(path, difference.old), shown(path, difference.new), named, (path,), is_order)
+
+
+def _states(step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs before and after."""
+    old = _inputs(step, "oldState")
+    return old, told_apart(old, _inputs(step, "newState"), map(str, step.get("detailedDiff") or ()))
+
+
+def _changed_secrets(steps: Sequence[Step]) -> Iterator[SecretChange]:
+    for step in _last_steps(steps):
+        old, new = _states(step)
+        if old.get("kind") == new.get("kind") == "Secret":
+            found = (each for each in differences(old, new, keys_matter=False) if is_secret("Secret", each))
+            if paths := ", ".join(written(each.path) for each in found):
+                yield SecretChange(at(new, "metadata.namespace") or "default", at(new, "metadata.name"), paths)
+
+
+def _read(workload: dict[str, Any] | None, secrets: Sequence[SecretChange]) -> Iterator[Change]:
+    """Changes of Secrets that the pods of a job read when these start; the job's own objects name no content."""
+    if workload is None:
+        return
+    for place, name in named_secrets(workload):
+        for each in secrets:
+            if (each.namespace, each.name) == (at(workload, "metadata.namespace"), name):
+                reached = f"{workload['kind']} {written(place)}"
+                path = f"Secret {name} {each.paths}"
+                yield Change(path, HIDDEN, HIDDEN, Consequence.NONE, (reached,), is_secret=True)
 
 
 def _deltas(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Mapping[str, Delta]:

@@ -60,6 +60,23 @@ def test_the_jobs_of_programs_are_compared(repository: Path) -> None:
     assert [change["path"] for change in document["jobs"][1]["changes"]] == ["image"]
 
 
+def test_a_secret_that_changed_is_told_as_one(repository: Path) -> None:
+    """Of an encrypted value the file tells that it is another; what it is, not even its digest, is told nobody."""
+    write(repository, {"Pulumi.dev.yaml": STACK.replace(":1", ":2", 1).replace("xxxx", "yyyy")})
+    _, document, _ = diff(repository, "HEAD", ".", "--run-programs")
+    text = run(repository, "diff", "HEAD", ".", "--run-programs").stdout
+    comment = run(repository, "diff", "HEAD", ".", "--run-programs", "--format", "markdown").stdout
+
+    assert set(consequences(document).values()) == {"restart"}
+    for job in document["jobs"]:
+        (change,) = job["changes"]
+        assert (change["path"], change["secret"]) == ("env.PASSWORD", True)
+        assert (change["old"], change["new"]) == ("(hidden)", "(hidden)")
+    assert text.count("env.PASSWORD: a secret changed") == len(document["jobs"]) == 2
+    assert "env.PASSWORD (a secret changed)" in comment
+    assert "| `(hidden)` | a secret changed | restart |" in comment
+
+
 def test_the_process_has_nothing_to_lose(repository: Path) -> None:
     """No variable of the caller, no home, no ambient path."""
     write(repository, {"__main__.py": "import os, sys\nsys.exit(' '.join(sorted(os.environ)) + os.environ['HOME'])"})

@@ -7,7 +7,7 @@ import os
 import subprocess
 from concurrent import futures
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
 import pulumi
@@ -15,24 +15,79 @@ import pytest
 from pulumi.automation._server import LanguageServer
 from pulumi.runtime.proto import language_pb2_grpc
 
+from elastic_infra import ElasticTrainingJob
+from elastic_infra.manifests import launcher
 from elastic_infra.preview.markdown import as_markdown
 from elastic_infra.preview.pulumi_preview import PreviewError, read_preview
 from tests.engine.conftest import engine  # noqa: F401 - a fixture
 from tests.engine.engine import Engine, Program, Stack
-from tests.engine.jobs import JOB, job
-from tests.preview.pairs import config, diff_of
-from tests.preview.repositories import run
+from tests.engine.jobs import AUTOSCALED, JOB, job
+from tests.preview.repositories import diff, run, write
 
-CHANGES: dict[str, dict[str, Any]] = {
-    "in place": {"run_policy": {"backoff_limit": 40}},
-    "containers restarted in place": {"run_policy": {"restart_policy": "OnFailure"}},
-    "restart": {"image": "registry.example.com/train:2", "elastic": {"nnodes": "2:8"}},
-    "pods end": {"run_policy": {"suspend": True}},
-    "target": {"elastic": {"nnodes": 1}, "target": "job"},
+if TYPE_CHECKING:
+    from elastic_infra import ElasticTrainingJobArgs
+
+Changes = dict[str, Any] | None
+
+NEW_IMAGE: Final = {"image": "registry.example.com/train:2"}
+ONE_NODE: Final = {"elastic": {"nnodes": 1}}
+CPU_60: Final = {"autoscaling": {"metrics": [{"type": "cpu", "target": "60"}]}}
+EVALUATION: Final = {"image": "eval:1", "script": "eval.py", "env": {}, **ONE_NODE, "resources": {"memory": "1Gi"}}
+TUNING: Final = {"image": "tune:1", "script": "tune.py", "env": {}, "resources": {}, "storage": {}}
+"""So different from each other and from `JOB` that none counts as another under a new name."""
+EDITS: Final[dict[str, tuple[str, Changes, Changes]]] = {
+    "nothing": ("none", {}, {}),
+    "image": ("restart", {}, NEW_IMAGE),
+    "variable": ("restart", {}, {"env": {"EDITED": "1"}}),
+    "range": ("restart", {}, {"elastic": {"nnodes": "2:8"}, "resources": {"cpu": "2", "memory": "8Gi"}}),
+    "claim": ("restart", {}, {"storage": {"checkpoint": {"claim": "others"}}}),
+    "backoff-limit": ("in place", {}, {"run_policy": {"backoff_limit": 40}}),
+    "restart-policy": ("restart", {}, {"run_policy": {"restart_policy": "OnFailure"}}),
+    "autoscaling": ("in place", AUTOSCALED, CPU_60),
+    "pods-end": ("restart", {}, {"run_policy": {"suspend": True}}),
+    "single-pod": ("restart", ONE_NODE, {**ONE_NODE, **NEW_IMAGE}),
+    "target": ("restart", {}, {**ONE_NODE, "target": "job"}),
+    "resource-renamed": ("none", {"resource": "before", "name": "ranking"}, {"resource": "after", "name": "ranking"}),
+    "job-renamed": ("restart", {"name": "before-name"}, {"name": "after-name"}),
+    "added": ("added", None, EVALUATION),
+    "removed": ("removed", TUNING, None),
 }
+"""Edit to consequence, and what each side has in the place of `JOB`'s keys; none where the job is not there."""
 
 
-def _preview(stack: Stack, program: Program, engine: Engine) -> str:  # noqa: F811
+def _declared(side: int) -> list[tuple[str, str, dict[str, Any]]]:
+    """Edit, resource and config of the jobs of a side."""
+    found = ((edit, sides[side]) for edit, (_, *sides) in EDITS.items())
+    return [
+        (
+            edit,
+            changes.get("resource", edit),
+            {key: each for key, each in {**JOB, **changes}.items() if key != "resource"},
+        )
+        for edit, changes in found
+        if changes is not None
+    ]
+
+
+def _program(side: int) -> Program:
+    def program() -> None:
+        for _, resource, config in _declared(side):
+            ElasticTrainingJob(resource, cast("ElasticTrainingJobArgs", config))
+
+    return program
+
+
+PROGRAM: Final = """
+import json
+from pathlib import Path
+from elastic_infra import ElasticTrainingJob
+
+for _, resource, config in json.loads(Path("jobs.json").read_text()):
+    ElasticTrainingJob(resource, config)
+"""
+
+
+def _preview(stack: Stack, program: Program, engine: Engine, *options: str) -> str:  # noqa: F811
     """What the command line prints, on an inline program as the Automation API runs it."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(LanguageServer(program), server)
@@ -43,7 +98,7 @@ def _preview(stack: Stack, program: Program, engine: Engine) -> str:  # noqa: F8
     command = ["pulumi", "preview", "--json", "--stack", stack.name, f"--client=127.0.0.1:{port}", "--non-interactive"]
     try:
         done = subprocess.run(
-            [*command, "--exec-kind", "auto.inline"],
+            [*command, "--exec-kind", "auto.inline", *options],
             cwd=work.work_dir, env=environ, capture_output=True, text=True, check=False,
         )  # fmt: skip
     finally:
@@ -60,17 +115,36 @@ def deployed(engine: Engine) -> Stack:  # noqa: F811
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_both_ways_agree(change: Any, deployed: Stack, engine: Engine, tmp_path: Path) -> None:  # noqa: F811
-    """The same consequence, and the same figures as far as the objects tell them."""
-    path = tmp_path / "preview.json"
-    path.write_text(_preview(deployed, job(**change), engine), "utf-8")
-    (found,) = read_preview(path).jobs
-    offline = diff_of(config(dict(JOB)), config({**JOB, **change}))
+def test_the_engine_and_the_offline_diff_agree_on_every_edit(
+    engine: Engine,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The same consequence, and the same figures as far as the objects tell them; each edit is a job of its own."""
+    monkeypatch.setattr(launcher, "archive", lambda: b"launcher")  # fifteen large ones would fill the state
 
-    assert (found.name, found.consequence) == ("train", offline.consequence)
-    assert found.deltas == {name: offline.deltas[name] for name in found.deltas}
-    assert {"nodes", "gpus_at_most", "memory_at_most"} & set(offline.deltas) <= set(found.deltas)
+    stack = engine.stack()
+    stack.up(_program(0)).ops()
+    files = {"Pulumi.yaml": "name: infra\nruntime: python\n", "__main__.py": PROGRAM}
+    for side, folder in enumerate(("base", "head")):
+        write(tmp_path / folder, {**files, "jobs.json": json.dumps(_declared(side))})
+    (tmp_path / "preview.json").write_text(_preview(stack, _program(1), engine, "--show-sames"), "utf-8")
+    _, from_engine, _ = diff(tmp_path, "--from-pulumi", "preview.json")
+    _, offline, _ = diff(tmp_path, "base", "head", "--run-programs")
+    jobs = {edit: (resource, config.get("name", resource)) for edit, resource, config in (*_declared(0), *_declared(1))}
+    said = {job["name"]: job for job in from_engine["jobs"]}
+    told = {job["name"]: job for job in offline["jobs"]}
+
+    expected = {edit: (consequence, consequence) for edit, (consequence, *_) in EDITS.items()}
+    found = {edit: (said[name]["consequence"], told[own]["consequence"]) for edit, (name, own) in jobs.items()}
+    assert found == expected
+    assert len(said) == len(told) == len(EDITS) >= 12
+    for edit, (name, own) in jobs.items():
+        figures = said[name]["deltas"]
+        if None not in EDITS[edit]:
+            assert figures == {key: told[own]["deltas"].get(key) for key in figures}, edit
+            assert {"nodes", "gpus_at_most", "memory_at_most"} & set(told[own]["deltas"]) <= set(figures), edit
+        assert said[name]["loses_checkpoints"] == told[own]["loses_checkpoints"], edit
 
 
 @pytest.mark.engine
@@ -118,28 +192,55 @@ def _label(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult
     return pulumi.ResourceTransformResult({**args.props, "metadata": labelled}, args.opts)
 
 
-def secret_env() -> dict[str, Any]:
-    """What the deployed job has."""
-    return {"TOKEN": pulumi.Output.secret("hunter2-one")}
+def with_secrets(
+    resource: str = "train", options: Any = None, *, token: str = "hunter2-1", hub: str = "hunter2-2", **changes: Any
+) -> Program:
+    """A program with a Secret, and a job that reads it and has a secret of Pulumi as well."""
+
+    def program() -> None:
+        hub_secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "hub", "namespace": "default"},
+            "stringData": {"token": pulumi.Output.secret(hub)},
+        }
+        pulumi.CustomResource("kubernetes:core/v1:Secret", "hub", hub_secret)
+        env = {"TOKEN": pulumi.Output.secret(token), "HUB": {"secret": "hub", "key": "token"}}
+        job(resource, options, env=lambda: env, **changes)()
+
+    return program
 
 
 CAUSES: dict[str, tuple[Program, list[str]]] = {
+    "a secret of Pulumi": (
+        with_secrets(token="hunter2-3"),
+        ["restart train", "containers[pytorch].env[TOKEN].value: a secret changed restart"],
+    ),
+    "a Secret that the job reads": (
+        with_secrets(hub="hunter2-3"),
+        [
+            "none train",
+            "Secret hub stringData.token: a secret changed none",
+            "env[HUB].valueFrom.secretKeyRef",
+            "warning: pods that run keep the earlier content",
+        ],
+    ),
     "a label by a transform": (
-        job("train", lambda: pulumi.ResourceOptions(transforms=[_label]), env=secret_env),
-        ["in place  train", "labels.team: unset → vision"],
+        with_secrets("train", lambda: pulumi.ResourceOptions(transforms=[_label])),
+        ["in place train", "labels.team: unset → vision"],
     ),
     "a rename": (
-        job("ranking", name="train", env=secret_env),
-        ["none  ranking", "Pulumi resource: train → ranking  none"],
+        with_secrets("ranking", name="train"),
+        ["none ranking", "Pulumi resource: train → ranking none"],
     ),
 }
 
 
 @pytest.fixture(scope="module")
 def with_secret(engine: Engine) -> Stack:  # noqa: F811
-    """A stack with one job that has a secret."""
+    """A stack with one job that has secrets."""
     stack = engine.stack()
-    stack.up(job(env=secret_env))
+    stack.up(with_secrets())
     return stack
 
 
@@ -152,14 +253,16 @@ def test_causes_are_told_as_they_are(
     engine: Engine,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    """A label is no launcher, and a renamed resource is no new job."""
+    """A secret that changed is one, a label is no launcher, and a renamed resource is no new job."""
     path = tmp_path / "preview.json"
-    path.write_text(_preview(with_secret, program, engine), "utf-8")
-    done = run(tmp_path, "diff", "--from-pulumi", "preview.json")
+    path.write_text(_preview(with_secret, program, engine, "--show-sames"), "utf-8")
+    done = run(tmp_path, "diff", "--from-pulumi", "preview.json", environ={"COLUMNS": "400"})
+    text = " ".join(done.stdout.split())
 
     assert done.returncode == 0, done.stderr
-    assert [text for text in said if text not in done.stdout] == []
-    assert "launcher changed" not in done.stdout
+    assert [each for each in said if each not in text] == [], text
+    assert ("a secret changed" in text) is any("secret" in each for each in said)
+    assert "launcher changed" not in text
     assert "hunter2" not in done.stdout
 
 
