@@ -606,6 +606,9 @@ class ElasticTrainingJobArgs(TypedDict):
     children: NotRequired[str]
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""
 
+    adopted: NotRequired[bool]
+    """Take over the live job of this name and kind that something else made, without a restart: Pulumi imports its workload object, and nothing else of the config reaches the cluster. Once the key is gone the job is made anew as the config has it."""
+
     wait_for: NotRequired[str]
     """The condition for which `pulumi up` waits. `none` by default, because a queue for GPUs can take hours."""
 

@@ -74,12 +74,16 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         names = child_names.child_names(name, config)
         newest = newest_launcher(job, config)
         stable = lasting(job, config)
-        guarded = guards.guards(config, stable)
+        guarded = () if config.adopted else guards.guards(config, stable)
         super().__init__(TYPE, name, inputs.summary(job, config, manifests), _guarded(name, job, guarded, opts))
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         self._warn_of_secrets(config)
         first = self._first(names, guarded)
+        if config.adopted:
+            manifests = Manifests(manifests.workload)
+            self._publish(job, config, manifests, self._adopt(names, manifests.workload, first))
+            return
         if newest is not None:
             pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
             first = self._mounted(names, newest, pin, manifests.launcher, first)
@@ -192,6 +196,19 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             elif role != "launcher":
                 children[role] = register(role, manifest, children)
         return children["workload"] if workload is None else workload
+
+    def _adopt(
+        self, names: child_names.ChildNames, manifest: Manifest, first: pulumi.ResourceOptions
+    ) -> pulumi.Resource:
+        """Import the live workload as it is: the engine imports no object that differs from the program's."""
+        live = cast("Mapping[str, str]", manifest["metadata"])
+        own = pulumi.ResourceOptions(
+            version=provider_version(),
+            import_=f"{live['namespace']}/{live['name']}",
+            ignore_changes=["metadata", "spec"],
+        )
+        options = pulumi.ResourceOptions.merge(first, own)
+        return pulumi.CustomResource(_token(manifest), names.of("workload"), dict(manifest), options)
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, made: pulumi.Input[pulumi.Resource]) -> None:
         workload = _urn(made)

@@ -73,6 +73,11 @@ def secret_notice(name: str) -> str:
 def notices(config: JobConfig, opts: pulumi.ResourceOptions | None) -> Iterator[str]:
     """Warnings about settings that are allowed but likely to surprise, in the config and in the component's options."""
     yield from map(str, warnings(config))
+    if config.adopted:
+        yield (
+            "adopted: the job goes on as something else made it, and nothing of this config reaches it. Take the key "
+            "out to have the job made anew as the config has it, which restarts it from its checkpoint."
+        )
     for option in INEFFECTIVE_OPTIONS:
         if getattr(opts, option, None):
             yield (

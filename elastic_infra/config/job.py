@@ -135,6 +135,11 @@ class JobConfig(Part):
     resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack
     share a name in two namespaces."""
 
+    adopted: bool = False
+    """Take over the live job of this name and kind that something else made, without a restart: Pulumi imports its
+    workload object, and nothing else of the config reaches the cluster. Once the key is gone the job is made anew as
+    the config has it."""
+
     wait_for: Literal["none", "running", "succeeded"] = "none"
     """The condition for which `pulumi up` waits. `none` by default, because a queue for GPUs can take hours."""
 

@@ -14,7 +14,7 @@ from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
 from elastic_infra.config.overlays import overlays_keep_identity
 from elastic_infra.config.run_policy import RunPolicy
-from elastic_infra.config.values import quantity
+from elastic_infra.config.values import is_late, quantity
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -50,6 +50,12 @@ def initial_within_range(config: JobConfig) -> Iterator[Fault]:
             f"({initial}) must be between the minimum ({elastic.min_nodes}) and "
             f"the maximum ({elastic.max_nodes}) of nnodes.",
         )
+
+
+def adopted_by_name(config: JobConfig) -> Iterator[Fault]:
+    """Pulumi imports an object by a name that is known before anything runs."""
+    if config.adopted and is_late(config.namespace):
+        yield Fault("adopted", "needs a namespace that is known when the program runs. Write one, or leave this out.")
 
 
 def nodes_come_in_units(config: JobConfig) -> Iterator[Fault]:
@@ -258,6 +264,7 @@ def failure_grace_fits(config: JobConfig) -> Iterator[Fault]:
 _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     one_entrypoint,
     initial_within_range,
+    adopted_by_name,
     nodes_come_in_units,
     world_sizes_can_be_made,
     sizes_need_the_launcher,

@@ -48,6 +48,9 @@ LAUNCHER_CHANGED: Final = "launcher changed"
 RESOURCE: Final = "Pulumi resource"
 """Path of the change of a job's name in Pulumi."""
 
+ADOPTED: Final = "adopted"
+"""Path of the key by which a live job is taken over."""
+
 _LAUNCHER_VOLUME: Final = {
     True: "spec.template.spec.volumes[launcher].configMap.name",
     False: "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[launcher].configMap.name",
@@ -107,7 +110,8 @@ def _job(pair: Pair, versions: Versions | None, unread: Collection[tuple[SideNam
         return _added(head, unread) if head else JobDiff("", Consequence.NONE)
     if head is None:
         return _removed(base, unread)
-    changes = (*_renaming(base, head, versions), *_launcher(head.config, versions), *_changes(base.config, head))
+    found = (*_renaming(base, head, versions), *_launcher(head.config, versions), *_changes(base.config, head))
+    changes = tuple(_as_adopted(head.config, change) for change in found)
     consequence = worst(*(change.consequence for change in changes))
     return JobDiff(
         name=head.name,
@@ -120,7 +124,19 @@ def _job(pair: Pair, versions: Versions | None, unread: Collection[tuple[SideNam
     )
 
 
+def _as_adopted(config: JobConfig, change: Change) -> Change:
+    """A change of an adopted job reaches nothing; once the job is that no more, it is made anew."""
+    if config.adopted and change.path != "name":
+        return dataclasses.replace(change, consequence=Consequence.NONE, manifest_paths=())
+    if change.path == ADOPTED:
+        kind = "Job" if config.is_single_pod else "PyTorchJob"
+        return dataclasses.replace(change, consequence=Consequence.RESTART, manifest_paths=(f"{kind} (made anew)",))
+    return change
+
+
 def _added(head: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:
+    if head.config.adopted:
+        return JobDiff(head.name, Consequence.NONE, (Change(ADOPTED, None, new=True, consequence=Consequence.NONE),))
     consequence = Consequence.UNKNOWN if ("base", head.path) in unread else Consequence.ADDED
     return JobDiff(head.name, consequence, deltas=deltas(None, head.config))
 

@@ -122,6 +122,9 @@ def _job(urn: str, steps: Sequence[Step], former: str | None, secrets: Sequence[
     name = _name(urn)
     old, new = _workload(children, "oldState"), _workload(children, "newState")
     figure = _deltas(old, new)
+    if new and any(step["op"] == "import" for step in children):
+        taken_over = Change("adopted", None, new=True, consequence=Consequence.NONE)
+        return JobDiff(name, Consequence.NONE, (taken_over,))
     if ops & {"create", "delete"} and former is None:
         return JobDiff(name, Consequence.ADDED if "create" in ops else Consequence.REMOVED, deltas=figure)
     named_before, named_after = at(old, "metadata.name"), at(new, "metadata.name")

@@ -42,7 +42,7 @@ def test_a_job_trains_and_succeeds_once(space: Namespace, stack: JobStack) -> No
     uid = space.api.get(space.job(JOB))["metadata"]["uid"]
     again = stack.up(settings)
 
-    assert created == dict.fromkeys(("launcher", "service", "store", "workload"), "create")
+    assert created == dict.fromkeys(("launcher", "service", "token", "store", "workload"), "create")
     assert again == {}
     assert space.api.get(space.job(JOB))["metadata"]["uid"] == uid
 
@@ -62,6 +62,30 @@ def test_a_new_image_replaces_the_job(space: Namespace, stack: JobStack) -> None
     assert expected == done == {"store": "update", "workload": "delete-replaced"}
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in pods)
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {new}
+    jobs.finish(space, JOB, training)
+
+
+def test_a_live_job_is_taken_over_and_made_anew_later(space: Namespace, stack: JobStack) -> None:
+    """The pods of a job that was applied by hand stay while it is adopted; without the key it is made anew."""
+    training = jobs.Training()
+    settings = jobs.config(space, training)
+    by_hand = {**settings, **jobs.IDLE, "launcher": {"delivery": "image"}}
+    (workload,) = (each for each in jobs.objects(JOB, by_hand, "idle") if each["kind"] == "PyTorchJob")
+    space.apply(workload)
+    space.await_running(JOB, 2)
+    before = space.uids(JOB)
+
+    taken = stack.up({**settings, "adopted": True})
+    edited = stack.up({**settings, "adopted": True, "image": space.cluster.images[1]})
+    kept = space.uids(JOB)
+    expected, done = stack.preview(settings), stack.up(settings)
+    jobs.await_step(space, 10)
+
+    assert (taken, edited, kept) == ({"workload": "import"}, {}, before)
+    assert expected == done
+    assert done.pop("workload") == "delete-replaced"
+    assert set(done.values()) == {"create"}
+    assert set(before.values()).isdisjoint(space.uids(JOB).values())
     jobs.finish(space, JOB, training)
 
 

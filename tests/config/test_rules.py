@@ -9,6 +9,7 @@ import pytest
 
 from elastic_infra.config import ConfigError, rules
 from elastic_infra.config.pod_rules import MAX_TEXT_BYTES
+from elastic_infra.config.values import KnownLater
 from tests import jobs
 
 Fields = dict[str, Any]
@@ -73,6 +74,13 @@ CASES: Final = (
         "elastic.initial_nodes",
         ("(1)", "minimum (2)", "maximum (4)"),
         {"elastic": {"nnodes": "2:4", "initial_nodes": 2}},
+    ),
+    Case(
+        "adopted_by_name",
+        {"adopted": True, "namespace": KnownLater()},
+        "adopted",
+        ("known when the program runs",),
+        {"adopted": True},
     ),
     Case(
         "nodes_come_in_units",

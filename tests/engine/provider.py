@@ -36,7 +36,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
     """The provider's service, which answers the engine."""
 
     def __init__(self) -> None:
-        self._there: set[tuple[str, ...]] = set()
+        self._there: dict[tuple[str, ...], struct_pb2.Struct] = {}
 
     @override
     def GetPluginInfo(self, request: Any, context: Any) -> plugin_pb2.PluginInfo:
@@ -82,23 +82,28 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         manifest = _read(request.properties)
         name = "" if request.preview else _address(manifest)
         if not request.preview:
-            place = (_stack(request.urn), manifest["kind"], name)
+            place = _place(request.urn, name)
             if place in self._there:
                 context.abort(grpc.StatusCode.ALREADY_EXISTS, already_exists(manifest))
-            self._there.add(place)
+            self._there[place] = request.properties
         return proto.CreateResponse(id=name, properties=request.properties)
 
     @override
     def Update(self, request: Any, context: Any) -> proto.UpdateResponse:
+        if not request.preview:
+            self._there[_place(request.urn, request.id)] = request.news
         return proto.UpdateResponse(properties=request.news)
 
     @override
     def Read(self, request: Any, context: Any) -> proto.ReadResponse:
-        return proto.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
+        if request.inputs.fields:
+            return proto.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
+        live = self._there.get(_place(request.urn, request.id))  # an import
+        return proto.ReadResponse(id=request.id, properties=live, inputs=live) if live else proto.ReadResponse()
 
     @override
     def Delete(self, request: Any, context: Any) -> empty_pb2.Empty:
-        self._there.discard((_stack(request.urn), _read(request.properties)["kind"], request.id))
+        self._there.pop(_place(request.urn, request.id), None)
         return empty_pb2.Empty()
 
     @override
@@ -117,8 +122,10 @@ def already_exists(manifest: dict[str, Any]) -> str:
     return f'resource {name} was not successfully created: {manifest["kind"].lower()}s "{name}" already exists'
 
 
-def _stack(urn: str) -> str:
-    return urn.split(":")[2]
+def _place(urn: str, name: str) -> tuple[str, ...]:
+    """Stack, kind and name of an object."""
+    stack, _, types, _ = urn.removeprefix("urn:pulumi:").split("::", 3)
+    return stack, types.rpartition(":")[2], name
 
 
 def _address(manifest: dict[str, Any]) -> str:

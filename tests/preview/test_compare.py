@@ -48,6 +48,20 @@ def test_each_change_has_its_own_consequence() -> None:
     assert found == {"image": Consequence.RESTART, "run_policy.backoff_limit": Consequence.IN_PLACE}
 
 
+def test_an_adopted_job_is_left_alone_until_its_key_goes() -> None:
+    """No change reaches it; then it is made anew, whatever else changes."""
+    adopted, edited = changed(LLM, adopted=True), changed(LLM, adopted=True, image="registry.example.com/llm:2")
+    (taken,) = compare(side(), side(llm=adopted)).jobs
+    found = [diff_of(config(base), config(head)) for base, head in ((adopted, edited), (adopted, LLM), (edited, LLM))]
+
+    assert (taken.consequence, [change.path for change in taken.changes]) == (Consequence.NONE, ["adopted"])
+    assert [each.consequence for each in found] == [Consequence.NONE, Consequence.RESTART, Consequence.RESTART]
+    assert [change.path for change in found[0].changes] == ["image"]
+    (change,) = found[1].changes
+    assert (change.path, change.consequence) == ("adopted", Consequence.RESTART)
+    assert change.manifest_paths == ("PyTorchJob (made anew)",)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [

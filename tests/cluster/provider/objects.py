@@ -15,6 +15,8 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What the engine sends in a preview for a value that only `up` will know."""
 NAME_SUFFIX_BYTES = 4
 FOREGROUND = "foreground"
+SERVERS_OWN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
+"""Metadata that nobody but the API server writes."""
 PROPAGATION_ANNOTATION = "pulumi.com/deletionPropagationPolicy"
 
 
@@ -49,6 +51,23 @@ def address(manifest: Object) -> str:
     """The resource's id, which names the object within its kind."""
     metadata = manifest["metadata"]
     return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+
+
+def addressed(urn: str, name: str) -> Object:
+    """What names an object to the API server, from a resource's URN and its id."""
+    _, version, kind = urn.split("::")[2].rpartition("$")[2].split(":")
+    namespace, _, own = name.rpartition("/")
+    return {
+        "apiVersion": version.removeprefix("core/"),
+        "kind": kind,
+        "metadata": {"name": own, "namespace": namespace},
+    }
+
+
+def authored(live: Object) -> Object:
+    """The live object without what the server writes: the inputs of an import."""
+    metadata = {key: value for key, value in live["metadata"].items() if key not in SERVERS_OWN}
+    return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}
 
 
 def outputs(live: Object) -> Object:

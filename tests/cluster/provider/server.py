@@ -47,7 +47,9 @@ class ClusterProvider(KubernetesProvider):
         manifest = objects.from_struct(request.properties)
         if not request.preview and self._api.find(manifest) is not None:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, already_exists(manifest))
-        live = self._apply(manifest, context, preview=request.preview)
+        # A replacement is previewed beside the object that it deletes first, which may have other owners:
+        # https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/await/await.go (patchForce)
+        live = self._apply(manifest, context, preview=request.preview, force=request.preview)
         name = "" if request.preview else objects.address(manifest)
         return proto.CreateResponse(id=name, properties=objects.to_struct(live))
 
@@ -62,13 +64,13 @@ class ClusterProvider(KubernetesProvider):
     @override
     def Read(self, request: Any, context: Any) -> proto.ReadResponse:
         state, inputs = objects.from_struct(request.properties), objects.from_struct(request.inputs)
-        live = self._api.find(state)
+        live = self._api.find(state or objects.addressed(request.urn, request.id))  # the latter for an import
         if live is None:
             return proto.ReadResponse()
         return proto.ReadResponse(
             id=request.id,
             properties=objects.to_struct(objects.outputs(live)),
-            inputs=objects.to_struct(objects.as_inputs(inputs, live)),
+            inputs=objects.to_struct(objects.as_inputs(inputs, live) if inputs else objects.authored(live)),
         )
 
     @override
@@ -78,11 +80,11 @@ class ClusterProvider(KubernetesProvider):
         until(f"the end of {request.id}", lambda: self._api.find(state) is None)
         return empty_pb2.Empty()
 
-    def _apply(self, manifest: kube.Object, context: Any, *, preview: bool) -> kube.Object:
+    def _apply(self, manifest: kube.Object, context: Any, *, preview: bool, force: bool = False) -> kube.Object:
         if preview and not objects.is_known(manifest):
             return manifest
         with _refusals(manifest, context):
-            return objects.outputs(self._api.apply(manifest, MANAGER, force=False, dry_run=preview))
+            return objects.outputs(self._api.apply(manifest, MANAGER, force=force, dry_run=preview))
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.cluster.provider import objects
 
-JOB = {"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "spec": {"replicas": 2, "items": [{"x": 1}]}}
+METADATA = {"name": "a", "namespace": "n"}
+JOB = {"kind": "Job", "metadata": METADATA, "spec": {"replicas": 2, "items": [{"x": 1}]}}
 
 
 def test_whole_numbers_stay_whole() -> None:
@@ -24,6 +25,17 @@ def test_a_name_is_made_once() -> None:
     assert first["metadata"]["name"].startswith("settings-")
     assert first["metadata"] == second["metadata"]
     assert first["metadata"]["namespace"] == "default"
+
+
+def test_an_import_finds_its_object_by_the_resource() -> None:
+    """The type in the URN has version and kind, the id namespace and name."""
+    urn = "urn:pulumi:dev::team::elastic-infra:index:ElasticTrainingJob$kubernetes:{}::train-workload"
+    found = [objects.addressed(urn.format(type_), "n/a") for type_ in ("batch/v1:Job", "core/v1:Secret")]
+    server = {"uid": "1", "resourceVersion": "2", "generation": 3, "creationTimestamp": "now", "managedFields": []}
+
+    assert [(each["apiVersion"], each["kind"]) for each in found] == [("batch/v1", "Job"), ("v1", "Secret")]
+    assert found[0]["metadata"] == JOB["metadata"]
+    assert objects.authored({**JOB, "metadata": {**METADATA, **server}, "status": {"active": 1}}) == JOB
 
 
 def test_what_others_own_is_applied_as_it_is() -> None:
