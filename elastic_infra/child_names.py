@@ -46,6 +46,24 @@ def child_names(resource: str, config: JobConfig) -> ChildNames:
     return ChildNames(resource, str(config.name) if by_job else resource)
 
 
+def stash(
+    names: ChildNames,
+    role: str,
+    content: pulumi.Input[object],
+    options: pulumi.ResourceOptions,
+    own: pulumi.ResourceOptions,
+) -> pulumi.Stash:
+    """A record of a job in the state, found by its earlier name as well.
+
+    Args:
+        options: those of every child.
+        own: those of this one.
+    """
+    for more in (names.aliases(role), own):
+        options = pulumi.ResourceOptions.merge(options, more)
+    return pulumi.Stash(names.of(role), input=content, opts=options)
+
+
 def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list[pulumi.Resource]]:
     """For the children's `depends_on`: nothing to wait for, or the error that another job has these names.
 

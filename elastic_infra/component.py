@@ -305,9 +305,7 @@ def _stash(
     """The records of what must not change: updated, and so checked, before any object is touched."""
     hook = _hook(f"{names.resource}-refuse", guards.stash_hook(names.resource, guarded))
     hooks = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
-    for more in (names.aliases("guard"), hooks):
-        options = pulumi.ResourceOptions.merge(options, more)
-    return pulumi.Stash(names.of("guard"), input=guards.records(guarded), opts=options)
+    return child_names.stash(names, "guard", guards.records(guarded), options, hooks)
 
 
 def _hook(name: str, check: Callable[[pulumi.ResourceHookArgs], Awaitable[None]]) -> pulumi.ResourceHook:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pulumi
 
-from elastic_infra.child_names import ChildNames
+from elastic_infra import child_names
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import is_late
 from elastic_infra.manifests import Manifests, Value
@@ -29,7 +29,7 @@ class Pin(NamedTuple):
 
 
 def pinned(
-    names: ChildNames,
+    names: child_names.ChildNames,
     config: JobConfig,
     newest: pulumi.Input[str],
     stable: Manifests,
@@ -43,8 +43,7 @@ def pinned(
         options: for the stash.
     """
     trigger = pulumi.ResourceOptions(replacement_trigger=fingerprint(restarting(config, stable)))
-    options = pulumi.ResourceOptions.merge(options, trigger)
-    stash = pulumi.Stash(names.of(ROLE), input=newest, opts=options)
+    stash = child_names.stash(names, ROLE, newest, options, trigger)
     name = pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
     return Pin(stash, name)
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pulumi
 
-from elastic_infra.child_names import ChildNames
+from elastic_infra import child_names
 from elastic_infra.config import JobConfig
 from elastic_infra.launcher_pin import fingerprint
 from elastic_infra.manifests import Manifests
@@ -30,7 +30,9 @@ class SizePin(NamedTuple):
     is_new: pulumi.Output[bool]
 
 
-def size_pin(names: ChildNames, config: JobConfig, stable: Manifests, options: pulumi.ResourceOptions) -> SizePin:
+def size_pin(
+    names: child_names.ChildNames, config: JobConfig, stable: Manifests, options: pulumi.ResourceOptions
+) -> SizePin:
     """The pin of a job.
 
     Args:
@@ -42,7 +44,5 @@ def size_pin(names: ChildNames, config: JobConfig, stable: Manifests, options: p
         ignore_changes=["input"],  # the word of an earlier deployment is no change
     )
     word = secrets.token_hex(8)
-    for more in (names.aliases(ROLE), own):
-        options = pulumi.ResourceOptions.merge(options, more)
-    stash = pulumi.Stash(names.of(ROLE), input=word, opts=options)
+    stash = child_names.stash(names, ROLE, word, options, own)
     return SizePin(stash, pulumi.Output.from_input(stash.output).apply(lambda kept: kept == word))

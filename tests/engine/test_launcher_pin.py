@@ -44,6 +44,17 @@ def test_an_upgrade_touches_no_object(stack: Stack, upgrade: Any, kind: dict[str
     assert kept["inputs"]["binaryData"] == {"launcher.zip": "b2xk"}
 
 
+def test_a_job_whose_children_get_other_names_keeps_its_launcher(stack: Stack, upgrade: Any) -> None:
+    """The record of it is found by its earlier name, as the job's objects are."""
+    upgrade(b"old")
+    stack.up(job("ranking", name="train", children="resource")).ops()
+    upgrade(b"new")
+    renamed = stack.up(job("ranking", name="train"))
+
+    assert {name: op for name, op in renamed.ops().items() if name != "ranking"} == {}
+    assert NOTE in renamed.text
+
+
 @pytest.mark.parametrize("change", [NEW_IMAGE, {"launcher": {"version": "2"}}], ids=["image", "asked for"])
 def test_a_restart_takes_the_newest_launcher(stack: Stack, upgrade: Any, change: dict[str, Any]) -> None:
     """Whatever restarts the job, or the question for the newest one alone."""
