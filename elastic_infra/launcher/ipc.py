@@ -41,11 +41,12 @@ class WorkerSpec:
 class Spawn:
     """Start workers; each answers with ``WorkerStarted`` or ``WorkerEnded``.
 
-    ``generation`` is, here and below, the generation for which all workers of this node were last started: workers that
-    live on in a later generation keep the number, and workers that replace ended ones get it.
+    ``spawn`` is, here and below, the agent's count of the times that all workers of this node were started: workers
+    that live on in a later generation keep the number, and workers that replace ended ones get it. A generation's
+    number would not do, since an answer about ended workers could be taken for one about their successors.
     """
 
-    generation: int
+    spawn: int
     workers: tuple[WorkerSpec, ...]
     warm: bool
     """Whether to fork from the fork server where it is ready or comes first, else exec."""
@@ -62,14 +63,14 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Stop:
-    """End a generation's workers: ``first`` to each worker alone, SIGKILL to all their groups after the grace.
+    """End the workers of a spawn: ``first`` to each worker alone, SIGKILL to all their groups after the grace.
 
     The supervisor owns the deadline, so that it holds while the agent is frozen. Answered by ``GroupGone`` once no
     process of these groups is left and none holds an accelerator, also when nothing ran. A repeated order only moves
     the deadline earlier.
     """
 
-    generation: int
+    spawn: int
     grace_seconds: float
     first: Literal["SIGTERM", "stacks", "SIGKILL", "none"]
     reason: str
@@ -79,7 +80,7 @@ class Stop:
 class Kill:
     """End these workers and their children at once; the others live on. Answered by ``WorkerEnded``."""
 
-    generation: int
+    spawn: int
     local_ranks: tuple[int, ...]
 
 
@@ -87,7 +88,7 @@ class Kill:
 class DumpStacks:
     """Make the workers write every thread's stack to their stderr, without ending them."""
 
-    generation: int
+    spawn: int
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class BeatAcked:
 class Resume:
     """The generation of suspended workers stands: they go on, unless they have been killed already."""
 
-    generation: int
+    spawn: int
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,6 @@ class AgentBeat:
     """The agent's loop went round; sent at least every second."""
 
     phase: AgentPhase
-    generation: int
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Leave:
 class WorkerStarted:
     """A worker of this node was started."""
 
-    generation: int
+    spawn: int
     local_rank: int
     pid: int
     warm: bool
@@ -169,7 +169,7 @@ class WorkerStarted:
 class WorkerEnded:
     """A worker was reaped, or could not be started (``pid`` 0, ``error`` says why)."""
 
-    generation: int
+    spawn: int
     local_rank: int
     pid: int
     exit_code: int
@@ -187,14 +187,14 @@ class Suspended:
     ``GroupGone`` says ``orphaned``; a ``WorkerEnded`` in between is no failure of the worker.
     """
 
-    generation: int
+    spawn: int
 
 
 @dataclass(frozen=True)
 class GroupGone:
-    """No process of this generation is left on this node."""
+    """No process of this spawn is left on this node."""
 
-    generation: int
+    spawn: int
     killed: tuple[int, ...] = field(default=())
     """Local ranks that had to be killed at the deadline."""
     orphaned: bool = False

@@ -60,9 +60,9 @@ class RunDir:
         """The agent's socket for workers that can be moved."""
         return os.path.join(self.folder, "channel")
 
-    def progress(self, generation: int) -> str:
-        """The progress memory of one generation."""
-        return os.path.join(self.folder, f"progress-{generation}")
+    def progress(self, spawn: int) -> str:
+        """The progress memory of the workers that were started together."""
+        return os.path.join(self.folder, f"progress-{spawn}")
 
     def remove(self) -> None:
         """Delete the folder; the logs stay."""

@@ -40,7 +40,7 @@ class SingleNodeAgent:
         """Start the workers, then beat and handle what the supervisor says, until the end."""
         self.start()
         while True:
-            self.channel.send(ipc.AgentBeat(self.phase, self.generation))
+            self.channel.send(ipc.AgentBeat(self.phase))
             if select.select([self.channel], [], [], BEAT_SECONDS)[0]:
                 for message in self.channel.receive():
                     self.handle(message)
@@ -103,7 +103,7 @@ class SingleNodeAgent:
         """Have the supervisor end the workers of the generation."""
         self.phase = "stopping"
         grace = self.plan.shutdown_grace_seconds
-        self.channel.send(ipc.Stop(self.generation, grace, first, "test"))  # type: ignore[arg-type]  # a literal
+        self.channel.send(ipc.Stop(self.group.spawn, grace, first, "test"))  # type: ignore[arg-type]  # a literal
 
 
 def run(

@@ -19,7 +19,7 @@ MESSAGES: tuple[ipc.Message, ...] = (
     ipc.DumpStacks(3),
     ipc.HoldStore(),
     ipc.BeatAcked(1.5, 30.0),
-    ipc.AgentBeat("monitoring", 3),
+    ipc.AgentBeat("monitoring"),
     ipc.HostStore("localhost", 0),
     ipc.Note({"message": "no memory", "local_rank": 1}),
     ipc.Leave(93, "no progress", 2.0),

@@ -104,7 +104,7 @@ class Agent:
             self._take_steps()
             if self._left:
                 return
-            self._channel.send(ipc.AgentBeat(self._phase(), self._generation()))
+            self._channel.send(ipc.AgentBeat(self._phase()))
             ready = self._selector.select(self._patience())
             self._read_steps()  # before the machine decides on the messages
             self._take_steps()
@@ -180,7 +180,7 @@ class Agent:
 
     def _on_started(self, message: ipc.WorkerStarted) -> None:
         self._group.started(message)
-        if message.generation == self._group.spawn:
+        if message.spawn == self._group.spawn:
             self._workers.started(message.local_rank, message.pid)
         fields = {"local_rank": message.local_rank, "pid": message.pid, "warm": message.warm}
         self._observer.emit("worker_started", self._state, fields)
@@ -199,7 +199,7 @@ class Agent:
         self._take_steps()
         slots = self._group.read()
         stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
-        generation = self._generation() if message.generation == self._group.spawn else 0
+        generation = self._generation() if message.spawn == self._group.spawn else 0
         text, exception = message.error, ""
         if message.exit_code != 0:
             exception = self._group.exception(message.local_rank)
@@ -218,12 +218,12 @@ class Agent:
         return group.told or group.phase == "stopping" or bool(group.suspension)
 
     def _on_suspended(self, message: ipc.Suspended) -> None:
-        if message.generation == self._group.spawn:
+        if message.spawn == self._group.spawn:
             self._events.append(events.WorkersSuspended(self._generation()))
 
     def _on_gone(self, message: ipc.GroupGone) -> None:
-        if message.generation != self._group.spawn:
-            return  # a repeated answer to a repeated request: this generation's files are closed already
+        if message.spawn != self._group.spawn:
+            return  # a repeated answer to a repeated request: the files of these workers are closed already
         self._read_steps()
         self._take_steps()
         self._group.close()

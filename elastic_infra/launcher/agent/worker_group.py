@@ -35,9 +35,10 @@ class WorkerGroup:
         self._environ = environ
         self._run_dir = run_dir
         self._start: StartWorkers | None = None
+        self._spawns = 0
+        """Number of times that all workers were started."""
         self.spawn = 0
-        """The number by which supervisor and agent name these workers: the generation for which all were started; 0:
-        none runs."""
+        """The number by which supervisor and agent name these workers; 0: none runs."""
         self._memory: progress.Memory | None = None
         self._tails: list[logs.Tail] = []
         """Those of this generation, and of earlier ones whose reader has not taken all output."""
@@ -61,13 +62,14 @@ class WorkerGroup:
         self.close()
         plan, run_dir = self._plan, self._run_dir
         self._begin(start)
-        self.spawn, self._pids = start.generation, {}
+        self._spawns += 1
+        self.spawn, self._pids = self._spawns, {}
         self._targets = logs.destinations(plan.logs, run_dir.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
-        path = run_dir.progress(start.generation)
+        path = run_dir.progress(self.spawn)
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._follow(start)
-        return ipc.Spawn(start.generation, self._plan_workers(start, path), warm=self.is_warm)
+        return ipc.Spawn(self.spawn, self._plan_workers(start, path), warm=self.is_warm)
 
     def move(self, start: StartWorkers) -> ipc.Spawn:
         """Prepare the workers that live on for another generation; returns the workers to start in place of the others.
@@ -118,12 +120,12 @@ class WorkerGroup:
 
     def started(self, message: ipc.WorkerStarted) -> None:
         """Take down the pid of a worker of the current generation."""
-        if message.generation == self.spawn:
+        if message.spawn == self.spawn:
             self._pids[message.local_rank] = message.pid
 
     def ended(self, message: ipc.WorkerEnded) -> None:
         """Take down that a worker ended: its silence is no hang."""
-        if self._start and message.generation == self.spawn:
+        if self._start and message.spawn == self.spawn:
             self._pids.pop(message.local_rank, None)
             if message.exit_code == 0:
                 self._succeeded.append(self._start.first_rank + message.local_rank)

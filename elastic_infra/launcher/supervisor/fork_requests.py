@@ -1,8 +1,8 @@
 """The requests sent to the fork server, and what each answer means.
 
-Pure. Answers come in the order of the requests, but may come after the generation that asked is over. Every request
+Pure. Answers come in the order of the requests, but may come after the spawn that asked is over. Every request
 therefore has a unique number, which its answer repeats: by a local rank alone the answer to a request of the last
-generation would be taken for the worker of the next one.
+spawn would be taken for the worker of the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER_SECONDS: Final = 5.0
 class Held:
     """A worker that waits until the fork server is ready."""
 
-    generation: int
+    spawn: int
     spec: ipc.WorkerSpec
 
 
@@ -41,7 +41,7 @@ class ForkRequests:
     wanted: dict[int, Pending] = dataclasses.field(default_factory=dict)
     """By request number: the worker in the answer is to run."""
     forgotten: dict[int, int] = dataclasses.field(default_factory=dict)
-    """Generation by request number: the worker in the answer is to be killed."""
+    """Spawn by request number: the worker in the answer is to be killed."""
     late_at: float | None = None
     """CLOCK_MONOTONIC at which the fork server is given up; None while no request is open."""
     _numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
@@ -56,7 +56,7 @@ class ForkRequests:
         self.late_at = now + ANSWER_SECONDS if self.late_at is None else self.late_at
 
     def answer(self, number: int, now: float) -> Pending | int:
-        """The request behind an answer, or the generation of one that was forgotten.
+        """The request behind an answer, or the spawn of one that was forgotten.
 
         Raises:
             KeyError: no request without an answer has this number.
@@ -65,10 +65,10 @@ class ForkRequests:
         self.late_at = now + ANSWER_SECONDS if self.outstanding else None
         return found
 
-    def forget(self, generation: int) -> tuple[Pending, ...]:
-        """The generation ends before these workers ran; their answers are still to come."""
-        numbers = [number for number, pending in self.wanted.items() if pending.generation == generation]
-        self.forgotten.update(dict.fromkeys(numbers, generation))
+    def forget(self, spawn: int) -> tuple[Pending, ...]:
+        """The spawn ends before these workers ran; their answers are still to come."""
+        numbers = [number for number, pending in self.wanted.items() if pending.spawn == spawn]
+        self.forgotten.update(dict.fromkeys(numbers, spawn))
         return tuple(self.wanted.pop(number) for number in numbers)
 
     def clear(self) -> tuple[Pending, ...]:
@@ -84,7 +84,7 @@ class ForkRequests:
         """Whether any answer is to come."""
         return bool(self.wanted or self.forgotten)
 
-    def concerns(self, generation: int) -> bool:
-        """Whether an answer for this generation is to come, so that a process of the generation may yet appear."""
-        generations = (pending.generation for pending in self.wanted.values())
-        return generation in (*generations, *self.forgotten.values())
+    def concerns(self, spawn: int) -> bool:
+        """Whether an answer for this spawn is to come, so that a process of it may yet appear."""
+        spawns = (pending.spawn for pending in self.wanted.values())
+        return spawn in (*spawns, *self.forgotten.values())

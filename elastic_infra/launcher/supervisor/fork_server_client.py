@@ -71,7 +71,7 @@ class Forked:
     """An answer of the fork server: a forked worker that waits for the order to run."""
 
     request: Pending | int
-    """The request behind it, or the generation that sent the request and is over."""
+    """The request behind it, or the number of the spawn that asked and is over."""
     pid: int
 
 
@@ -167,12 +167,12 @@ class ForkServer:
             environ = {**self._load.environ, specs.LAUNCH: self._run_dir.launch_id}
             self.pid = processes.start(argv, environ, None, None)
 
-    def request(self, generation: int, spec: ipc.WorkerSpec) -> bool:
+    def request(self, spawn: int, spec: ipc.WorkerSpec) -> bool:
         """Ask for a worker, at once or when the fork server is ready; False when the worker must be started cold."""
         if self._load_by is not None:
-            self.held.append(Held(generation, spec))
+            self.held.append(Held(spawn, spec))
             return True
-        return self.ready and self._ask(generation, spec)
+        return self.ready and self._ask(spawn, spec)
 
     def take_held(self) -> tuple[Held, ...]:
         """The workers that waited for the fork server; no further worker will wait."""
@@ -181,7 +181,7 @@ class ForkServer:
         self._load_by = None
         return held
 
-    def _ask(self, generation: int, spec: ipc.WorkerSpec) -> bool:
+    def _ask(self, spawn: int, spec: ipc.WorkerSpec) -> bool:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         number = self.requests.next_number()
         job = json.dumps({"request": number, **dataclasses.asdict(spec)}).encode()
@@ -192,7 +192,7 @@ class ForkServer:
             return False
         finally:
             os.close(reader)
-        self.requests.add(number, Pending(generation, spec, writer), time.monotonic())
+        self.requests.add(number, Pending(spawn, spec, writer), time.monotonic())
         return True
 
     def receive(self) -> Forked | ipc.ForkServerState | Literal["nothing new"] | None:
@@ -226,9 +226,9 @@ class ForkServer:
         is_loading_long = bool(self.held) and self._load_by is not None and now >= self._load_by
         return is_loading_long or (self.requests.late_at is not None and now >= self.requests.late_at)
 
-    def waiting(self, generation: int) -> int:
-        """Workers of this generation that are to run and have no pid yet."""
-        return sum(each.generation == generation for each in (*self.held, *self.requests.wanted.values()))
+    def waiting(self, spawn: int) -> int:
+        """Workers of this spawn that are to run and have no pid yet."""
+        return sum(each.spawn == spawn for each in (*self.held, *self.requests.wanted.values()))
 
     def release(self, pending: Pending) -> None:
         """Give a forked worker the order to run; one that has died already is reaped as any other."""
@@ -236,11 +236,11 @@ class ForkServer:
             os.write(pending.go, b"1")
         os.close(pending.go)
 
-    def forget(self, generation: int) -> None:
-        """End the workers of a generation that ends before they ran."""
-        for pending in self.requests.forget(generation):
+    def forget(self, spawn: int) -> None:
+        """End the workers of a spawn that ends before they ran."""
+        for pending in self.requests.forget(spawn):
             os.close(pending.go)
-        self.held = [held for held in self.held if held.generation != generation]
+        self.held = [held for held in self.held if held.spawn != spawn]
 
     def reaped(self, pid: int) -> None:
         """Take down that a child was reaped: its pid may soon be another process's."""

@@ -45,7 +45,7 @@ class Supervisor:
         self._grace = grace_seconds
         self._groups: dict[int, WorkerProcesses] = {}
         self._phase: ipc.AgentPhase = "starting"
-        self._generation = 0
+        self._spawn = 0
         self._started = 0
         self._strays: dict[int, int] = {}
         """Exit code by pid of children reaped while an answer of the fork server was to come: a forked worker may die
@@ -137,33 +137,33 @@ class Supervisor:
                 self._end(exit_codes.RETRY, "The agent ended unexpectedly.")
 
     def _on_spawn(self, message: ipc.Spawn) -> None:
-        group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
+        group = self._groups.setdefault(message.spawn, WorkerProcesses(message.spawn))
         if group.leaders:
             self._kill_leftovers(group)
-        self._generation, self._started = message.generation, len(group.alive) + len(message.workers)
+        self._spawn, self._started = message.spawn, len(group.alive) + len(message.workers)
         for spec in message.workers:
             if message.warm:
                 self._warm.want(time.monotonic())
-            if not (message.warm and self._warm.request(message.generation, spec)):
-                self._start_cold(message.generation, spec)
+            if not (message.warm and self._warm.request(message.spawn, spec)):
+                self._start_cold(message.spawn, spec)
 
-    def _start_cold(self, generation: int, spec: ipc.WorkerSpec) -> None:
+    def _start_cold(self, spawn: int, spec: ipc.WorkerSpec) -> None:
         try:
             pid = processes.start(spec.argv, spec.env, spec.stdout, spec.stderr)
         except OSError as error:
-            self._worker_ended(generation, spec.local_rank, 0, 127, f"{error.strerror}: {error.filename!r}")
+            self._worker_ended(spawn, spec.local_rank, 0, 127, f"{error.strerror}: {error.filename!r}")
             return
-        self._groups[generation].add(pid, spec.local_rank)
-        self._children.send(ipc.WorkerStarted(generation, spec.local_rank, pid, warm=False))
+        self._groups[spawn].add(pid, spec.local_rank)
+        self._children.send(ipc.WorkerStarted(spawn, spec.local_rank, pid, warm=False))
 
     def _on_stop(self, message: ipc.Stop) -> None:
-        group = self._groups.setdefault(message.generation, WorkerProcesses(message.generation))
-        self._warm.forget(message.generation)
+        group = self._groups.setdefault(message.spawn, WorkerProcesses(message.spawn))
+        self._warm.forget(message.spawn)
         group.stop(message.first, message.grace_seconds, time.monotonic())
 
     def _on_kill(self, message: ipc.Kill) -> None:
-        if message.generation in self._groups:
-            self._groups[message.generation].kill_workers(message.local_ranks)
+        if message.spawn in self._groups:
+            self._groups[message.spawn].kill_workers(message.local_ranks)
 
     def _kill_leftovers(self, group: WorkerProcesses) -> None:
         """Kill the processes that ended workers left, before new workers take their places beside living ones."""
@@ -174,8 +174,8 @@ class Supervisor:
             processes.send(process.pid, signal.SIGKILL)
 
     def _on_dump_stacks(self, message: ipc.DumpStacks) -> None:
-        if message.generation in self._groups:
-            self._groups[message.generation].dump_stacks()
+        if message.spawn in self._groups:
+            self._groups[message.spawn].dump_stacks()
 
     def _on_hold_store(self, _message: ipc.HoldStore) -> None:
         self._children.hold_store()
@@ -187,7 +187,7 @@ class Supervisor:
 
     def _on_resume(self, message: ipc.Resume) -> None:
         """Resume suspended workers: the store has answered since, and its answer re-arms the timer as a beat's does."""
-        group, now = self._groups.get(message.generation), time.monotonic()
+        group, now = self._groups.get(message.spawn), time.monotonic()
         if group is not None and group.resume(now):
             answered = now - worker_processes.SUSPENDED_SECONDS  # or later
             self._dead_man = max(answered + self._orphan_timeout, self._dead_man or 0.0)
@@ -231,7 +231,7 @@ class Supervisor:
         elif isinstance(answer, ipc.ForkServerState):
             self._children.send(answer)
             held = self._warm.take_held()
-            self._start_all_cold([each for each in held if not self._warm.request(each.generation, each.spec)])
+            self._start_all_cold([each for each in held if not self._warm.request(each.spawn, each.spec)])
         elif isinstance(answer, Forked):
             self._on_forked(answer)
 
@@ -245,11 +245,11 @@ class Supervisor:
             return
         if ended is not None:
             os.close(request.go)
-            self._worker_ended(request.generation, request.spec.local_rank, pid, ended)
+            self._worker_ended(request.spawn, request.spec.local_rank, pid, ended)
             return
-        self._groups[request.generation].add(pid, request.spec.local_rank)
+        self._groups[request.spawn].add(pid, request.spec.local_rank)
         self._warm.release(request)
-        self._children.send(ipc.WorkerStarted(request.generation, request.spec.local_rank, pid, warm=True))
+        self._children.send(ipc.WorkerStarted(request.spawn, request.spec.local_rank, pid, warm=True))
 
     def _give_up_warm(self, selector: selectors.BaseSelector) -> None:
         selector.unregister(self._warm.channel)
@@ -259,7 +259,7 @@ class Supervisor:
     def _start_all_cold(self, left: Iterable[Held]) -> None:
         """Start all held and requested workers cold, since the fork server forks none."""
         for each in left:
-            self._start_cold(each.generation, each.spec)
+            self._start_cold(each.spawn, each.spec)
 
     # ------------------------------------------------------------ processes
 
@@ -271,27 +271,27 @@ class Supervisor:
             for group in self._groups.values():
                 group.unwanted.discard(pid)
                 if pid in group.alive:
-                    self._worker_ended(group.generation, group.alive.pop(pid), pid, code)
+                    self._worker_ended(group.spawn, group.alive.pop(pid), pid, code)
         if not self._warm.requests.outstanding:
             self._strays.clear()
 
-    def _worker_ended(self, generation: int, rank: int, pid: int, code: int, error: str = "") -> None:
-        self._children.send(ipc.WorkerEnded(generation, rank, pid, code, time.monotonic(), error))
+    def _worker_ended(self, spawn: int, rank: int, pid: int, code: int, error: str = "") -> None:
+        self._children.send(ipc.WorkerEnded(spawn, rank, pid, code, time.monotonic(), error))
 
     def _stop_groups(self, now: float) -> None:
         for group in self._groups.values():
             group.give_up(now)
             group.go_on(now)
         for group in [group for group in self._groups.values() if group.must_die(now)]:
-            self._warm.forget(group.generation)
+            self._warm.forget(group.spawn)
             left = self._left(group)
-            if not left and not group.unwanted and not self._warm.requests.concerns(group.generation):
-                del self._groups[group.generation]
-                self._children.send(ipc.GroupGone(group.generation, tuple(group.killed), group.orphaned))
+            if not left and not group.unwanted and not self._warm.requests.concerns(group.spawn):
+                del self._groups[group.spawn]
+                self._children.send(ipc.GroupGone(group.spawn, tuple(group.killed), group.orphaned))
                 continue
             group.kill(left, now)
             if group.is_stuck(now):
-                del self._groups[group.generation]
+                del self._groups[group.spawn]
                 self.is_clear = False
                 self._end(exit_codes.RETRY, f"Killed processes do not end: {worker_processes.describe(left)}.")
 
@@ -326,20 +326,20 @@ class Supervisor:
             return
         self._dead_man = None
         for group in self._groups.values():
-            self._children.send(ipc.Suspended(group.generation))
+            self._children.send(ipc.Suspended(group.spawn))
             group.suspend(now)
 
     def _check_agent(self, now: float) -> None:
         if now < self._next_watch or self.outcome is not None:
             return
         self._next_watch = now + _TICK_SECONDS
-        group = self._groups.get(self._generation)
+        group = self._groups.get(self._spawn)
         seen = watchdog.Observation(
             now=now,
             beats=self._beats,
             phase=self._phase,
-            generation=self._generation,
-            running=len(group.alive) + self._warm.waiting(group.generation) if group else 0,
+            spawn=self._spawn,
+            running=len(group.alive) + self._warm.waiting(group.spawn) if group else 0,
             started=self._started,
             stopping=group is None or group.deadline is not None,
         )

@@ -28,13 +28,13 @@ class Observation:
     beats: int
     """Number of beats the agent has sent so far."""
     phase: str
-    generation: int
+    spawn: int
     running: int
-    """Number of workers of that generation that have not ended."""
+    """Number of workers of that spawn that have not ended."""
     started: int
-    """Number of workers of that generation that were started."""
+    """Number of workers of that spawn that were started."""
     stopping: bool
-    """Whether the agent has asked for the generation's end."""
+    """Whether the agent has asked for their end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,4 +76,4 @@ def _unseen(seen: Observation) -> bool:
 
 
 def _same_group(seen: Observation, last: Observation) -> bool:
-    return (seen.generation, seen.started) == (last.generation, last.started) and last.running == 0
+    return (seen.spawn, seen.started) == (last.spawn, last.started) and last.running == 0

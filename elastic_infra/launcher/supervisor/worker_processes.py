@@ -1,4 +1,4 @@
-"""The supervisor's record of one generation's local workers, and how their end is enforced.
+"""The supervisor's record of the local workers of one spawn, and how their end is enforced.
 
 A worker leads its own process group, in which its children (data loaders) live. Ending a group means: the first signal
 to the workers alone, so that their children serve them while they save; SIGKILL to the whole group at the deadline, or
@@ -30,9 +30,9 @@ First = Literal["SIGTERM", "stacks", "SIGKILL", "none"]
 
 @dataclasses.dataclass
 class WorkerProcesses:
-    """The worker processes of one generation on this node."""
+    """The worker processes of one spawn on this node."""
 
-    generation: int
+    spawn: int
     alive: dict[int, int] = dataclasses.field(default_factory=dict)
     """Local rank by pid, of workers not yet reaped."""
     leaders: dict[int, int] = dataclasses.field(default_factory=dict)

@@ -185,5 +185,5 @@ def test_an_endless_import_is_given_up(tmp_path: pathlib.Path) -> None:
     assert parent.request(1, ipc.WorkerSpec(0, (), {}, None, None))
     assert not parent.is_late(late - 0.1)
     assert parent.is_late(late)
-    assert [each.generation for each in parent.take_held()] == [1]
+    assert [each.spawn for each in parent.take_held()] == [1]
     assert not parent.request(2, ipc.WorkerSpec(0, (), {}, None, None))

@@ -212,16 +212,16 @@ class World:
         """The laws for what the agent is told."""
         if isinstance(message, ipc.WorkerStarted):
             worker = self.workers[message.pid]
-            is_its = (worker.generation, worker.local_rank) == (message.generation, message.local_rank)
+            is_its = (worker.generation, worker.local_rank) == (message.spawn, message.local_rank)
             require("Told of another worker:", message, worker, holds=is_its)
         elif isinstance(message, ipc.WorkerEnded) and self.phase == "running":
             require("Charged though it did not fail:", message, holds=message.pid in self.failed)
             self.phase = "failed"
         elif isinstance(message, ipc.GroupGone):
-            left = [w for w in self.workers.values() if w.generation == message.generation and w.state != "reaped"]
+            left = [w for w in self.workers.values() if w.generation == message.spawn and w.state != "reaped"]
             require("Outlives its end:", message, left, holds=not left)
             self.phase = "gone"
-            self.over.add(message.generation)
+            self.over.add(message.spawn)
 
     def is_good(self) -> bool:
         """The last generation runs on every rank, and nothing else does."""
@@ -234,7 +234,7 @@ class World:
         """Equal for worlds that behave equally."""
         requests = self.client.requests
         workers = tuple((pid, w.generation, w.local_rank, w.state) for pid, w in self.workers.items())
-        pending = tuple((each.generation, each.spec.local_rank) for each in requests.wanted.values())
+        pending = tuple((each.spawn, each.spec.local_rank) for each in requests.wanted.values())
         queues = len(requests.forgotten), self.unread, self.client.pid
         known = tuple(sorted(self.supervisor._groups)), tuple(sorted(self.supervisor._strays))
         return self.generation, self.phase, self.is_frozen, workers, pending, queues, known
@@ -312,8 +312,8 @@ class ByLocalRank(ForkRequests):
         rank = self.ranks[number]
         return super().answer(rank, now) if rank in self.wanted else -1
 
-    def forget(self, generation: int) -> tuple[fork_requests.Pending, ...]:
-        gone = super().forget(generation)
+    def forget(self, spawn: int) -> tuple[fork_requests.Pending, ...]:
+        gone = super().forget(spawn)
         self.forgotten.clear()
         return gone
 
@@ -321,8 +321,8 @@ class ByLocalRank(ForkRequests):
 class NotAwaited(ForkRequests):
     """A mutant: a generation is gone although answers for it are to come."""
 
-    def concerns(self, generation: int) -> bool:
-        del generation
+    def concerns(self, spawn: int) -> bool:
+        del spawn
         return False
 
 

@@ -34,7 +34,7 @@ def seen(now: float, **changes: object) -> Observation:
         "now": now,
         "beats": int(now * 2),
         "phase": "monitoring",
-        "generation": 1,
+        "spawn": 1,
         "running": 2,
         "started": 2,
         "stopping": False,
@@ -83,10 +83,10 @@ def healthy_life(seed: int) -> list[Observation]:
     However long it waits for peers, stops or restarts, and however often the supervisor is late.
     """
     choose = random.Random(seed)
-    now, beats, silent, generation, life = 0.0, 0, 0.0, 0, []
+    now, beats, silent, spawn, life = 0.0, 0, 0.0, 0, []
     for _ in range(choose.randint(1, 30)):
         phase, running, stopping = choose.choice(STAGES)
-        generation += phase == "starting"
+        spawn += phase == "starting"
         ended = (phase, running) == ("monitoring", 0)
         until = now + (5.0 if ended else choose.choice([1.0, 30.0]))
         while now < until:
@@ -94,9 +94,9 @@ def healthy_life(seed: int) -> list[Observation]:
             now, silent = now + passed, silent + passed
             if silent > 3.0 or choose.random() < 0.5:
                 beats, silent = beats + 1, 0.0
-            life.append(Observation(now, beats, phase, generation, running, 4, stopping))
+            life.append(Observation(now, beats, phase, spawn, running, 4, stopping))
         if ended:
-            life.append(Observation(now, beats, "stopping", generation, 0, 4, stopping=True))
+            life.append(Observation(now, beats, "stopping", spawn, 0, 4, stopping=True))
     return life
 
 
@@ -117,7 +117,7 @@ def test_r6_a_frozen_agent_is_always_seen(seed: int) -> None:
     life = healthy_life(seed)
     last = life[-1]
     frozen = [
-        Observation(last.now + tick, last.beats, last.phase, last.generation, last.running, 4, last.stopping)
+        Observation(last.now + tick, last.beats, last.phase, last.spawn, last.running, 4, last.stopping)
         for tick in range(1, 16)
     ]
     at = fires([*life, *frozen])
