@@ -20,6 +20,8 @@ Name = Literal[
     "launcher_started",
     "rendezvous_started",
     "rendezvous_completed",
+    "workers_preparing",
+    "workers_prepared",
     "workers_started",
     "worker_started",
     "worker_exited",

@@ -25,6 +25,7 @@ from ..protocol.actions import (
     Exit,
     KillWorkers,
     ParkWorkers,
+    PrepareWorkers,
     Publish,
     PublishMaster,
     ResumeWorkers,
@@ -194,12 +195,14 @@ class Agent:
             self._tell(Tell("warning", f"Warm start leaves to every worker's own import: {names}."))
 
     def _on_ended(self, message: ipc.WorkerEnded) -> None:
+        if message.spawn != self._group.spawn:
+            return
         self._group.ended(message)
         self._read_steps()
         self._take_steps()
         slots = self._group.read()
         stopped = message.local_rank < len(slots) and slots[message.local_rank].stopped
-        generation = self._generation() if message.spawn == self._group.spawn else 0
+        generation = self._generation()
         text, exception = message.error, ""
         if message.exit_code != 0:
             exception = self._group.exception(message.local_rank)
@@ -211,11 +214,11 @@ class Agent:
         )
 
     def _was_told(self, generation: int) -> bool:
-        """Whether these workers end because they were told to: their errors are then no cause of a failure."""
+        """Whether errors of these workers are no cause of a failure: they were told to end, or are on standby."""
         group = self._state.workers
         if group is None or group.identity[0] != generation:
             return True
-        return group.told or group.phase == "stopping" or bool(group.suspension)
+        return group.told or group.on_standby or group.phase == "stopping" or bool(group.suspension)
 
     def _on_suspended(self, message: ipc.Suspended) -> None:
         if message.spawn == self._group.spawn:
@@ -296,6 +299,15 @@ class Agent:
         if spawn.workers:
             self._channel.send(spawn)
 
+    def _prepare_workers(self, action: PrepareWorkers) -> None:
+        try:
+            spawn = self._group.start(action.place)
+        except OSError as error:
+            self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
+            return
+        self._workers.prepare()
+        self._channel.send(spawn)
+
     def _stop_workers(self, action: StopWorkers) -> None:
         generation = self._state.generation
         anew = (generation is not None and generation.next_mode == "restart") or move.nobody_goes_on(self._state)
@@ -352,6 +364,7 @@ class Agent:
         PublishMaster: _order_store,
         ChoosePort: _choose_port,
         StartWorkers: _start_workers,
+        PrepareWorkers: _prepare_workers,
         StopWorkers: _stop_workers,
         ParkWorkers: _park_workers,
         KillWorkers: _kill_workers,

@@ -28,7 +28,7 @@ class WorkerChannels:
         """The number of the generation to which these workers belong."""
         self._enters: Mapping[int, channel.Enter] = {}
         self._is_over = False
-        """The generation's workers have been told to park."""
+        """There is no generation to enter: the workers have been told to park, or are on standby."""
 
     def listen(self, path: str) -> None:
         """Listen for workers; where no socket can be made no worker can be moved, and all else works."""
@@ -55,6 +55,11 @@ class WorkerChannels:
         self._obstacles = {}
         for rank in kept:
             self._send(rank, enters[rank])
+
+    def prepare(self) -> None:
+        """Begin with workers on standby: those that are ready have parked."""
+        self.begin(0, {}, ())
+        self._is_over = True
 
     def started(self, local_rank: int, pid: int) -> None:
         """Take down the pid of a local rank, whose worker may have connected already."""

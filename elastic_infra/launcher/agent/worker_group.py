@@ -66,6 +66,7 @@ class WorkerGroup:
         self.spawn, self._pids = self._spawns, {}
         self._targets = logs.destinations(plan.logs, run_dir.logs, start.generation, start.local_world_size)
         logs.make_folders(self._targets)
+        self._forget_errors(kept=())
         path = run_dir.progress(self.spawn)
         self._memory = progress.Memory.create(path, start.local_world_size)
         self._follow(start)
@@ -84,11 +85,15 @@ class WorkerGroup:
         memory.set_stop(None, agreed=False)
         memory.forget_steps()
         missing = [spec for spec in self._plan_workers(start, memory.path) if spec.local_rank not in start.kept]
+        self._forget_errors(start.kept)
+        return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)
+
+    def _forget_errors(self, kept: tuple[int, ...]) -> None:
+        """Delete the error files of workers that ended, whose places others take."""
         for target in self._targets:
-            if target.local_rank not in start.kept and target.error_file:
+            if target.local_rank not in kept and target.error_file:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(target.error_file)
-        return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)
 
     def enters(self) -> dict[int, channel.Enter]:
         """The place of each local rank in the current generation, for workers that can be moved."""
@@ -215,14 +220,16 @@ class WorkerGroup:
             ]
             if not sources:
                 continue
-            tail = logs.Tail(sources, functools.partial(console.write_all, descriptor), after=self._newest.get(stream))
+            write = functools.partial(console.write_all, descriptor)
+            # Workers on standby that ended have left lines in the folder of the generation that they were to enter.
+            tail = logs.Tail(sources, write, after=self._newest.get(stream), from_end=True)
             self._newest[stream] = tail
             self._tails.append(tail)
             if words[stream]:
                 copy = os.path.join(
                     logs.generation_folder(self._run_dir.logs, start.generation), f"filtered_{stream}.log"
                 )
-                self._tails.append(logs.Tail(sources, logs.Appender(copy), words=words[stream]))
+                self._tails.append(logs.Tail(sources, logs.Appender(copy), words=words[stream], from_end=True))
         for tail in self._tails:
             if tail.ident is None:
                 tail.start()

@@ -70,6 +70,17 @@ class StartWorkers:
 
 
 @dataclass(frozen=True)
+class PrepareWorkers:
+    """Start this node's workers on standby; answered by a ``WorkerParked`` for each that is ready.
+
+    Workers that are still to be moved into a generation get their real place then.
+    """
+
+    place: StartWorkers
+    """The place that they would have if this node joined now."""
+
+
+@dataclass(frozen=True)
 class StopWorkers:
     """End this node's workers: a first signal to each worker alone, SIGKILL to its whole group at the deadline.
 
@@ -154,6 +165,7 @@ Action = (
     | PublishMaster
     | ChoosePort
     | StartWorkers
+    | PrepareWorkers
     | StopWorkers
     | ParkWorkers
     | KillWorkers

@@ -104,6 +104,8 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
     if workers is None or not workers.active:
         return state
     exits = (*workers.exits, (event.local_rank, event.exit_code, event.stopped))
+    if workers.on_standby:
+        return with_workers(state, replace(workers, exits=exits))
     workers = replace(workers, exits=exits, start_failure=workers.start_failure or _start_failure(workers, event))
     ended_by_us = workers.told or workers.suspension or event.local_rank in workers.killed
     # A parked worker trains nothing that could fail: another one takes its place.
@@ -153,6 +155,8 @@ def _workers_gone(state: State, event: events.WorkersGone, now: float) -> State:
     workers = _workers(state, event.generation)
     if workers is None or not workers.active:
         return state
+    if workers.on_standby:
+        return replace(state, workers=None, standby_failed=True)
     natural = not workers.told and len(workers.exits) >= state.node.local_world_size
     natural = natural or (workers.told and _all_finished(workers, state.node.local_world_size))
     clean = all(code == 0 for _, code, _ in workers.exits)
@@ -178,7 +182,9 @@ def _workers_in(state: State, event: events.WorkersIn, now: float) -> State:
 
 def _worker_parked(state: State, event: events.WorkerParked, now: float) -> State:
     workers = _workers(state, event.generation)
-    if workers is None or workers.phase not in _TRAINS or event.local_rank in workers.parked:
+    # A worker that is being killed will not be there for the next generation, although it parked at the last moment.
+    known = workers is not None and event.local_rank in (*workers.parked, *workers.killed)
+    if workers is None or workers.phase not in _TRAINS or known:
         return state
     return with_workers(state, replace(workers, parked=tuple(sorted({*workers.parked, event.local_rank}))))
 

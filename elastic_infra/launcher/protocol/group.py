@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from . import actions, blame, move, ranks
+from . import actions, blame, move, ranks, standby
 from .member_status import member_statuses
 from .records import Generation, Master, Member, order_of
 from .state import LocalWorkers, State, with_workers
@@ -180,6 +180,8 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
     # Every worker has ended by itself: the processes that they started and left are ended.
     if len(workers.exits) >= state.node.local_world_size:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
+    if workers.on_standby:
+        return _abandoned(state, workers) or _standby(state, now)
     return (
         _abandoned(state, workers)
         or _own_failure(state, workers, now)
@@ -193,6 +195,17 @@ def _abandoned(state: State, workers: LocalWorkers) -> _Order | None:
     if not workers.suspension or not state.store.connected or not is_newest(state) or stands(state):
         return None
     return _Order("SIGKILL", 0.0, "the job went on while the workers were paused")
+
+
+def _standby(state: State, now: float) -> _Order | None:
+    """The order to workers on standby that no generation can take in any more."""
+    reason = standby.no_use(state, now)
+    if reason:
+        return _Order("SIGTERM", standby.GRACE_SECONDS, reason)
+    # The node became a member while its workers were not ready: all are started as on any node.
+    if state.own_member() is not None and is_newest(state) and not move.carries_over(state):
+        return _Order("SIGKILL", 0.0, "the generation began before they were ready")
+    return None
 
 
 def _own_failure(state: State, workers: LocalWorkers, now: float) -> _Order | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from .. import exit_codes
-from . import blame, change, commit, events, group, move, node_faults
+from . import blame, change, commit, events, group, move, node_faults, standby
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
 from .events import Peer
@@ -75,7 +75,7 @@ def _observe(state: State, now: float) -> State:
 
 def _is_occupied(state: State) -> bool:
     """Whether workers run here, or a generation runs that this node can wait for."""
-    if state.active:
+    if state.takes_part:
         return True
     generation = state.generation
     if generation is None or not state.store.connected or generation.phase not in {"running", "proposed"}:
@@ -192,8 +192,10 @@ def _tell(state: State, now: float) -> Step:
 
 def waiting_for(state: State, now: float) -> str:
     """Why this ready node is in no running generation; empty where it is in one, or leaves."""
-    if not state.ready or state.active or state.leaving or state.exited:
+    if not state.ready or state.takes_part or state.leaving or state.exited:
         return ""
+    if state.workers is not None and state.workers.on_standby and state.workers.phase == "parking":
+        return "its workers import and build their model"
     if not state.store.connected:
         return "the store does not answer"
     if node_faults.is_refused(state.generation, state.limits, state.node.name):
@@ -245,6 +247,7 @@ RULES: Final = (
     move.park,
     group.stop,
     group.resume,
+    standby.prepare,
     _publish,
     _compare_and_set,
     _exit,

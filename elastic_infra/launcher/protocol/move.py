@@ -99,9 +99,9 @@ def parks(state: State, workers: LocalWorkers) -> bool:
 def park(state: State, now: float) -> Step:
     """Have the workers park where the change is a move, and end those that do not in time."""
     workers = state.workers
-    if workers is None or not workers.active or not parks(state, workers):
+    if workers is None or not workers.active or not (workers.on_standby or parks(state, workers)):
         return state, ()
-    state, workers, ordered = _ordered(state, workers, now)
+    state, workers, ordered = (state, workers, ()) if workers.on_standby else _ordered(state, workers, now)
     if workers.phase != "parking":
         return state, ordered
     gone = {rank for rank, _, _ in workers.exits}
@@ -128,7 +128,10 @@ def carries_over(state: State) -> bool:
     generation, workers = state.generation, state.workers
     if generation is None or workers is None or workers.phase != "parked" or generation.identity == workers.identity:
         return False
-    if generation.mode != "move" or state.leaving or workers.suspension or _is_empty(state, workers):
+    if state.leaving or workers.suspension or _is_empty(state, workers):
+        return False
+    # Workers of a generation before have its process group; those on standby have none.
+    if generation.mode != "move" and not workers.on_standby:
         return False
     startable = generation.phase in {"running", "proposed"}
     return startable or (generation.phase in {"broken", "draining"} and generation.next_mode == "move")

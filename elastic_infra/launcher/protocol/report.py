@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import events, ranks
-from .actions import Action, CompareAndSet, Emit, Exit, Level, StartWorkers, StopWorkers, Tell
+from .actions import Action, CompareAndSet, Emit, Exit, Level, PrepareWorkers, StartWorkers, StopWorkers, Tell
 from .records import Cause, Generation
 from .state import State, record
 
@@ -12,7 +12,7 @@ Fields = tuple[tuple[str, str | int | float | bool | None], ...]
 
 def report(before: State, event: events.Event, after: State, actions: tuple[Action, ...]) -> tuple[Emit, ...]:
     """The events of one step, in order."""
-    emits = [*_of_event(event), *_of_generation(before, after)]
+    emits = [*_of_event(event), *_of_generation(before, after), *_of_standby(before, after)]
     for action in actions:
         emits += _of_action(after, action)
     return tuple(emits)
@@ -99,6 +99,14 @@ def _of_event(event: events.Event) -> list[Emit]:
     return []
 
 
+def _of_standby(before: State, after: State) -> list[Emit]:
+    """The moment at which workers on standby became ready."""
+    old, new = before.workers, after.workers
+    if old is None or new is None or not new.on_standby or (old.phase, new.phase) != ("parking", "parked"):
+        return []
+    return [Emit("workers_prepared", (("local_world_size", len(new.parked)),))]
+
+
 def _of_generation(before: State, after: State) -> list[Emit]:
     if before.seen == after.seen or after.generation is None:
         return []
@@ -131,6 +139,8 @@ def _of_action(after: State, action: Action) -> list[Emit]:
             Emit("rendezvous_completed", group),
             Emit("workers_started", (*place, ("restart_count", action.restart_count))),
         ]
+    if isinstance(action, PrepareWorkers):
+        return [Emit("workers_preparing", (("local_world_size", action.place.local_world_size),))]
     if isinstance(action, StopWorkers):
         return [Emit("stopping", (("first", action.first), ("reason", action.reason)))]
     if isinstance(action, Exit):

@@ -14,6 +14,9 @@ from .records import Cause, Generation, Master, Member, NodeRecord, NodeState
 
 Identity = tuple[int, str]
 
+NOWHERE: Final[Identity] = (0, "")
+"""The identity of no generation."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -80,13 +83,14 @@ class Store:
 
 @dataclass(frozen=True)
 class LocalWorkers:
-    """This node's workers of one generation."""
+    """This node's workers of one generation, or its workers on standby."""
 
     identity: Identity
+    """The generation's; ``NOWHERE`` for workers on standby."""
     phase: Literal["preparing", "running", "stopping", "parking", "parked", "stopped", "finished"]
-    """``preparing``: no worker runs yet, or only parked ones. ``parking``: told to leave the generation and live on;
-    ``parked``: they have left it. ``stopped``: no worker runs any more, and all must start again. ``finished``: every
-    worker exited 0 by itself."""
+    """``preparing``: no worker runs yet, or only parked ones. ``parking``: told to leave the generation and live on, or
+    started on standby and not ready yet; ``parked``: they have left it, or are ready. ``stopped``: no worker runs any
+    more, and all must start again. ``finished``: every worker exited 0 by itself."""
     started: float = 0.0
     port_asked: bool = False
     port: int = 0
@@ -140,6 +144,11 @@ class LocalWorkers:
     broke_at: float = 0.0
 
     @property
+    def on_standby(self) -> bool:
+        """Whether the workers were started before this node is a member."""
+        return self.identity == NOWHERE
+
+    @property
     def active(self) -> bool:
         """Whether a process may be running."""
         lives_on = self.phase == "preparing" and bool(self.kept)
@@ -170,6 +179,8 @@ class State:
     """When the generation in the store was first seen."""
     planned_since: float | None = None
     """When the last planned change was committed, where this node saw it."""
+    standby_failed: bool = False
+    """Workers on standby have ended before they entered a generation; this node starts none again."""
     wanting_since: float | None = None
     """Since when a change of the generation record has been due and this node has not asked for it; None where none is
     due."""
@@ -196,6 +207,11 @@ class State:
     def active(self) -> bool:
         """Whether a worker of this node may be running."""
         return self.workers is not None and self.workers.active
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether a worker of this node may be running in a generation."""
+        return self.workers is not None and self.workers.active and not self.workers.on_standby
 
     def own_member(self) -> Member | None:
         """This node's place in the generation in the store."""
@@ -264,7 +280,7 @@ _ACTIVE: Final[Mapping[str, NodeState]] = {"stopping": "draining", "parking": "d
 def _word(state: State) -> NodeState:
     workers = state.workers
     if workers is not None and workers.active:
-        return _ACTIVE.get(workers.phase, "member")
+        return _word_of_active(workers)
     if workers is not None and workers.phase == "finished":
         return "finished"
     if state.leaving:
@@ -274,3 +290,9 @@ def _word(state: State) -> NodeState:
     if workers is not None and state.own_member() is not None and state.workers_of(state.generation):
         return "stopped"
     return "ready" if state.ready else "warming"
+
+
+def _word_of_active(workers: LocalWorkers) -> NodeState:
+    if workers.on_standby:
+        return "ready" if workers.phase == "parked" and not workers.suspension else "warming"
+    return _ACTIVE.get(workers.phase, "member")

@@ -118,6 +118,7 @@ class Tail(threading.Thread):
         *,
         words: Sequence[str] = (),
         after: Tail | None = None,
+        from_end: bool = False,
     ) -> None:
         """Prepare a tail, which reads only after ``start``.
 
@@ -126,9 +127,10 @@ class Tail(threading.Thread):
             write: writes all of its argument, however long that takes.
             words: only lines that contain one of the words are copied; empty copies every line.
             after: the generation before on the same stream, whose lines come first.
+            from_end: whether lines that the files have already are left out.
         """
         super().__init__(name="tail", daemon=True)
-        self._files = [_Followed(path, prefix) for path, prefix in sources]
+        self._files = [_Followed(path, prefix, _size(path) if from_end else 0) for path, prefix in sources]
         self._write = write
         self._words = words
         self._after = after
@@ -170,11 +172,11 @@ class Tail(threading.Thread):
 class _Followed:
     """One file, read in chunks: its reader may be paused while it grows."""
 
-    def __init__(self, path: str, prefix: str) -> None:
+    def __init__(self, path: str, prefix: str, offset: int) -> None:
         self.path = path
         self.prefix = prefix
         self.is_done = False
-        self._offset = 0
+        self._offset = offset
         self._partial = ""
         self._decoder = io.IncrementalNewlineDecoder(_utf8("replace"), translate=True)
 
@@ -201,6 +203,10 @@ class _Followed:
             return b""
         self._offset += len(data)
         return data
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def _destination(logs: LogPlan, run_folder: str, generation: int, rank: int) -> Destination:

@@ -97,6 +97,19 @@ def test_a_worker_that_is_ready_too_late_has_parked(agent: Agent, worker: channe
     assert agent.hear(worker, channel.Ready()) == [events.WorkerParked(1, 0)]
 
 
+def test_a_worker_on_standby_is_told_its_place_once_it_has_one(agent: Agent) -> None:
+    """It has parked when it is ready, and enters the generation that its node gets a place in."""
+    agent.channels.prepare()
+    worker = agent.connect()
+    agent.channels.started(0, os.getpid())
+
+    assert agent.hear(worker, channel.Ready()) == [events.WorkerParked(0, 0)]
+    agent.channels.begin(2, {0: SECOND}, (0,))
+    assert worker.receive() == SECOND
+    assert agent.hear(worker, channel.In(2)) == [events.WorkersIn(2, can_move=True)]
+    worker.close()
+
+
 def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel.Connection) -> None:
     """A new process in its place connects anew."""
     agent.channels.begin(2, {0: SECOND}, ())

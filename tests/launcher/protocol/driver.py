@@ -17,6 +17,7 @@ from elastic_infra.launcher.protocol.actions import (
     Exit,
     KillWorkers,
     ParkWorkers,
+    PrepareWorkers,
     Publish,
     PublishMaster,
     ResumeWorkers,
@@ -25,7 +26,7 @@ from elastic_infra.launcher.protocol.actions import (
     StopWorkers,
 )
 from elastic_infra.launcher.protocol.events import Event, PortChosen, Presence, StepsSeen
-from elastic_infra.launcher.protocol.state import State
+from elastic_infra.launcher.protocol.state import NOWHERE, State
 from tests.launcher.protocol.world import (
     MOMENT,
     UNMOVED,
@@ -128,7 +129,7 @@ class Driver:
         """Carry an action out; what answers it at once goes to the queue."""
         if isinstance(action, Publish | PublishMaster):
             return self._obey_store(world, i, action)
-        if isinstance(action, StartWorkers):
+        if isinstance(action, StartWorkers | PrepareWorkers):
             return self._start(world, i, action)
         if isinstance(action, Exit):
             return self._exit(world, i, action)
@@ -168,8 +169,10 @@ class Driver:
         over = with_host(world, i, host.over(f"exit {action.code}"))
         return self._see(over, i, "ended" if says_farewell else "disconnected")
 
-    def _start(self, world: World, i: int, action: StartWorkers) -> World:
+    def _start(self, world: World, i: int, action: StartWorkers | PrepareWorkers) -> World:
         host = world.hosts[i]
+        if isinstance(action, PrepareWorkers):
+            return with_host(world, i, self._prepared(i, host))
         left = frozenset(range(self.scenario.local)) - host.exited if host.workers is not None else frozenset()
         if left != frozenset(action.kept) or not left <= host.parked:
             message = f"node {i} starts generation {action.generation} before it stopped {host.workers}"
@@ -190,6 +193,14 @@ class Driver:
             starts=host.starts + (not action.kept),
             **UNMOVED,
         ))  # fmt: skip
+
+    def _prepared(self, i: int, host: Host) -> Host:
+        """Workers on standby load, and count as parked once they are ready."""
+        if host.workers is not None:
+            message = f"node {i} starts workers on standby beside {host.workers}"
+            raise BrokenError(message)
+        fresh = replaced(host.without_workers(), workers=NOWHERE, members=frozenset(), step=-1, stop=None)
+        return replaced(fresh, told=True, starts=host.starts + 1)
 
 
 def _ordered(host: Host, action: StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers) -> Host:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from elastic_infra.launcher.protocol import node_faults, ranks
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation
-from elastic_infra.launcher.protocol.state import State
+from elastic_infra.launcher.protocol.state import NOWHERE, State
 from tests.launcher.protocol.world import BrokenError, Host, World
 
 
 def one_generation_runs(world: World) -> None:
     """No two generations ever have all their workers running."""
-    complete = {host.workers for host in world.hosts if host.workers and _is_complete(world, host)}
+    running = (host for host in world.hosts if host.workers not in {None, NOWHERE})
+    complete = {host.workers for host in running if _is_complete(world, host)}
     if len(complete) > 1:
         message = f"two generations run in full: {complete}"
         raise BrokenError(message)
@@ -52,6 +53,17 @@ def newcomers_wait_for_a_step(world: World) -> None:
     members = [world.hosts[int(member.uuid.removeprefix("n"))] for member in generation.members]
     if generation.phase in {"proposed", "draining"} and all(host.step < 0 for host in members):
         message = f"generation {generation.number} ends for a newcomer before its first step"
+        raise BrokenError(message)
+
+
+def newcomers_are_ready(world: World) -> None:
+    """No generation ends for a newcomer that has not tried to have its workers ready; where workers can be moved."""
+    generation = world.store.generation if world.store else None
+    if generation is None or generation.cause is None or generation.cause.kind != "scale_up":
+        return
+    newcomer = world.hosts[int(generation.cause.uuid.removeprefix("n"))]
+    if generation.phase in {"proposed", "draining", "broken"} and not (newcomer.starts or newcomer.end):
+        message = f"generation {generation.number} ends for a newcomer whose workers have yet to start"
         raise BrokenError(message)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elastic_infra.launcher.protocol import events
-from elastic_infra.launcher.protocol.state import Node, start
+from elastic_infra.launcher.protocol.state import NOWHERE, Node, start
 from tests.launcher.protocol.driver import Driver, steps_of
 from tests.launcher.protocol.world import (
     AGE,
@@ -183,7 +183,7 @@ class Model(Driver):
             yield from self._breaks(world, i, host, rank)
         if host.stop is not None and host.step >= host.stop[0] and host.stop[1] and not host.movable:
             yield f"stops {i}.{rank}", self._exit_worker(self._at_stop(world, host), i, rank, 0, stopped=True)
-        if world.done and self._may_finish(world, host):
+        if world.done and host.workers != NOWHERE and self._may_finish(world, host):
             finished = with_host(world, i, replaced(host, finished=host.workers))
             yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
 
@@ -256,7 +256,9 @@ class Model(Driver):
         if "leave" in kinds and host.state and not host.state.leaving:
             yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
         if "fail" in kinds and host.workers and not (host.stopping or host.exited or host.suspended):
-            yield f"fail {i}", self._exit_worker(replaced(world, failures=world.failures + 1), i, 0, 1)
+            # Workers on standby are in no generation that could be charged.
+            failures = world.failures + (host.workers != NOWHERE)
+            yield f"fail {i}", self._exit_worker(replaced(world, failures=failures), i, 0, 1)
 
     def _bad_starts(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """Workers of a size that the script cannot use fail at about the same time."""

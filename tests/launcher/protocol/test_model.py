@@ -18,12 +18,14 @@ from elastic_infra.launcher.protocol import (
     move,
     node_faults,
     ranks,
+    standby,
 )
 from elastic_infra.launcher.protocol.actions import (
     Action,
     CompareAndSet,
     KillWorkers,
     ParkWorkers,
+    PrepareWorkers,
     Publish,
     ResumeWorkers,
 )
@@ -93,6 +95,11 @@ MOVES = {
     "a worker is late to park": scenario("crash", 1, nodes=2, settled=2, local=2, moves=True, late=True),
     "any one fault between two that can move": scenario("all", 1, nodes=2, settled=2, moves=True),
     "the end of two that can move": scenario("crash", 1, nodes=2, settled=2, finish=True, moves=True),
+    "another joins in place": scenario("", 0, nodes=2, settled=1, steps=1, moves=True),
+    "a newcomer prepares, and a fault": scenario("leave fail", 1, nodes=2, settled=1, moves=True),
+    "a newcomer takes long to prepare": scenario("", 1, nodes=2, settled=1, moves=True, late=True),
+    "a spare beside a full job": scenario("crash", 1, settled=2, nnodes="1:2", moves=True),
+    "the end beside a spare": scenario("", 0, nodes=2, settled=1, nnodes="1:1", finish=True, moves=True),
 }
 
 DEEP = {
@@ -115,6 +122,8 @@ DEEP = {
     "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
     "any one fault among three that can move": scenario("all", 1, moves=True),
     "any one fault while a third joins in place": scenario("all", 1, settled=2, steps=1, moves=True),
+    "any one fault while another joins in place": scenario("all", 1, nodes=2, settled=1, moves=True),
+    "one of a newcomer's two workers fails": scenario("fail freeze", 1, nodes=2, settled=1, local=2, moves=True),
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
@@ -147,11 +156,21 @@ def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["two that can move, and a loss", "a third joins in place", "one that can move leaves"]
+    "name",
+    [
+        "two that can move, and a loss",
+        "another joins in place",
+        "one that can move leaves",
+        "a spare beside a full job",
+    ],
 )
 def test_survivors_keep_their_workers(name: str) -> None:
-    """While nodes come, leave or are lost, the workers of the others are started once and then moved."""
-    checker.explore(MOVES[name], (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
+    """While nodes come, leave or are lost, the workers of the others are started once and then moved.
+
+    Those of a newcomer are started once too, before the others stop for it.
+    """
+    kept = (laws.survivors_keep_their_workers, laws.newcomers_are_ready)
+    checker.explore(MOVES[name], kept, laws.is_good, LIMIT)
 
 
 @pytest.mark.slow
@@ -244,6 +263,16 @@ def parks_untold(state: State, event: events.Event, now: float) -> Step:
     return after, actions
 
 
+def is_ready_at_once(state: State, event: events.Event, now: float) -> Step:
+    """Wrong on purpose: takes the order to start workers on standby for their word that they are ready."""
+    after, actions = machine.step(state, event, now)
+    if any(isinstance(action, PrepareWorkers) for action in actions):
+        for rank in range(after.node.local_world_size):
+            after, more = machine.step(after, events.WorkerParked(0, rank), now)
+            actions += more
+    return after, actions
+
+
 def waits_for_ever(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: hears nothing of workers that have parked, and ends none that is late."""
     if isinstance(event, events.WorkerParked):
@@ -257,6 +286,8 @@ def waits_for_ever(state: State, event: events.Event, now: float) -> Step:
     [
         (parks_untold, scenario("crash", 1, nodes=2, settled=2, moves=True)),
         (waits_for_ever, scenario("crash", 1, nodes=2, settled=2, moves=True)),
+        (waits_for_ever, scenario("", 0, nodes=2, settled=1, steps=1, moves=True)),
+        (is_ready_at_once, scenario("", 0, nodes=2, settled=1, steps=1, moves=True, late=True)),
         (says_stopped_too_early, scenario("leave", 1, nodes=2, settled=1)),
         (believes_everybody_dead, scenario("freeze", 1, nodes=2, settled=1)),
         (ignores_failures, scenario("fail", 1, nodes=2, settled=2)),
@@ -280,6 +311,14 @@ def test_checker_finds_workers_that_are_started_anew(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(world.BrokenError, match="started its workers 2 times"):
         checker.explore(explored, (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_newcomer_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no newcomer starts its workers on standby, a generation ends before they have begun to import."""
+    monkeypatch.setattr(standby, "a_member_can_move", lambda *_: False)
+
+    with pytest.raises(world.BrokenError, match="workers have yet to start"):
+        checker.explore(MOVES["another joins in place"], (laws.newcomers_are_ready,), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,15 @@ def test_workers_park_when_the_generation_breaks_and_the_late_are_killed() -> No
     assert (gone.workers.phase, gone.workers.failure, record(gone).state) == ("parked", None, "parked")
 
 
+def test_a_worker_that_is_being_killed_has_not_parked() -> None:
+    """Were it counted, its end would be a failure in the generation that its node has entered meanwhile."""
+    late = replace(RUNNING, phase="parking", told_to_park=True, killed=(0,))
+    state, _ = machine.step(member(MOVING, late), events.WorkerParked(PAIR.number, 0), 16.0)
+
+    assert state.workers is not None
+    assert (state.workers.phase, state.workers.parked) == ("parking", ())
+
+
 def test_a_node_that_cannot_move_is_stopped_in_the_same_change() -> None:
     """Its workers still load."""
     state = member(MOVING, replace(RUNNING, can_move=False))

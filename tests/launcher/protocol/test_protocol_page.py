@@ -119,6 +119,7 @@ SEEN_IN = [
     scenario("", 0, nodes=2, settled=1, finish=True, steps=1),
     scenario("fail", 2, nodes=2, settled=2, moves=True),
     scenario("", 0, nodes=2, settled=1, steps=1, moves=True),
+    scenario("leave", 1, nodes=2, settled=1, moves=True),
 ]
 """Explorations that show every transition but those that the page calls unexplored."""
 

@@ -24,12 +24,16 @@ def job(tmp_path: pathlib.Path) -> Iterator[Job]:
 def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job) -> None:
     """A node is lost and a worker killed while gradients are exchanged: the others keep their pids.
 
-    Weights are those of an undisturbed worker, and every sample was trained on exactly once.
+    They make steps until a newcomer's worker is built, so that they never wait for its imports. Weights are those of an
+    undisturbed worker, and every sample was trained on exactly once.
     """
     job.start_store()
     for world in (1, 2, 3):
         job.start_node(*QUICK)
         lines = job.wait_for_world(world)
+        built = max(at(line) for line in lines if line["event"] == "built")
+        before = [line for line in lines if line["event"] == "step" and line["world"] == world - 1]
+        assert world == 1 or at(before[-1]) > built, job.logs()
     first, second = (pid_of(lines, rank) for rank in (0, 1))
     kill_tree(job.nodes[2])
     lines = job.wait_for_world(2, after=float(str(lines[-1]["time"])))
@@ -66,5 +70,10 @@ def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
 
 
 def pid_of(lines: list[Line], rank: int) -> object:
-    """The process that had this rank last."""
-    return next(line["pid"] for line in reversed(lines) if line["rank"] == rank)
+    """The process that had this rank in a group last."""
+    return next(line["pid"] for line in reversed(lines) if line["rank"] == rank and line["event"] != "built")
+
+
+def at(line: Line) -> float:
+    """When it was written: seconds by the machine's clock."""
+    return float(str(line["time"]))

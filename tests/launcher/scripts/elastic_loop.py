@@ -56,6 +56,8 @@ def die_if_chosen(_: torch.Tensor) -> None:
 
 
 next(iter(model.module.parameters())).register_hook(die_if_chosen)
+if group is not None:
+    note("built")
 for _, micro in elastic.steps(until):
     with elastic.step():
         train(elastic, sampler, micro, note)

@@ -116,6 +116,20 @@ def test_tail_copies_whole_lines_and_filters(tmp_path: Path) -> None:
     assert losses.read_text() == "[0]:loss 1\n[0]:loss 2\n"
 
 
+def test_lines_of_earlier_workers_are_not_copied_again(tmp_path: Path) -> None:
+    """Workers on standby that ended before their generation began have written to its files."""
+    source, shown = tmp_path / "stdout.log", io.BytesIO()
+    source.write_text("earlier\n")
+    tail = logs.Tail([(str(source), "[0]:")], shown.write, from_end=True)
+    with source.open("a") as file:
+        file.write("now\n")
+    tail.start()
+    tail.finish()
+    tail.join()
+
+    assert shown.getvalue() == b"[0]:now\n"
+
+
 def test_a_progress_bar_moves(tmp_path: Path) -> None:
     """Each update of a bar that redraws itself with a carriage return is a line while the worker still runs."""
     source, shown = tmp_path / "stderr.log", io.BytesIO()
