@@ -115,6 +115,8 @@ class ElasticGroup:
         self._connections = Connections()
         self._orders = Orders(connection, self._connections) if connection is not None else None
         self._store: dist.Store | None = None
+        self._serves: tuple[str, int] | None = None
+        """Host and port at which this process serves the store; None in all processes but rank 0."""
         self._obstacle = ""
         self.generation = 0
         """The generation in whose group this process is; 0 before the first."""
@@ -233,7 +235,6 @@ class ElasticGroup:
         self._connections.forget()
         if dist.is_initialized():  # there is no group where the last one broke while it was made
             dist.destroy_process_group()
-        self._store = None  # the old generation's store, which this process may have served
         self._store = self._meet(rank, world)
         with self._connections.noted():
             prefixed = dist.PrefixStore(f"generation-{self.generation}", self._store)
@@ -245,15 +246,23 @@ class ElasticGroup:
 
     def _meet(self, rank: int, world: int) -> dist.Store:
         """The generation's store, once all members have arrived; torch's own waits cannot be interrupted."""
-        host, port = self._environ["MASTER_ADDR"], int(self._environ["MASTER_PORT"])
-        if rank:
-            self._await_listener(host, port)
-        store = dist.TCPStore(host, port, world, is_master=rank == 0, timeout=MAKING, wait_for_workers=False)
+        store = self._store_of(rank, world)
         store.set(f"here-{self.generation}-{rank}", b"1")
         for other in range(world):
             while not store.check([f"here-{self.generation}-{other}"]):
                 self._wait()
         return store
+
+    def _store_of(self, rank: int, world: int) -> dist.Store:
+        host, port = self._environ["MASTER_ADDR"], int(self._environ["MASTER_PORT"])
+        # A port that the user gave is the same in each generation. This process listens there until the last reference
+        # to its store is gone, and a wrapper around the model has one.
+        if rank == 0 and self._store is not None and self._serves == (host, port):
+            return self._store
+        self._store, self._serves = None, (host, port) if rank == 0 else None
+        if rank:
+            self._await_listener(host, port)
+        return dist.TCPStore(host, port, world, is_master=rank == 0, timeout=MAKING, wait_for_workers=False)
 
     def _await_listener(self, host: str, port: int) -> None:
         while True:

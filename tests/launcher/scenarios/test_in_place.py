@@ -69,6 +69,28 @@ def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
     assert first["step"] == made + 1, job.logs()
 
 
+def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
+    """Of two workers on one node each is killed once: rank 0 serves the port in both groups, or its successor does."""
+    job.options = (*job.options, "--rdzv-backend", "static", "--nnodes", "1", "--nproc-per-node", "2")
+    job.start_node()
+    lines = job.wait_for_world(2)
+    for rank in (1, 0):
+        kept, generation = pid_of(lines, 1 - rank), max(int(str(line["generation"])) for line in lines)
+        (job.folder / "victim").write_text(str(pid_of(lines, rank)))
+        lines = job.wait_for(lambda lines, last=generation: has_stepped(lines, last + 1))  # type: ignore[misc]
+        assert pid_of(lines, 1 - rank) == kept, job.logs()
+    (job.folder / "hurry").touch()
+
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
+    assert job.said("Workers go on in place") >= 2
+
+
+def has_stepped(lines: list[Line], generation: int) -> bool:
+    """Whether both ranks have made a step in this generation."""
+    return {line["rank"] for line in lines if (line["event"], line["generation"]) == ("step", generation)} == {0, 1}
+
+
 def pid_of(lines: list[Line], rank: int) -> object:
     """The process that had this rank in a group last."""
     return next(line["pid"] for line in reversed(lines) if line["rank"] == rank and line["event"] != "built")
