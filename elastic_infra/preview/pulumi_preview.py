@@ -231,7 +231,7 @@ def _changed_secrets(steps: Sequence[Step]) -> Iterator[SecretChange]:
 
 
 def _read(workload: dict[str, Any] | None, secrets: Sequence[SecretChange]) -> Iterator[Change]:
-    """Changes of Secrets that the pods of a job read when these start; the job's own objects name no content."""
+    """Changes of Secrets that the pods of a job read when they start. The job's objects hold the names alone."""
     if workload is None:
         return
     for place, name in named_secrets(workload):

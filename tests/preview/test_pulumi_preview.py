@@ -22,6 +22,7 @@ from elastic_infra.preview.pulumi_preview import PreviewError, read_preview
 from tests.engine.conftest import engine  # noqa: F401 - a fixture
 from tests.engine.engine import Engine, Program, Stack
 from tests.engine.jobs import AUTOSCALED, JOB, job
+from tests.engine.test_adoption import BY_HAND, live
 from tests.preview.repositories import diff, run, write
 
 if TYPE_CHECKING:
@@ -264,6 +265,21 @@ def test_causes_are_told_as_they_are(
     assert ("a secret changed" in text) is any("secret" in each for each in said)
     assert "launcher changed" not in text
     assert "hunter2" not in done.stdout
+
+
+@pytest.mark.engine
+def test_a_job_that_is_taken_over_is_no_new_one(engine: Engine, tmp_path: Path) -> None:  # noqa: F811
+    """It trains on, and is shown to restart when the key goes."""
+    stack, path = engine.stack(), tmp_path / "preview.json"
+    live(stack, BY_HAND["PyTorchJob"][0])
+    path.write_text(_preview(stack, job(adopted=True), engine), "utf-8")
+    (taken,) = read_preview(path).jobs
+    stack.up(job(adopted=True)).ops()
+    path.write_text(_preview(stack, job(), engine), "utf-8")
+    (made_anew,) = read_preview(path).jobs
+
+    assert (taken.consequence.value, [change.path for change in taken.changes]) == ("none", ["adopted"])
+    assert made_anew.consequence.value == "restart"
 
 
 @pytest.mark.parametrize(
