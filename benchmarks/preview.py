@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.engine import empty_stack
+from tests.engine.alone import empty_stack
 
 if TYPE_CHECKING:
     from elastic_infra import ElasticTrainingJobArgs

@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.engine import empty_stack
+from tests.engine.alone import empty_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from elastic_infra.cli.forms import Format
 
 if TYPE_CHECKING:
     from elastic_infra.timeline.figures import Figures
     from elastic_infra.timeline.history import History
 
 BAD_INPUT = 2
-
-
-class Format(str, Enum):
-    """How the figures are printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def register(app: typer.Typer) -> None:

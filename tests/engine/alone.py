@@ -1,4 +1,4 @@
-"""A real Pulumi engine with the stand-in provider, for benchmarks of programs."""
+"""A real Pulumi engine with the stand-in provider, for programs that are no tests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.engine.provider import KubernetesProvider, serving
 
 @contextlib.contextmanager
 def empty_stack() -> Iterator[Stack]:
-    """A new, empty stack on an engine of its own; a benchmark without an engine ends with the way to get one."""
-    pulumi = shutil.which("pulumi") or shutil.which("pulumi", path=Path(sys.executable).parent)
+    """A new, empty stack on an engine of its own; a program without an engine ends with the way to get one."""
+    pulumi = shutil.which("pulumi", path=Path(sys.executable).parent) or shutil.which("pulumi")
     if pulumi is None:
         sys.exit("No Pulumi engine here. `make setup` tries to get one.")
     with (

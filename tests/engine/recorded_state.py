@@ -10,7 +10,6 @@ import base64
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +17,10 @@ from typing import Any, Final
 import elastic_infra
 from elastic_infra import JobConfig, render
 from elastic_infra.manifests import launcher
-from tests.engine.engine import PROJECT, Engine
+from tests.engine.alone import empty_stack
+from tests.engine.engine import PROJECT
 from tests.engine.jobs import FULL, JOB, job
-from tests.engine.provider import KubernetesProvider, serving
 from tests.released import NEXT, PODS
-from tools import setup
 
 RECORDED: Final[Mapping[str, Path]] = {
     path.stem.removeprefix("state-"): path for path in sorted(Path(__file__).parent.glob("testdata/state-*.json"))
@@ -83,17 +81,9 @@ def main() -> None:
         SystemExit: the version has its state already, or there is no engine.
     """
     version = str(elastic_infra.__version__)
-    pulumi = shutil.which("pulumi", path=setup.VENV / "bin") or shutil.which("pulumi")
     if version in RECORDED:
         sys.exit(f"{RECORDED[version]} is there, and a recorded state stays as it is. Raise the version first.")
-    if pulumi is None:
-        sys.exit("There is no Pulumi CLI. `make setup` gets one.")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serving(KubernetesProvider()) as providers,
-        Engine.started(Path(pulumi), Path(folder), providers) as engine,
-    ):
-        stack = engine.stack()
+    with empty_stack() as stack:
         stack.up(job(**FULL)).ops()
         text = recorded(stack.exported(), stack.name)
     Path(__file__).with_name("testdata").joinpath(f"state-{version}.json").write_text(text)
