@@ -8,6 +8,8 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
+# Thousands of processes import torch or Pulumi here: each module is compiled once, on machines that turn it off as well.
+unexport PYTHONDONTWRITEBYTECODE
 READY := @$(BASE) -m tools.setup
 RUN := $(BIN)/python -m
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal import constants_ast
+from hypothesis.internal.conjecture import providers
 
 from tools import build, setup
 from tools.run import SetupError
@@ -29,7 +31,12 @@ hypothesis.settings.register_profile(
     "brief", hypothesis.settings.get_profile("repeatable"), max_examples=20
 )  # where the same tests run on another Python too
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
+hypothesis.settings.load_profile(PROFILE)
+if PROFILE != "explore":
+    # Else the examples hold constants of the modules that this process has imported by then, so that they depend on
+    # the tests before: https://hypothesis.readthedocs.io/en/latest/changelog.html#v6-131-1
+    providers._get_local_constants = constants_ast.Constants
 
 
 LEFT_BY_TORCH = "torchelastic_*"

@@ -250,16 +250,15 @@ def test_real_training(start: Starter) -> None:
     assert total == sums.undisturbed(step)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_chaos(start: Starter, seed: int) -> None:
+def test_chaos(start: Starter) -> None:
     """Random faults are survived, every one of them, and what came is what the seed says."""
-    survive(start, seed)
+    survive(start, seed=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 24))
+@pytest.mark.parametrize("seed", range(2, 24))
 def test_more_chaos(start: Starter, seed: int) -> None:
-    """Twenty seeds in a row."""
+    """A soak: other seeds, one after the other."""
     survive(start, seed)
 
 

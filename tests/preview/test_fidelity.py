@@ -37,8 +37,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]  # a minute on an i
 def _small_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher's content is the same on both sides, and would fill the state of hundreds of jobs."""
     monkeypatch.setattr(launcher, "archive", lambda: b"launcher")
-    monkeypatch.setenv("PULUMI_EXPERIMENTAL", "true")
-    monkeypatch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
 
 
 def _program(configs: Sequence[JobConfig]) -> Program:
@@ -83,6 +81,13 @@ def _ends_pods_in_place(head: JobConfig, changes: Sequence[Effect]) -> bool:
     return any(effect.path.endswith(tuple(ENDS_PODS)) for effect in changes) and bool(head.run_policy.suspend)
 
 
+def _of_one_version(pair: Pair) -> Pair:
+    """The pair without a wish for the newest launcher, which is the job's own here and restarts nothing."""
+    base, head = pair
+    launcher = head.launcher.model_copy(update={"version": base.launcher.version})
+    return base, head.model_copy(update={"launcher": launcher})
+
+
 def _effects(pair: Pair) -> tuple[Effect, ...]:
     return effects(render("j", pair[0]), render("j", pair[1]), pair[1])
 
@@ -102,7 +107,7 @@ def test_the_engine_agrees_on_every_generated_pair(engine: Engine) -> None:  # n
     The few that it refuses have a test of their own: one would fail the preview of a whole stack. So a refusal that is
     not foretold fails here.
     """
-    compared = [(pair, diff_of(*pair, name="j")) for pair in drawn(PAIRS)]
+    compared = [(pair, diff_of(*pair, name="j")) for pair in map(_of_one_version, drawn(PAIRS))]
     pairs, diffs = zip(*(each for each in compared if not is_refused(each[1])), strict=True)
     said = _engine_says(engine, pairs)
 
