@@ -9,7 +9,7 @@ job = ElasticTrainingJob(
     {
         "image": "registry.example.com/digits:1",
         "script": "train.py",
-        "args": ["--epochs", "240"],
+        "args": ["--epochs", "200"],
         "working_dir": "/app",
         "elastic": {"nnodes": "2:4"},
         "resources": {"cpu": "2", "memory": "4Gi"},
