@@ -243,7 +243,7 @@ def _speed(job: Job) -> str:
 def _kinds(job: Job, width: int) -> str:
     counts = restarts(job.generations)
     shown = {kind: number for kind, number in counts.items() if number or width >= NARROW}
-    return ", ".join(f"{kind} {number}" for kind, number in shown.items()) or "none"
+    return formatting.changes(shown, sum(entry.moved for entry in job.generations)) or "none"
 
 
 def _line(shown: Shown, news: News) -> str:

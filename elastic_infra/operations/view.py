@@ -118,7 +118,7 @@ def _group(seen: Seen) -> Iterator[str]:
         yield "no step reported" if step is None else f"step {step}" + ("" if saved is None else f", {saved} saved")
         yield (
             f"restarts: {_count(newest, 'restart_count')} of {_count(newest, 'max_restarts')} charged, "
-            f"{formatting.count(_count(newest, 'membership_changes'), 'change')} of members"
+            f"{formatting.count(_count(newest, 'membership_changes'), 'change')} of members{_in_place(newest)}"
         )
         return
     groups = history(records).generations if (records := _records(seen)) else ()
@@ -127,6 +127,12 @@ def _group(seen: Seen) -> Iterator[str]:
         yield f"generation {groups[-1].number}: {workers} on {formatting.count(groups[-1].size, 'node')}"
         steps = groups[-1].steps
         yield f"step {steps.last}, {steps.per_second:.3g} a second" if steps else "no step reported"
+
+
+def _in_place(newest: Mapping[str, Any]) -> str:
+    """In how many of the changes workers kept their processes; empty where none did."""
+    moves = _count(newest, "moves")
+    return f", {moves} in place" if moves else ""
 
 
 def _goodput(seen: Seen) -> Iterator[str]:

@@ -61,6 +61,8 @@ class Figures:
     largest_world: int
     restarts: dict[Kind, int]
     """Changes of generation by kind; those of one outage count each."""
+    moves: int
+    """Those of them in which workers kept their processes."""
     outage_seconds: float
     """Sum over the outages."""
     longest_outage_seconds: float
@@ -88,6 +90,7 @@ def figures(history: History) -> Figures:
         smallest_world=min(worlds, default=0),
         largest_world=max(worlds, default=0),
         restarts=restarts(history.generations),
+        moves=sum(entry.moved for entry in history.generations),
         outage_seconds=sum(outage.seconds for outage in found),
         longest_outage_seconds=max((outage.seconds for outage in found), default=0.0),
         outages=found,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from elastic_infra.timeline.generations import Cause, Generation
+from elastic_infra.timeline.generations import Cause, Generation, Kind
 from elastic_infra.timeline.nodes import Phase
 from elastic_infra.timeline.records import Record
 
@@ -102,11 +102,18 @@ def _began(record: Record) -> str:
     return f"generation {record.generation}: workers start{ranks} of {record.whole('world_size')}"
 
 
+def changes(restarts: Mapping[Kind, int], moves: int) -> str:
+    """Changes of generation by kind, and in how many of all workers kept their processes, where any did."""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in restarts.items())
+    return kinds + (f"; {moves} in place" if moves else "")
+
+
 def restart(generation: Generation) -> str:
     """One line on why a generation came, with the kind by which the figures count it."""
     why = generation.cause
     known = Cause(why.kind, why.node) if why else None  # an earlier line has shown the message
-    return f"restart ({generation.kind}): {cause(known)}; going on with {count(generation.world_size, 'worker')}"
+    what = "in place" if generation.moved else "restart"
+    return f"{what} ({generation.kind}): {cause(known)}; going on with {count(generation.world_size, 'worker')}"
 
 
 _LINES: Final[Mapping[str, Callable[[Record], str]]] = {

@@ -60,6 +60,8 @@ class Generation:
     world_size: int = 0
     kind: Kind | None = None
     """The kind of the change before it; None for the first generation."""
+    moved: bool = False
+    """Whether workers kept their processes in that change."""
     cause: Cause | None = None
     steps: Steps | None = None
     checkpoint: int | None = None
@@ -104,14 +106,16 @@ def _started(generations: Generations, index: int, record: Record) -> Generation
     world = record.whole("world_size") or entry.world_size
     nodes = (*entry.nodes, record.node)
     size = max(entry.size, len(nodes), world // (record.whole("local_world_size") or world or 1))
-    return replace(entry, nodes=nodes, size=size, world_size=world)
+    moved = entry.moved or record.text("mode") == "move"
+    return replace(entry, nodes=nodes, size=size, world_size=world, moved=moved)
 
 
 def _committed(generations: Generations, index: int, record: Record) -> Generation:
     entry = generations[index]
     cause = Cause(record.text("cause"), record.text("about"), record.text("message"))
     size, world = record.whole("nodes") or entry.size, record.whole("world_size") or entry.world_size
-    return replace(entry, size=size, world_size=world, cause=cause, kind=_kind(record, cause))
+    moved = entry.moved or record.text("mode") == "move"
+    return replace(entry, size=size, world_size=world, cause=cause, kind=_kind(record, cause), moved=moved)
 
 
 def _kind(record: Record, cause: Cause) -> Kind:

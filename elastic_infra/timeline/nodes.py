@@ -82,7 +82,8 @@ def _learn(node: Node, record: Record) -> Node:
     if record.event == "workers_started":
         first, local = record.whole("first_rank"), record.whole("local_world_size")
         node = replace(node, generation=record.generation, first_rank=first, local_world_size=local)
-        return replace(node, running=frozenset(), step=None, stepped_at=None)
+        kept = node.running if record.whole("kept") else frozenset()
+        return replace(node, running=kept, step=None, stepped_at=None)
     if record.event == "worker_started":
         return replace(node, running=node.running | {record.whole("local_rank") or 0})
     if record.event == "worker_exited":

@@ -67,7 +67,7 @@ def _numbers(layout: Layout, top: float) -> Part:
     longest = (
         f"longest {formatting.seconds(known.longest_outage_seconds)}{lost}" if known.outages else "no step repeated"
     )
-    kinds = ", ".join(f"{kind} {number}" for kind, number in known.restarts.items())
+    kinds = formatting.changes(known.restarts, known.moves)
     workers = sorted({known.smallest_world, known.largest_world})
     tiles = (
         (RIGHT, f"{formatting.percent(known.goodput)}", "goodput", training),

@@ -16,7 +16,7 @@ def lines(known: Figures) -> tuple[tuple[str, str], ...]:
         ("first step", _first_step(known)),
         ("steps", "unknown" if known.steps is None else f"{known.steps}, {known.steps_lost} of them repeated"),
         ("outages", outages + longest),
-        ("restarts", ", ".join(f"{kind} {number}" for kind, number in known.restarts.items())),
+        ("restarts", formatting.changes(known.restarts, known.moves)),
         ("generations", f"{known.generations}, of {known.smallest_world} to {known.largest_world} workers"),
         ("outcome", known.outcome),
     )

@@ -51,6 +51,14 @@ def test_a_running_job_with_status_ports() -> None:
     ]
 
 
+def test_moves_are_shown_beside_restarts() -> None:
+    """Changes in which workers kept their processes are part of the changes of members."""
+    snapshots = {"job-worker-0": kube.snapshot(0, membership_changes=3, moves=2)}
+    found = shown(kube.workload("Running", **LIVE), kube.pod(0), snapshots=snapshots)
+
+    assert "restarts: 1 of 3 charged, 3 changes of members, 2 in place" in found
+
+
 def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
     """With what to set for more, and the warning that says why a pod waits."""
     waiting = kube.pod(1, "Pending")

@@ -50,6 +50,25 @@ def test_the_life_of_one_node() -> None:
     assert (found.outcome, found.seconds) == ("succeeded", 22)
 
 
+def test_workers_that_keep_their_processes() -> None:
+    """A move counts with its kind and as a move; workers that live on are still there when the first one ends."""
+    move = {"mode": "move", "kept": 2, "first_rank": 0, "local_world_size": 2, "world_size": 4}
+    cause = {"cause": "scale_up", "about": "b", "nodes": 2, "world_size": 4, "mode": "move"}
+    found = history(
+        [
+            *start(0, "a", 1, 2, local=2), steps(1, "a", 1, 0, 4),
+            record(5, "membership_change", "a", 2, **cause), record(5, "workers_started", "a", 2, **move),
+            steps(7, "a", 2, 5, 6), record(8, "worker_exited", "a", 2, local_rank=1, exit_code=0),
+            record(9, "worker_exited", "a", 2, local_rank=0, exit_code=0), record(10, "succeeded", "a", 2),
+        ]
+    )  # fmt: skip
+    known = figures(found)
+
+    assert names(found, "a") == ["start", "train", "start", "train", "stop", "rendezvous"]
+    assert (known.moves, known.restarts["membership"], known.generations) == (1, 1, 2)
+    assert dict(lines(known))["restarts"].endswith("; 1 in place")
+
+
 def test_a_hang_begins_at_the_last_step() -> None:
     """It is known later that it began earlier; a peer's hang is this node's too, for its group waits."""
     for verdict in (

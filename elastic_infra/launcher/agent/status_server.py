@@ -39,6 +39,8 @@ class Snapshot:
     """Failures charged to ``max_restarts``."""
     max_restarts: int
     membership_changes: int
+    moves: int
+    """Generations that this node entered while workers of the job kept their processes."""
     world_size: int
     group_rank: int | None
     nodes: tuple[str, ...]
@@ -59,6 +61,7 @@ METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], .
     ("restarts_total", "counter", "Failures charged to max_restarts.", lambda seen: seen.restart_count),
     ("restarts_allowed", "gauge", "The restart budget.", lambda seen: seen.max_restarts),
     ("membership_changes_total", "counter", "Nodes that came or went.", lambda seen: seen.membership_changes),
+    ("moves_total", "counter", "Changes in which workers kept their processes.", lambda seen: seen.moves),
     ("world_size", "gauge", "Workers of the whole group.", lambda seen: seen.world_size),
     ("nodes", "gauge", "Nodes of the group.", lambda seen: len(seen.nodes)),
     ("workers_running", "gauge", "Workers that run on this node.", lambda seen: seen.workers_running),

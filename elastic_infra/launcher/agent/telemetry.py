@@ -72,6 +72,7 @@ class Observer:
         self._clock = clock
         self._newest: status_server.Snapshot | None = None
         self._membership_changes = 0
+        self._moves = 0
         self._pace = Pace()
         self.fork_server_ready = False
 
@@ -85,6 +86,8 @@ class Observer:
         self._tell(state, self._pace.take(self._clock()))
         if event == "membership_change":
             self._membership_changes += 1
+        if event == "workers_started" and fields.get("mode") == "move":
+            self._moves += 1
         self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
 
     def progress(self, state: State, seen: StepsSeen, now: float) -> None:
@@ -121,6 +124,7 @@ class Observer:
             restart_count=generation.budget.charged if generation else 0,
             max_restarts=self._plan.max_restarts,
             membership_changes=self._membership_changes,
+            moves=self._moves,
             world_size=sum(member.local_world_size for member in members),
             group_rank=ours[0] if ours else None,
             nodes=tuple(member.name or member.uuid for member in members),

@@ -119,7 +119,8 @@ def _of_generation(before: State, after: State) -> list[Emit]:
 
 
 def _of_commit(after: State, generation: Generation) -> list[Emit]:
-    world: Fields = (("nodes", len(generation.members)), ("world_size", ranks.world_size(generation.members)))
+    size: Fields = (("nodes", len(generation.members)), ("world_size", ranks.world_size(generation.members)))
+    world: Fields = (*size, ("mode", generation.mode))
     cause = _why(generation.cause)
     if generation.charged:
         return [Emit("restart", (*cause, ("restart_count", generation.budget.charged), *world))]
@@ -135,10 +136,9 @@ def _of_action(after: State, action: Action) -> list[Emit]:
         local: Fields = (("first_rank", action.first_rank), ("local_world_size", action.local_world_size))
         place: Fields = (*local, ("world_size", action.world_size))
         group: Fields = (("group_rank", action.group_rank), ("group_world_size", action.group_world_size))
-        return [
-            Emit("rendezvous_completed", group),
-            Emit("workers_started", (*place, ("restart_count", action.restart_count))),
-        ]
+        mode = after.generation.mode if after.generation else "restart"
+        how: Fields = (("mode", mode), ("kept", len(action.kept)), ("restart_count", action.restart_count))
+        return [Emit("rendezvous_completed", group), Emit("workers_started", (*place, *how))]
     if isinstance(action, PrepareWorkers):
         return [Emit("workers_preparing", (("local_world_size", action.place.local_world_size),))]
     if isinstance(action, StopWorkers):

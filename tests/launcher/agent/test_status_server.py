@@ -20,8 +20,8 @@ from elastic_infra.launcher.agent import status_server
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SNAPSHOT = status_server.Snapshot(
     node="pod-1", run_id="job", phase="monitoring", generation=3, attempt=2, restart_count=1, max_restarts=3,
-    membership_changes=1, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4, lowest_step=41,
-    highest_step=42, checkpoint_step=None, store_connected=True, fork_server_ready=False, at=100.0,
+    membership_changes=1, moves=0, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4,
+    lowest_step=41, highest_step=42, checkpoint_step=None, store_connected=True, fork_server_ready=False, at=100.0,
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_infra.launcher.protocol import events, machine, report
+from elastic_infra.launcher.protocol import actions, events, machine, report
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Cause
 from elastic_infra.launcher.protocol.state import State
@@ -38,3 +38,13 @@ def test_step_that_changes_nothing_is_silent() -> None:
     state, _ = machine.step(state, events.Tick(), 0.0)
 
     assert lines(state, events.Tick()) == ()
+
+
+def test_a_move_is_told_beside_its_cause() -> None:
+    """Readers of the events see that workers kept their processes."""
+    state = replace(connected(Limits(max_nodes=2), PAIR, peer("n1", "member")), seen=(PAIR.identity, "broken"))
+    moved = replace(PAIR, number=2, mode="move", cause=Cause("scale_up", "n1", "n1"), revision=2)
+    _, done = machine.step(state, events.GenerationSeen(moved, 2), 1.0)
+
+    changes = [action for action in done if isinstance(action, actions.Emit) and action.event == "membership_change"]
+    assert [("mode", "move") in change.fields for change in changes] == [True]
