@@ -6,27 +6,28 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import pydantic
 import pytest
-from pulumi.provider.experimental.component import ComponentProvider
+from pulumi.provider.experimental.util import camel_case
 
 import elastic_infra
-from elastic_infra import ElasticLauncher, ElasticTrainingJob, JobConfig, args
+from elastic_infra import JobConfig, args, plugin
 from elastic_infra.config.docs import field_docs
+from elastic_infra.config.values import Late
+from elastic_infra.plugin_schema import reached, words
 from tests.golden import assert_golden
 from tools import args_source
 
 SCHEMA: Final = Path(__file__).parent / "engine/schema.json"
+TOKEN: Final = "elastic-infra:index:ElasticTrainingJob"
 
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    """The package's schema as Pulumi infers it from the components."""
-    components = [ElasticTrainingJob, ElasticLauncher]
-    provider = ComponentProvider(components, "elastic-infra", version=str(elastic_infra.__version__))
-    found: dict[str, Any] = json.loads(provider.schema or "")
+    """The package's schema as the plugin tells it."""
+    found: dict[str, Any] = json.loads(plugin.host().schema or "")
     return found
 
 
@@ -58,21 +59,22 @@ def test_every_input_and_output_has_a_description(schema: dict[str, Any]) -> Non
         properties |= resource["inputProperties"]
         properties |= {f"output {name}": value for name, value in resource["properties"].items()}
     for name, kind in schema["types"].items():
-        properties |= {f"{name}.{key}": value for key, value in kind["properties"].items()}
+        properties |= {f"{name}.{key}": value for key, value in kind.get("properties", {}).items()}
+        properties[name] = kind
 
     assert [name for name, value in properties.items() if not value.get("description")] == []
 
 
 def test_required_inputs_are_the_fields_without_default(schema: dict[str, Any]) -> None:
     """The compiler of another language asks for exactly what validation asks for."""
-    job = schema["resources"]["elastic-infra:index:ElasticTrainingJob"]
+    job = schema["resources"][TOKEN]
 
     assert job["requiredInputs"] == [name for name, field in JobConfig.model_fields.items() if field.is_required()]
 
 
 def models(model: type[pydantic.BaseModel] = JobConfig) -> Iterator[tuple[type[pydantic.BaseModel], Any]]:
     """Every model of the config with its TypedDict."""
-    for found in dict.fromkeys(args_source.reached(model)):
+    for found in dict.fromkeys(reached(model)):
         yield found, getattr(args, "ElasticTrainingJobArgs" if found is JobConfig else found.__name__)
 
 
@@ -85,6 +87,47 @@ def test_args_and_models_agree_field_by_field() -> None:
         assert list(typed.__annotations__) == list(model.model_fields), model
         assert typed.__optional_keys__ == optional, model
         assert field_docs(typed) == docs, model
+
+
+def fields(schema: dict[str, Any]) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Every field of the config: its path, its annotation, and what the schema says of it."""
+    for model, typed in models():
+        token = f"elastic-infra:index:{model.__name__}"
+        kind = schema["types"].get(token, {"properties": schema["resources"][TOKEN]["inputProperties"]})
+        for name, field in model.model_fields.items():
+            yield f"{typed.__name__}.{name}", field.annotation, kind["properties"][camel_case(name)]
+
+
+def test_words_are_enums(schema: dict[str, Any]) -> None:
+    """A compiler of another language knows the words of a field that takes no others, each by a name of its own."""
+    found = {
+        path: schema["types"][told["$ref"].removeprefix("#/types/")]
+        for path, annotation, told in fields(schema)
+        if words(annotation)
+    }
+
+    assert {path: tuple(word["value"] for word in enum["enum"]) for path, enum in found.items()} == {
+        path: words(annotation) for path, annotation, _ in fields(schema) if words(annotation)
+    }
+    assert found["RunPolicy.on_restart"]["enum"][0] == {"name": "Replace", "value": "replace"}
+    names = [[word["name"] for word in enum["enum"]] for enum in found.values()]
+    assert all(name.isidentifier() for each in names for name in each)
+    assert [each for each in names if len(set(each)) < len(each)] == []
+
+
+def test_an_output_is_taken_where_the_component_takes_one(schema: dict[str, Any]) -> None:
+    """What is `plain` in the schema takes no output of another resource, and all else does, as in Python."""
+    late = {path for path, annotation, _ in fields(schema) if Late in leaves(annotation)}
+    told = {path for path, _, told in fields(schema) if not told.get("items", told).get("plain")}
+
+    assert late == told
+    assert {"ElasticTrainingJobArgs.image", "ElasticTrainingJobArgs.args", "EnvVar.value"} <= told
+
+
+def leaves(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of, metadata and models' own fields left out."""
+    arguments = get_args(annotation)
+    return {leaf for argument in arguments for leaf in leaves(argument)} if arguments else {annotation}
 
 
 def test_only_strings_may_come_late() -> None:

@@ -7,7 +7,7 @@ Names, optionality and docstrings come from the models, so that the two cannot d
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -16,6 +16,7 @@ import pydantic
 from elastic_infra.config import JobConfig
 from elastic_infra.config.docs import field_docs
 from elastic_infra.config.values import Late
+from elastic_infra.plugin_schema import reached
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "elastic_infra/args.py"
 
@@ -41,21 +42,6 @@ def source(root: type[pydantic.BaseModel] = JobConfig, name: str = "ElasticTrain
     exported = "".join(f'    "{exported}",\n' for exported in sorted(names.values()))
     classes = "".join(_class(model, names) for model in models)
     return f"{_HEADER}\n__all__ = [\n{exported}]\n{classes}"
-
-
-def reached(model: type[pydantic.BaseModel]) -> Iterator[type[pydantic.BaseModel]]:
-    """The models that this one is made of, those that others need first; some more than once."""
-    for field in model.model_fields.values():
-        for part in _parts(field.annotation):
-            yield from reached(part)
-    yield model
-
-
-def _parts(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:  # noqa: ANN401 - a type expression
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _parts(argument)
 
 
 def _class(model: type[pydantic.BaseModel], names: Mapping[type, str]) -> str:

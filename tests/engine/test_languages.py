@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +12,11 @@ from typing import Any, Final
 import pulumi
 import pytest
 
-import elastic_infra
 from tests.engine.engine import Engine, Stack
 from tests.engine.jobs import WORKLOAD
+from tests.engine.plugin import TOKEN, VERSION, installed
 
-ROOT: Final = Path(elastic_infra.__file__).resolve().parent.parent
 SCHEMA: Final = Path(__file__).parent / "schema.json"
-TOKEN: Final = "elastic-infra:index:ElasticTrainingJob"
-VERSION: Final = str(elastic_infra.__version__)
 
 JOB: Final = {
     "image": "registry.example.com/train:1",
@@ -41,15 +37,8 @@ JOB: Final = {
 
 @pytest.fixture(scope="module")
 def plugin(engine: Engine) -> Path:
-    """The component as `pulumi package add` installs it, started as Pulumi's Python host starts a package."""
-    program = engine.home / f"plugins/resource-elastic-infra-v{VERSION}/pulumi-resource-elastic-infra"
-    program.parent.mkdir(parents=True)
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom pulumi.run.plugin.__main__ import main\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\nsys.argv.insert(1, 'elastic-infra')\nmain()\n"
-    )
-    program.chmod(0o755)
-    return program
+    """The plugin, where the engine finds it."""
+    return installed(engine.home)
 
 
 def remote(late: Callable[[], dict[str, Any]] = dict, /, **changes: Any) -> Callable[[], None]:
@@ -88,6 +77,7 @@ def test_the_engine_reads_the_schema(engine: Engine, plugin: Path) -> None:
     assert resource["inputProperties"].keys() == expected["inputProperties"].keys()
     assert resource["properties"].keys() == expected["properties"].keys()
     assert found["types"].keys() == committed["types"].keys()
+    assert resource["inputProperties"]["target"]["$ref"] == "#/types/elastic-infra:index:JobTarget"
 
 
 @pytest.mark.usefixtures("plugin")
