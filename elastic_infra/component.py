@@ -27,6 +27,10 @@ from elastic_infra.provider import provider_version
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Part of the name of every child in every state file: never to be changed."""
 
+_MOUNT_THE_LAUNCHER: Final = ("store", "workload")
+"""The roles that wait for the launcher: the others are made meanwhile, while the state is small, for some backends
+write it whole with each step."""
+
 
 class ElasticTrainingJob(pulumi.ComponentResource):
     """An elastic PyTorch training job on Kubernetes: it keeps training while nodes come and go."""
@@ -79,17 +83,19 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         self._warn_of_secrets(config)
-        first = self._first(names, guarded)
+        first = mounting = self._first(names, guarded)
         if config.adopted:
             manifests = Manifests(manifests.workload)
             self._publish(job, config, manifests, self._adopt(names, manifests.workload, first))
             return
+        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.size_owner == "scale" else None
         if newest is not None:
             pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
-            first = self._mounted(names, newest, pin, manifests.launcher, first)
+            mounting = self._mounting(names, newest, pin, manifests.launcher, first)
             manifests = render(job, config, cast("Late", pin.name))
-        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.size_owner == "scale" else None
-        workload = self._register(names, config, manifests, first, pin_of_size)
+        workload = self._register(
+            names, config, manifests, lambda role: mounting if role in _MOUNT_THE_LAUNCHER else first, pin_of_size
+        )
         self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -125,7 +131,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         stash = _stash(names, guarded, first)
         return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[stash]))
 
-    def _mounted(
+    def _mounting(
         self,
         names: child_names.ChildNames,
         newest: str | Late,
@@ -133,7 +139,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         manifest: Manifest | None,
         first: pulumi.ResourceOptions,
     ) -> pulumi.ResourceOptions:
-        """Options of every child once the launcher's ConfigMap is there, as it was or as this version makes it.
+        """Options of what mounts the launcher's ConfigMap: it is there, as it was or as this version makes it.
 
         Where a change was refused the pin is unknown. The ConfigMap is registered all the same, as it is: under
         `--continue-on-error` Pulumi deletes what a program does not register.
@@ -163,7 +169,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         names: child_names.ChildNames,
         config: JobConfig,
         manifests: Manifests,
-        first: pulumi.ResourceOptions,
+        common: Callable[[str], pulumi.ResourceOptions],
         pin_of_size: size_pin.SizePin | None,
     ) -> pulumi.Input[pulumi.Resource]:
         """Register every object but the launcher; returns the workload, which waits for the pin of its size.
@@ -176,7 +182,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         def register(
             role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], *, is_new: bool = False
         ) -> pulumi.Resource:
-            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(version=provider_version()))
+            options = pulumi.ResourceOptions.merge(common(role), pulumi.ResourceOptions(version=provider_version()))
             own = _own_options(names.resource, role, config, manifest, before, is_new=is_new)
             for more in (names.aliases(role), own):
                 options = pulumi.ResourceOptions.merge(options, more)

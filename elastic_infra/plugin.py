@@ -18,13 +18,12 @@ from pulumi.provider.server import ComponentInitError
 from elastic_infra import ElasticLauncher, ElasticTrainingJob, __version__
 from elastic_infra.child_names import DEPLOYMENT
 from elastic_infra.cli.app import COMMANDS
+from elastic_infra.cli.files import BAD_INPUT
 from elastic_infra.config import JobConfig
 from elastic_infra.plugin_schema import with_enums
 
 PACKAGE: Final = "elastic-infra"
 """The package's name in Pulumi: part of every type, never to be changed."""
-
-BAD_INPUT: Final = 2
 
 
 class Host(ComponentProvider):
