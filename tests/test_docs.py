@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 
 
-def snippets(language: str) -> list[str]:
-    """Every code block of the README in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+def snippets(language: str, page: str = "README.md") -> list[str]:
+    """Every code block of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
 def test_every_message_of_the_troubleshooting_page_is_a_programs_own() -> None:
@@ -49,8 +49,8 @@ def test_yaml_in_the_readme_is_a_valid_job(code: str) -> None:
     assert render("job", config).workload
 
 
-@pytest.mark.parametrize("code", snippets("python"))
-def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [*snippets("python"), *snippets("python", "docs/python.md")])
+def test_python_on_a_page_runs(code: str, tmp_path: Path) -> None:
     """Each snippet runs as it stands, under Pulumi's mocks; the jobs that it declares are valid."""
     (tmp_path / "__main__.py").write_text(code)
     jobs = programs.run_program(tmp_path, {"name": "readme"}, "dev", {})

@@ -24,7 +24,10 @@ STAMPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "metrics-server": ("k8s.io/client-go/pkg/version.gitVersion=v{version}",),
     "pulumi": ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",),
-    "pulumi-language-python": ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",),
+    **dict.fromkeys(
+        ("pulumi-language-go", "pulumi-language-nodejs", "pulumi-language-python"),
+        ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",),
+    ),
 }
 """Variables the linker sets: a program built outside its own release process else calls itself v0.0.0."""
 

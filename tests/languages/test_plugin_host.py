@@ -1,0 +1,95 @@
+"""The package as `pulumi package add` of its repository gets it: PulumiPlugin.yaml through Pulumi's own Python host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from elastic_infra import plugin
+from tests.engine.engine import Engine
+from tests.engine.jobs import WORKLOAD
+from tests.engine.plugin import VERSION
+from tests.engine.test_languages import remote
+from tests.languages.hosts import environ, host
+from tools.run import ROOT, output
+
+ENVIRONMENT = ".venv-plugin/"
+"""What newer hosts make of the option `virtualenv`; git ignores it."""
+
+
+@pytest.fixture(scope="module")
+def checkout(engine: Engine) -> Path:
+    """The repository's files, committed, at the place where the engine keeps a package from a repository."""
+    folder = engine.home / f"plugins/resource-elastic-infra-v{VERSION}"
+    listed = output(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], folder=ROOT)
+    for name in filter(lambda name: (ROOT / name).is_file(), listed.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    output(["git", "init", "--quiet"], folder=folder)
+    output(["git", "add", "--all"], folder=folder)
+    who = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+    output(["git", *who, "commit", "--quiet", "--message", "all"], folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def user(
+    engine: Engine, pulumi_cli: Path, checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
+    """The variables of a user whose Python has nothing of ours.
+
+    Hosts up to 3.81 take a plugin's options as flags of their own, which the CLI no longer passes.
+    """
+    real = host("python", pulumi_cli)
+    told = tmp_path_factory.mktemp("host") / real.name
+    flags = f"-root {checkout} -virtualenv {ENVIRONMENT.rstrip('/')}"
+    told.write_text(f'#!/bin/sh\nexec {real} {flags} "$@"\n')
+    told.chmod(0o755)
+    takes_flags = "-virtualenv" in subprocess.run([real, "-h"], capture_output=True, text=True, check=False).stderr
+    found = environ(engine, pulumi_cli, *([told, real] if takes_flags else [real]))
+    return {name: value for name, value in found.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+
+
+@pytest.fixture(scope="module")
+def schema(engine: Engine, pulumi_cli: Path, checkout: Path, user: Mapping[str, str]) -> str:
+    """What `pulumi package get-schema FOLDER` prints, the folder's needs installed by the host."""
+    command = [str(pulumi_cli), "package", "get-schema", str(checkout)]
+    done = subprocess.run(command, cwd=engine.home, env=user, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def test_the_host_installs_and_asks_the_plugin(schema: str) -> None:
+    """No uv, and nothing of ours before: the host's pip gets what the plugin needs, and the plugin answers."""
+    found, expected = json.loads(schema), json.loads(plugin.host().schema or "")
+
+    assert (found["name"], found["version"]) == ("elastic-infra", VERSION)
+    assert found["types"].keys() == expected["types"].keys()
+
+
+@pytest.mark.usefixtures("schema")
+def test_nothing_is_left_in_the_checkout(checkout: Path) -> None:
+    """Neither a lock file nor bytecode nor what a build leaves, ignored by git or not."""
+    left = output(["git", "status", "--porcelain", "--ignored"], folder=checkout).splitlines()
+
+    assert [line for line in left if not line.endswith(ENVIRONMENT)] == []
+
+
+@pytest.mark.usefixtures("schema")
+def test_a_program_in_another_language_gets_a_job(
+    engine: Engine, user: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine starts the plugin through the host for a deployment too."""
+    monkeypatch.setenv("PATH", user["PATH"])
+    for name in os.environ.keys() - user.keys():
+        monkeypatch.delenv(name)
+    stack = engine.stack()
+    shown = stack.preview(remote())
+
+    assert not shown.failed, shown.text
+    assert shown.inputs(WORKLOAD)["spec"]["elasticPolicy"]["maxReplicas"] == 4

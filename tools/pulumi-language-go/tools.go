@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools pins one program; build it with `go build -o DIR github.com/pulumi/pulumi/sdk/v3/go/pulumi-language-go`.
+package tools
+
+import _ "github.com/pulumi/pulumi/sdk/v3/go/pulumi-language-go"
