@@ -44,6 +44,18 @@ def test_an_upgrade_touches_no_object(stack: Stack, upgrade: Any, kind: dict[str
     assert kept["inputs"]["binaryData"] == {"launcher.zip": "b2xk"}
 
 
+def test_only_what_mounts_the_launcher_waits_for_it(stack: Stack) -> None:
+    """The other objects are made meanwhile, while the state that the engine writes with each step is small."""
+    stack.up(job()).ops()
+    waiting = {
+        each["urn"].rpartition("::")[2]
+        for each in stack.state()
+        if any(urn.endswith(f"::{LAUNCHER}") for urn in each.get("dependencies", []))
+    }
+
+    assert waiting == {"train-store", "train-workload"}
+
+
 def test_a_job_whose_children_get_other_names_keeps_its_launcher(stack: Stack, upgrade: Any) -> None:
     """The record of it is found by its earlier name, as the job's objects are."""
     upgrade(b"old")
