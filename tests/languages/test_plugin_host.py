@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +22,9 @@ ENVIRONMENT = ".venv-plugin/"
 
 
 @pytest.fixture(scope="module")
-def checkout(engine: Engine) -> Path:
-    """The repository's files, committed, at the place where the engine keeps a package from a repository."""
-    folder = engine.home / f"plugins/resource-elastic-infra-v{VERSION}"
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's files, committed."""
+    folder = tmp_path_factory.mktemp("clone") / "checkout"
     listed = output(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], folder=ROOT)
     for name in filter(lambda name: (ROOT / name).is_file(), listed.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +42,7 @@ def user(
 ) -> Mapping[str, str]:
     """The variables of a user whose Python has nothing of ours.
 
-    Hosts up to 3.81 take a plugin's options as flags of their own, which the CLI no longer passes.
+    Old hosts take a plugin's options as flags of their own, which the CLI no longer passes.
     """
     real = host("python", pulumi_cli)
     told = tmp_path_factory.mktemp("host") / real.name
@@ -56,10 +55,13 @@ def user(
 
 
 @pytest.fixture(scope="module")
-def schema(engine: Engine, pulumi_cli: Path, checkout: Path, user: Mapping[str, str]) -> str:
-    """What `pulumi package get-schema FOLDER` prints, the folder's needs installed by the host."""
+def schema(pulumi_cli: Path, checkout: Path, user: Mapping[str, str]) -> str:
+    """What `pulumi package get-schema FOLDER` prints, the folder's needs installed by the host.
+
+    It is asked for in the folder, since old hosts look for the program there.
+    """
     command = [str(pulumi_cli), "package", "get-schema", str(checkout)]
-    done = subprocess.run(command, cwd=engine.home, env=user, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=checkout, env=user, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 
@@ -81,15 +83,13 @@ def test_nothing_is_left_in_the_checkout(checkout: Path) -> None:
 
 
 @pytest.mark.usefixtures("schema")
-def test_a_program_in_another_language_gets_a_job(
-    engine: Engine, user: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine starts the plugin through the host for a deployment too."""
-    monkeypatch.setenv("PATH", user["PATH"])
-    for name in os.environ.keys() - user.keys():
-        monkeypatch.delenv(name)
-    stack = engine.stack()
-    shown = stack.preview(remote())
+def test_a_program_in_another_language_gets_a_job(engine: Engine, checkout: Path) -> None:
+    """What the host installed makes the job of a deployment, started as the host starts a plugin: `python FOLDER`."""
+    started = engine.home / f"plugins/resource-elastic-infra-v{VERSION}/pulumi-resource-elastic-infra"
+    started.parent.mkdir(parents=True)
+    started.write_text(f'#!/bin/sh\nexec {checkout / ENVIRONMENT / "bin/python"} {checkout} "$@"\n')
+    started.chmod(0o755)
+    shown = engine.stack().preview(remote())
 
     assert not shown.failed, shown.text
     assert shown.inputs(WORKLOAD)["spec"]["elasticPolicy"]["maxReplicas"] == 4
