@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastic_infra import plugin
+from tests import distribution
 from tests.engine.engine import Engine
 from tests.engine.jobs import WORKLOAD
 from tests.engine.plugin import VERSION
@@ -17,6 +18,8 @@ from tests.engine.test_languages import remote
 from tests.languages.hosts import environ, host
 from tools.run import ROOT, output
 
+PLUGIN = "plugin"
+"""The folder that Pulumi gets of the repository."""
 ENVIRONMENT = ".venv-plugin/"
 """What newer hosts make of the option `virtualenv`; git ignores it."""
 
@@ -46,12 +49,14 @@ def user(
     """
     real = host("python", pulumi_cli)
     told = tmp_path_factory.mktemp("host") / real.name
-    flags = f"-root {checkout} -virtualenv {ENVIRONMENT.rstrip('/')}"
+    flags = f"-root {checkout / PLUGIN} -virtualenv {ENVIRONMENT.rstrip('/')}"
     told.write_text(f'#!/bin/sh\nexec {real} {flags} "$@"\n')
     told.chmod(0o755)
     takes_flags = "-virtualenv" in subprocess.run([real, "-h"], capture_output=True, text=True, check=False).stderr
     found = environ(engine, pulumi_cli, *([told, real] if takes_flags else [real]))
-    return {name: value for name, value in found.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+    clean = {name: value for name, value in found.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+    wheel = distribution.build("wheel", tmp_path_factory.mktemp("wheel"))
+    return {**clean, "PIP_FIND_LINKS": str(wheel.parent)}  # the release, which the index need not have yet
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +65,8 @@ def schema(pulumi_cli: Path, checkout: Path, user: Mapping[str, str]) -> str:
 
     It is asked for in the folder, since old hosts look for the program there.
     """
-    command = [str(pulumi_cli), "package", "get-schema", str(checkout)]
-    done = subprocess.run(command, cwd=checkout, env=user, capture_output=True, text=True, check=False)
+    command = [str(pulumi_cli), "package", "get-schema", str(checkout / PLUGIN)]
+    done = subprocess.run(command, cwd=checkout / PLUGIN, env=user, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 
@@ -85,9 +90,10 @@ def test_nothing_is_left_in_the_checkout(checkout: Path) -> None:
 @pytest.mark.usefixtures("schema")
 def test_a_program_in_another_language_gets_a_job(engine: Engine, checkout: Path) -> None:
     """What the host installed makes the job of a deployment, started as the host starts a plugin: `python FOLDER`."""
+    folder = checkout / PLUGIN
     started = engine.home / f"plugins/resource-elastic-infra-v{VERSION}/pulumi-resource-elastic-infra"
     started.parent.mkdir(parents=True)
-    started.write_text(f'#!/bin/sh\nexec {checkout / ENVIRONMENT / "bin/python"} {checkout} "$@"\n')
+    started.write_text(f'#!/bin/sh\nexec {folder / ENVIRONMENT / "bin/python"} {folder} "$@"\n')
     started.chmod(0o755)
     shown = engine.stack().preview(remote())
 

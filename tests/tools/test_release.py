@@ -71,3 +71,11 @@ def test_the_ci_that_others_copy_installs_this_release(file: str) -> None:
     installed = re.findall(r"pip install (?:--quiet )?(\S+)", (ROOT / file).read_text())
 
     assert installed == [f"elastic-infra=={version}"]
+
+
+def test_the_plugin_of_a_release_is_of_that_release() -> None:
+    """What `pulumi package add` finds at a tag installs the package of the tag."""
+    version = release.value("version", (ROOT / "pyproject.toml").read_text())
+    installed = [line for line in (ROOT / "plugin/requirements.txt").read_text().splitlines() if line[0] != "#"]
+
+    assert installed == [f"elastic-infra=={version}"]

@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this folder: the installed package runs, and leaves no bytecode here
+    sys.path.pop(0)  # this folder: what pip installed runs
     from elastic_infra.plugin import serve
 
     serve()
