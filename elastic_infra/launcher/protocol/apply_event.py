@@ -115,10 +115,13 @@ def _worker_exited(state: State, event: events.WorkerExited, now: float) -> Stat
 
 
 def _start_failure(workers: LocalWorkers, event: events.WorkerExited) -> str:
+    # A worker whose script had ended by an exception would have exited with 1: Python's own end takes seconds after a
+    # fork of torch, and a signal may come before that end.
+    code = 1 if workers.failing and event.exception and event.exit_code < 0 else event.exit_code
     # A signal says nothing about the script, and a worker that was told to end may exit with any code.
-    if workers.stepped_at is not None or event.exit_code <= 0 or (workers.told and not event.exception):
+    if workers.stepped_at is not None or code <= 0 or (workers.told and not event.exception):
         return ""
-    return f"{event.exit_code} {event.exception}".strip()
+    return f"{code} {event.exception}".strip()
 
 
 def _failure(state: State, workers: LocalWorkers, event: events.WorkerExited, now: float) -> Cause:

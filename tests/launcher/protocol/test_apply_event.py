@@ -57,6 +57,27 @@ def test_a_failure_while_starting_is_told_apart(known: dict[str, object], code: 
     assert (failed.workers.failure.exit_code, failed.workers.failure.startup) == (code, startup)
 
 
+@pytest.mark.parametrize(
+    ("known", "exception", "noted"),
+    [
+        ({"failing": True}, "AssertionError", "1 AssertionError"),
+        ({"failing": True, "told": True}, "AssertionError", "1 AssertionError"),
+        ({"failing": True, "stepped_at": 1.0}, "AssertionError", ""),
+        ({"failing": True}, "", ""),
+        ({"told": True}, "AssertionError", ""),
+    ],
+)
+def test_an_exception_counts_though_a_signal_came_before_the_end(
+    known: dict[str, object], exception: str, noted: str
+) -> None:
+    """Python's own end takes seconds after a fork of torch: a peer that failed first has this worker killed by then."""
+    exited = events.WorkerExited(PAIR.number, 0, -15, exception=exception, stopped=False)
+    ended = apply_event(training(**known), exited, 3.0)
+
+    assert ended.workers is not None
+    assert ended.workers.start_failure == noted
+
+
 def test_workers_that_were_told_to_end_do_not_fail() -> None:
     """What they exit with then says nothing."""
     ended = apply_event(training(told=True), events.WorkerExited(PAIR.number, 0, 1, "", stopped=False), 1.0)
