@@ -86,11 +86,11 @@ def test_the_digits_weights_are_the_same_whatever_happened(tmp_path: Path) -> No
 
 
 def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    """One, two and three workers: one accuracy and one checksum."""
-    lines = [last_line(launched(DIGITS, DIGITS.enough, tmp_path / str(number), number)) for number in (1, 2, 3)]
+    """One and three workers: one accuracy and one checksum; the case above has two, beside one."""
+    one, three = (last_line(launched(DIGITS, DIGITS.enough, tmp_path / str(number), number)) for number in (1, 3))
 
-    assert re.fullmatch(r"accuracy 9\d\.\d\d%, weights [0-9a-f]{16}", lines[0])
-    assert lines == lines[:1] * 3
+    assert re.fullmatch(r"accuracy 9\d\.\d\d%, weights [0-9a-f]{16}", one)
+    assert three == one
 
 
 def after_a_killed_worker_and_a_stop(trainer: Trainer, folder: Path) -> str:

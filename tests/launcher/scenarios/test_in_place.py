@@ -69,6 +69,7 @@ def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
     assert first["step"] == made + 1, job.logs()
 
 
+@pytest.mark.slow
 def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
     """Of two workers on one node each is killed once: rank 0 serves the port in both groups, or its successor does."""
     job.options = (*job.options, "--rdzv-backend", "static", "--nnodes", "1", "--nproc-per-node", "2")
