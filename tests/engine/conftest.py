@@ -10,6 +10,9 @@ import pytest
 from tests.engine.engine import Engine, Stack
 from tests.engine.provider import KubernetesProvider, serving
 
+STATE_AT_THE_END = {"PULUMI_SKIP_CHECKPOINTS": "true", "PULUMI_EXPERIMENTAL": "true"}
+"""Have the engine write the state once an operation, not once a resource, for which it wants the second variable."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder."""
@@ -22,11 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def engine(pulumi_cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """A real engine with the test-only provider."""
-    with (
-        serving(KubernetesProvider()) as providers,
-        Engine.started(pulumi_cli, tmp_path_factory.mktemp("engine"), providers) as engine,
-    ):
-        yield engine
+    folder = tmp_path_factory.mktemp("engine")
+    with serving(KubernetesProvider()) as providers, Engine.started(pulumi_cli, folder, providers) as engine:
+        yield Engine(folder, {**engine.environ, **STATE_AT_THE_END})
 
 
 @pytest.fixture

@@ -188,9 +188,7 @@ class Engine:
             "PULUMI_CONFIG_PASSPHRASE": "test",
             "PULUMI_DEBUG_PROVIDERS": providers,
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "PULUMI_EXPERIMENTAL": "true",  # the next variable needs it
             "PULUMI_HOME": str(folder / "home"),
-            "PULUMI_SKIP_CHECKPOINTS": "true",  # the state is written once an operation, not once a resource
             "PULUMI_SKIP_UPDATE_CHECK": "true",
         }
         before = os.environ["PATH"]
