@@ -15,6 +15,7 @@ from elastic_infra.preview.attribution import attribute
 from elastic_infra.preview.deltas import deltas
 from elastic_infra.preview.effects import Effect, effects
 from elastic_infra.preview.model import (
+    ADOPTED,
     Change,
     Comparison,
     Consequence,
@@ -25,6 +26,7 @@ from elastic_infra.preview.model import (
     SideFault,
     SideName,
     in_order,
+    taken_over,
     worst,
 )
 from elastic_infra.preview.pairing import Pair, pairs
@@ -47,9 +49,6 @@ LAUNCHER_CHANGED: Final = "launcher changed"
 
 RESOURCE: Final = "Pulumi resource"
 """Path of the change of a job's name in Pulumi."""
-
-ADOPTED: Final = "adopted"
-"""Path of the key by which a live job is taken over."""
 
 _LAUNCHER_VOLUME: Final = {
     True: "spec.template.spec.volumes[launcher].configMap.name",
@@ -136,7 +135,7 @@ def _as_adopted(config: JobConfig, change: Change) -> Change:
 
 def _added(head: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:
     if head.config.adopted:
-        return JobDiff(head.name, Consequence.NONE, (Change(ADOPTED, None, new=True, consequence=Consequence.NONE),))
+        return taken_over(head.name)
     consequence = Consequence.UNKNOWN if ("base", head.path) in unread else Consequence.ADDED
     return JobDiff(head.name, consequence, deltas=deltas(None, head.config))
 

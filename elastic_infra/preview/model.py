@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from elastic_infra.config import JobConfig
 
@@ -150,6 +150,15 @@ class JobDiff:
     warnings: tuple[str, ...] = ()
     renamed_from: str | None = None
     loses_checkpoints: bool = False
+
+
+ADOPTED: Final = "adopted"
+"""Path of the key by which a live job is taken over."""
+
+
+def taken_over(name: str) -> JobDiff:
+    """A job that another tool made and that the program adopts: nothing of the job changes."""
+    return JobDiff(name, Consequence.NONE, (Change(ADOPTED, None, new=True, consequence=Consequence.NONE),))
 
 
 def in_order(jobs: Iterable[JobDiff]) -> tuple[JobDiff, ...]:

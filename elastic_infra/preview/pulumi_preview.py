@@ -15,7 +15,17 @@ from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
 from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.engine_secrets import is_secret, named_secrets, told_apart
-from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, SideFault, in_order, worst
+from elastic_infra.preview.model import (
+    Change,
+    Comparison,
+    Consequence,
+    Delta,
+    JobDiff,
+    SideFault,
+    in_order,
+    taken_over,
+    worst,
+)
 from elastic_infra.preview.redaction import HIDDEN, shown, without_secrets
 from elastic_infra.preview.tree import differences, written
 
@@ -123,8 +133,7 @@ def _job(urn: str, steps: Sequence[Step], former: str | None, secrets: Sequence[
     old, new = _workload(children, "oldState"), _workload(children, "newState")
     figure = _deltas(old, new)
     if new and any(step["op"] == "import" for step in children):
-        taken_over = Change("adopted", None, new=True, consequence=Consequence.NONE)
-        return JobDiff(name, Consequence.NONE, (taken_over,))
+        return taken_over(name)
     if ops & {"create", "delete"} and former is None:
         return JobDiff(name, Consequence.ADDED if "create" in ops else Consequence.REMOVED, deltas=figure)
     named_before, named_after = at(old, "metadata.name"), at(new, "metadata.name")
