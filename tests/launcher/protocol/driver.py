@@ -47,7 +47,7 @@ T = TypeVar("T")
 def steps_of(host: Host, generation: int) -> StepsSeen:
     """What the progress memory says; every start took a moment, so that the longest is always the same."""
     if host.step < 0 or host.state is None or host.state.workers is None:
-        return StepsSeen(generation, None, None)
+        return StepsSeen(generation, None, None, failing=host.raised)
     return StepsSeen(generation, host.step, host.step, stepped_at=host.state.workers.started + MOMENT)
 
 
@@ -110,7 +110,7 @@ class Driver:
     def _host_key(self, host: Host) -> tuple[object, ...]:
         flags = (
             *(host.connected, host.cut, host.frozen, host.slow, host.orphaned, host.stopping),
-            *(host.exited, host.failed, host.suspended),
+            *(host.exited, host.failed, host.raised, host.suspended),
         )
         return (
             id(host.state),
@@ -187,6 +187,7 @@ class Driver:
             stopping=False,
             exited=frozenset(),
             failed=False,
+            raised=False,
             suspended=False,
             step=-1,
             stop=None,

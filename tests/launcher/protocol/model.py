@@ -64,6 +64,7 @@ class Model(Driver):
         prompt = [step for i, host in enumerate(world.hosts) for step in self._protocol_steps(world, i, host)]
         prompt += [step for i, host in enumerate(world.hosts) for step in self._bad_starts(world, i, host)]
         slow = [step for i, host in enumerate(world.hosts) for step in self._worker_steps(world, i, host)]
+        slow += [step for i, host in enumerate(world.hosts) for step in self._lingering(world, i, host)]
         passing = [] if prompt else [("moment", self._age(world, MOMENT))]
         passing += [] if prompt or slow else [("age", self._age(world, AGE))]
         for label, successor in (*prompt, *slow, *self._recoveries(world), *passing):
@@ -171,6 +172,11 @@ class Model(Driver):
                 if rank not in host.exited:
                     yield from self._exits(world, i, host, rank)
 
+    def _lingering(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
+        """A worker whose script has failed ends at any later time."""
+        if host.awake and host.raised and not (host.stopping or host.exited or host.suspended):
+            yield f"ends {i}", self._exit_worker(world, i, 0, 1, exception="AssertionError")
+
     def _exits(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
         """How one worker may end by itself, or leave its group."""
         if rank in host.late:
@@ -206,11 +212,12 @@ class Model(Driver):
 
     def _end_workers(self, world: World, i: int, host: Host, *, orphaned: bool) -> World:
         """The supervisor killed what was left: it tells of every worker, and then of them all."""
+        exception = "AssertionError" if host.raised else ""
         assert host.workers is not None
         number = host.number
         left = [rank for rank in range(self.scenario.local) if rank not in host.exited]
         killed = host.without_workers()
-        exits = (events.WorkerExited(number, rank, -9) for rank in left)
+        exits = (events.WorkerExited(number, rank, -9, exception=exception) for rank in left)
         return self._feed_all(with_host(world, i, killed), i, (*exits, events.WorkersGone(number, orphaned)))
 
     def _faults(self, world: World) -> Iterator[tuple[str, World]]:
@@ -265,7 +272,10 @@ class Model(Driver):
         if not host.awake or host.workers is None or not self._has_bad_size(host) or host.stopping or host.exited:
             return
         failed = replaced(world, failures=world.failures + 1)
-        yield f"size fails {i}", self._exit_worker(failed, i, 0, 1, exception="AssertionError")
+        if not self.scenario.lingers:
+            yield f"size fails {i}", self._exit_worker(failed, i, 0, 1, exception="AssertionError")
+        elif not host.raised:
+            yield f"size raises {i}", self._read(with_host(failed, i, replaced(host, raised=True)), i)
 
     def _has_bad_size(self, host: Host) -> bool:
         return len(host.members) in self.scenario.bad_sizes

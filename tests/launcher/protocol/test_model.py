@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_infra.launcher.protocol import (
+    apply_event,
     blame,
     change,
     commit,
@@ -65,6 +66,9 @@ SCENARIOS = {
     "the end, with a fault": scenario("crash leave", 1, nodes=2, settled=2, finish=True),
     "a third node beyond a whole unit": scenario("crash", 1, settled=2, nnodes="2:4", node_unit=2),
     "a size that the script refuses": scenario("", 0, nodes=2, settled=1, steps=1, bad_sizes=frozenset({2})),
+    "a size that the script refuses, and ends slowly": scenario(
+        "", 0, nodes=2, settled=1, steps=1, bad_sizes=frozenset({2}), lingers=True
+    ),
     "a stop step while the third joins": scenario("", 0, settled=2, steps=1),
     "a stop step when one leaves": scenario("leave", 2, nodes=2, settled=2, steps=1),
     "a connection that something on the way ends": scenario("close", 1, nodes=2, settled=2),
@@ -398,6 +402,22 @@ def test_checker_finds_a_size_that_is_tried_again(monkeypatch: pytest.MonkeyPatc
     """Where two equal failures blame a node as one does, a newcomer ends a job that was well."""
     monkeypatch.setattr(blame, "is_size_refused", lambda *_: False)
     explored = SCENARIOS["a size that the script refuses"]
+
+    with pytest.raises(world.BrokenError, match="a size that the script refuses"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_an_exception_that_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only an exit code tells of an exception, a worker that a signal ends before Python's own end tells nothing.
+
+    A signal comes first where Python's end takes longer than the wait for other failures, as after a fork of torch.
+    """
+
+    def reads_the_code_alone(workers: LocalWorkers, event: events.WorkerExited) -> str:
+        return f"{event.exit_code} {event.exception}" if workers.stepped_at is None and event.exit_code > 0 else ""
+
+    monkeypatch.setattr(apply_event, "_start_failure", reads_the_code_alone)
+    explored = SCENARIOS["a size that the script refuses, and ends slowly"]
 
     with pytest.raises(world.BrokenError, match="a size that the script refuses"):
         checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)

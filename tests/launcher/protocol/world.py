@@ -102,6 +102,8 @@ class Host:
     """Local ranks of workers that exited by themselves, their groups are not yet cleared."""
     failed: bool = False
     """Whether a worker exited by a failure."""
+    raised: bool = False
+    """Whether an exception has left its worker's script, while the process has yet to end."""
     suspended: bool = False
     """The dead-man timer stopped the workers and has asked whether their generation stands."""
     finished: Identity | None = None
@@ -147,6 +149,7 @@ class Host:
             stopping=False,
             exited=frozenset(),
             failed=False,
+            raised=False,
             suspended=False,
             orphaned=False,
             **UNMOVED,
@@ -198,6 +201,8 @@ class Scenario:
     """How far workers train while they are not stopped; 0: they report no steps."""
     bad_sizes: frozenset[int] = frozenset()
     """Numbers of workers with which the script fails before its first step, on every rank alike."""
+    lingers: bool = False
+    """Whether a worker takes any time to end once an exception has left its script, as Python does after a fork."""
     moves: bool = False
     """Whether workers can be moved."""
     late: bool = False
