@@ -60,20 +60,11 @@ class Process:
 def started(token: str = "", descriptors: int | None = None, host: str = "127.0.0.1") -> Iterator[Process]:
     """A store, open unless there is a token."""
     command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", host, "--port", "0"]
+    if descriptors:  # by a shell: between fork and exec threads of this process, such as gRPC's, can end the child
+        command = ["sh", "-c", f'ulimit -S -n {descriptors}; exec "$@"', "sh", *command]
     environ = {**os.environ, "ELASTIC_INFRA_STORE_TOKEN": token}
-
-    def limit() -> None:
-        if descriptors:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
     with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=limit,  # noqa: PLW1509  no threads here
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
