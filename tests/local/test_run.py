@@ -238,8 +238,9 @@ def test_command(start: Starter) -> None:
 
 
 @pytest.mark.launcher
+@pytest.mark.slow
 def test_real_training(start: Starter) -> None:
-    """With torch: after any changes of nodes the result is that of an undisturbed run."""
+    """With torch: after any changes of nodes the result is that of an undisturbed run, which the demo shows too."""
     plan = "1s kill node 1; +1s scale 3; +1s kill worker 0.0"
     run = start("--nodes", "2", "--faults", plan, script="sums.py", args=[str(FOREVER)], runtime={})
     run.seconds = 280

@@ -139,8 +139,8 @@ def test_a_node_joins_at_one_step_and_leaves_at_one(job: Job) -> None:
 
 
 def test_a_script_that_sets_a_variable_first(job: Job) -> None:
-    """Such a script starts, and restarts after a failure, as any other, though perhaps cold: four import torch each."""
-    job.options = ("--nproc-per-node", "4", "--max-restarts", "0")
+    """Such a script starts, and restarts after a failure, as any other, though perhaps cold: both import torch."""
+    job.options = ("--nproc-per-node", "2", "--max-restarts", "0")
     use(job, SCRIPTS / "variable_first.py", "gloo")
     job.environ = {}
     allow_restarts(job, 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,34 +23,48 @@ CHANGES = {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE
 """Variables that differ between launches or generations in any case."""
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
-def workers(request: pytest.FixtureRequest) -> int:
-    """Workers of the launch."""
+Start = Callable[..., Launched]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Gives a launch that has ended, and the same one to every test that asks for it."""
     for module in ("torch", "numpy"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"needs {module}")
+    launches: list[Launched] = []
+
+    @functools.cache
+    def launched(workers: int, *, warm: bool) -> Launched:
+        environ = {"ELASTIC_INFRA_EVENTS": "events", "ELASTIC_INFRA_NCCL_COLLECTIVE_TIMEOUT_SECONDS": "77"}
+        environ |= {} if warm else {"ELASTIC_INFRA_WARM_START": "0"}
+        options = ("--nproc-per-node", str(workers), "--max-restarts", "1")
+        folder = tmp_path_factory.mktemp("warm" if warm else "cold")
+        launches.append(Launched(folder, *options, str(SCRIPT), "--flag", "a b", environ=environ))
+        launches[-1].process.wait(500)
+        return launches[-1]
+
+    yield launched
+    for launch in launches:
+        launch.end()
+
+
+@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
+def workers(request: pytest.FixtureRequest) -> int:
+    """Workers of the launch."""
     return int(request.param)
 
 
-@pytest.fixture(scope="module")
-def restarted(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+@pytest.fixture
+def restarted(start: Start, workers: int) -> Launched:
     """A launch in which the last rank was killed once, and all were replaced."""
-    yield from launched(tmp_path_factory.mktemp("warm"), workers)
+    return start(workers, warm=True)
 
 
-@pytest.fixture(scope="module")
-def cold(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+@pytest.fixture
+def cold(start: Start, workers: int) -> Launched:
     """The same program without a fork server."""
-    yield from launched(tmp_path_factory.mktemp("cold"), workers, ELASTIC_INFRA_WARM_START="0")
-
-
-def launched(folder: pathlib.Path, workers: int, **environ: str) -> Iterator[Launched]:
-    environ |= {"ELASTIC_INFRA_EVENTS": "events", "ELASTIC_INFRA_NCCL_COLLECTIVE_TIMEOUT_SECONDS": "77"}
-    options = ("--nproc-per-node", str(workers), "--max-restarts", "1")
-    launch = Launched(folder, *options, str(SCRIPT), "--flag", "a b", environ=environ)
-    launch.process.wait(500)
-    yield launch
-    launch.end()
+    return start(workers, warm=False)
 
 
 def found(launch: Launched, generation: int) -> list[dict[str, Any]]:
