@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.launcher.loopback import Job, Line, kill_tree
+from tests.launcher.loopback import Job, Line, kill_tree, signal_tree, tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
@@ -46,6 +48,40 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     assert pid_of(job.journal(), 0) == first, "rank 0 has kept its process to the end"
     assert_as_undisturbed(job)
     assert job.said("Workers go on in place") >= 1
+
+
+@pytest.mark.slow
+def test_a_job_changes_its_size_and_no_survivor_its_process(job: Job) -> None:
+    """One node becomes four, two of which are lost at once, then three: one killed in mid all-reduce, one frozen.
+
+    The frozen one comes back once it is thawed. No survivor's pid changes, weights are those of an undisturbed worker,
+    and every sample was trained on exactly once.
+    """
+    job.nnodes = "1:4"
+    job.start_store()
+    job.start_node(*QUICK)
+    job.wait_for_world(1)
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(4)
+    survivors = {rank: pid_of(lines, rank) for rank in (0, 1)}
+    killed, frozen = (node_of(job, pid_of(lines, rank)) for rank in (3, 2))
+    waiting = job.folder / "waiting"
+    waiting.write_text(str(pid_of(lines, 3)))
+    job.wait_until(lambda: not waiting.read_text())
+    signal_tree(frozen, signal.SIGSTOP)
+    kill_tree(killed)
+    lost = time.monotonic()
+    lines = job.wait_for_world(2, lost)
+    assert {rank: pid_of(lines, rank) for rank in (0, 1)} == survivors, job.logs()
+    signal_tree(frozen, signal.SIGCONT)
+    lines = job.wait_for_world(3, time.monotonic())
+    assert {rank: pid_of(lines, rank) for rank in (0, 1)} == survivors, job.logs()
+    (job.folder / "hurry").touch()
+
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert pid_of(job.journal(), 0) == survivors[0], "rank 0 has kept its process to the end"
+    assert_as_undisturbed(job)
 
 
 def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
@@ -95,6 +131,11 @@ def has_stepped(lines: list[Line], generation: int) -> bool:
 def pid_of(lines: list[Line], rank: int) -> object:
     """The process that had this rank in a group last."""
     return next(line["pid"] for line in reversed(lines) if line["rank"] == rank and line["event"] != "built")
+
+
+def node_of(job: Job, pid: object) -> subprocess.Popen[bytes]:
+    """The node whose worker this is."""
+    return next(node for node in job.nodes if pid in tree(node.pid))
 
 
 def at(line: Line) -> float:

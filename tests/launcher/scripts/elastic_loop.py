@@ -3,8 +3,8 @@
 Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place]``. A step takes SECONDS until FOLDER has a file
 ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps. With
 ``in-place`` the workers keep their processes when nodes come and go. A worker whose pid is in FOLDER/victim kills
-itself while the gradients of its next step are under way. A step that is repeated has a line in each generation that
-tried; those of the last one count.
+itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed,
+and empties the file. A step that is repeated has a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -48,14 +48,22 @@ def note(event: str, **fields: object) -> None:
         journal.write(json.dumps({"event": event, **place, **fields, "time": time.monotonic()}) + "\n")
 
 
-def die_if_chosen(_: torch.Tensor) -> None:
-    """End here in backward, while the collectives of other gradients are under way."""
-    victim = folder / "victim"
-    if victim.exists() and int(victim.read_text()) == os.getpid():
+def is_chosen(name: str) -> bool:
+    """Whether this process is named in a file."""
+    chosen = folder / name
+    return chosen.exists() and chosen.read_text() == str(os.getpid())
+
+
+def end_if_chosen(_: torch.Tensor) -> None:
+    """End here in backward, or wait for the end, while the collectives of other gradients are under way."""
+    if is_chosen("victim"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if is_chosen("waiting"):
+        (folder / "waiting").write_text("")
+        time.sleep(600)
 
 
-next(iter(model.module.parameters())).register_hook(die_if_chosen)
+next(iter(model.module.parameters())).register_hook(end_if_chosen)
 if group is not None:
     note("built")
 for _, micro in elastic.steps(until):
