@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 DELIVERIES: Final = {
     "image": "in the image (`delivery: image`)",
-    "shared": "one `ElasticLauncher`",
+    "elsewhere": "one `ElasticLauncher`, in a stack of its own",
+    "shared": "one `ElasticLauncher`, in the stack of the jobs",
     "own": "a ConfigMap for each job (the default)",
 }
 BASE: Final = "image"
@@ -41,6 +42,8 @@ def program(delivery: str, jobs: int) -> None:
     from elastic_infra import ElasticLauncher, ElasticTrainingJob
 
     launcher: dict[str, Any] = {"delivery": "image"} if delivery == "image" else {}
+    if delivery == "elsewhere":
+        launcher = {"config_map": "team-launcher-0123456789-abcdef"}
     if delivery == "shared":
         launcher = {"config_map": ElasticLauncher("team", {}).config_map}
     for index in range(jobs):
