@@ -208,8 +208,10 @@ class Elastic:
         if dismissed is None:
             return
         self.stopped = True
-        if dismissed.keeps_state and self._holds:
+        if dismissed.saves == "part" and self._holds:
             self._keep(durable=True)
+        elif dismissed.saves == "whole" and self._holds:
+            self.state.save_alone(saved=self.progress.checkpoint)
 
     def _settle(self) -> None:
         """Make the wrappers use the new group, and bring all ranks to the newest state."""

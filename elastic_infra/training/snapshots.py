@@ -162,12 +162,15 @@ class Folder:
         parts = self._await_parts(draft, writer.world, given_up)
         manifest = {"format": FORMAT, "step": step, "world": writer.world, "parts": parts}
         self._files.write(draft / MANIFEST, json.dumps(manifest, indent=1).encode())
-        if target.exists():
-            if not self._fault_of(target):
-                self._files.remove(draft)  # a run before the restart has saved this step
-                return
+        if target.exists() and self._fault_of(target):
             self._files.rename(target, self.root / f".damaged-{step}-{writer.run}")
-        self._files.rename(draft, target)
+        try:
+            self._files.rename(draft, target)
+        except OSError:
+            if not target.exists() or self._fault_of(target):
+                raise
+            self._files.remove(draft)  # another rank, or a run before the restart, has saved this step
+            return
         self._prune()
 
     def _await_parts(self, draft: Path, world: int, given_up: threading.Event) -> dict[str, Any]:

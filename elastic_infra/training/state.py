@@ -141,6 +141,25 @@ class ElasticState:
             thread.start()
             object.__setattr__(self, "_writing", thread)
 
+    def save_alone(self, saved: Callable[[int], None] | None = None) -> None:
+        """Save the whole state after ``step`` steps to disk without the other ranks, which may be gone.
+
+        Returns once the snapshot is on disk, or a warning says why it is not. The random number generators of the other
+        ranks are not in the snapshot.
+
+        Args:
+            saved: called with the step once the snapshot is on disk.
+
+        Raises:
+            TypeError: a member has values that a snapshot cannot hold.
+        """
+        if self._folder is None:
+            return
+        self.wait()
+        part = _bytes_of(self.step, self.capture())
+        alone = snapshots.Writer(run=f"{_run()}-alone-{_rank()}")
+        _save(self._folder, self.step, part, alone, snapshots.Saving(), saved)
+
     def wait(self) -> None:
         """Wait until no snapshot is being written to disk.
 
@@ -365,9 +384,13 @@ def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value
 
 
 def _writer() -> snapshots.Writer:
-    run = "-".join(os.environ.get(name, "0") for name in ("TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_ATTEMPT"))
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    return snapshots.Writer(_rank(), world, run.replace("/", "_"))
+    return snapshots.Writer(_rank(), world, _run())
+
+
+def _run() -> str:
+    run = "-".join(os.environ.get(name, "0") for name in ("TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_ATTEMPT"))
+    return run.replace("/", "_")
 
 
 def _rank() -> int:

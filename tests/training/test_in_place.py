@@ -16,6 +16,7 @@ import torch
 
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import ElasticSampler
+from elastic_infra.training.snapshots import Folder
 from tests.ports import free_port
 from tests.training import forked
 
@@ -209,6 +210,20 @@ def test_grows_and_shrinks_in_the_same_processes(driver: Driver) -> None:
     assert_trained(lines, driver.steps)
     assert all(len(found) == 1 for found in pids(lines).values())
     assert [line["finished"] for line in lines if line["event"] == "end"] == [False, True, True]
+
+
+def test_a_worker_saves_the_whole_state_when_its_peers_are_gone(driver: Driver) -> None:
+    """Rank 1 of a group that broke, whose rank 0 was killed, leaves a snapshot of the last step on disk."""
+    driver.spawn_ready("a", "b")
+    driver.enter("a", "b")
+    driver.await_step(5, "a", "b")
+    driver.processes["a"].kill()
+    driver.break_up("b")
+    driver.send("b", channel.Dismiss("whole"))
+
+    assert driver.await_end("b") == 0, driver.logs()
+    done = max(int(str(line["step"])) for line in driver.journal() if (line["event"], line["name"]) == ("done", "b"))
+    assert Folder(driver.folder / "checkpoints", pytest.fail).steps() == (done,)
 
 
 @pytest.mark.parametrize("point", ["forward", "backward", "optimizer"])

@@ -130,6 +130,23 @@ def test_a_copy_is_taken_at_once(tmp_path: Path) -> None:
     assert torch.equal(state.model[0].weight, before)
 
 
+def test_any_rank_saves_the_whole_state_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two ranks of a group whose rank 0 is gone save the same step: one copy stays, and no part is missing."""
+    state = trained(tmp_path, 2)
+    saved: list[int] = []
+    for rank in (1, 2):
+        monkeypatch.setattr(state_module, "_rank", lambda rank=rank: rank)
+        state.save_alone(saved.append)
+    monkeypatch.undo()
+
+    assert saved == [2, 2]
+    assert trained(tmp_path, 0).restore() == Restored(2, "disk")
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000000002"]
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.timeout(120)
 def test_a_generation_that_breaks_frees_the_thread_that_waits_for_its_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

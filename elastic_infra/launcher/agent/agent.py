@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .. import console, exit_codes, ipc, log
 from ..command_line.plan import Plan
-from ..protocol import events, machine, move, report
+from ..protocol import events, machine, report
 from ..protocol.actions import (
     ChoosePort,
     CompareAndSet,
@@ -309,9 +309,7 @@ class Agent:
         self._channel.send(spawn)
 
     def _stop_workers(self, action: StopWorkers) -> None:
-        generation = self._state.generation
-        anew = (generation is not None and generation.next_mode == "restart") or move.nobody_goes_on(self._state)
-        self._workers.dismiss(keeps_state=anew and action.first == "none")
+        self._workers.dismiss(action.saves)
         self._channel.send(ipc.Stop(self._group.spawn, action.grace_seconds, action.first, action.reason))
 
     def _park_workers(self, action: ParkWorkers) -> None:

@@ -72,10 +72,10 @@ class WorkerChannels:
         for rank in tuple(self._connections):
             self._send(rank, channel.Break(generation))
 
-    def dismiss(self, *, keeps_state: bool) -> None:
-        """Tell all workers that training goes on without them."""
-        for rank in tuple(self._connections):
-            self._send(rank, channel.Dismiss(keeps_state))
+    def dismiss(self, saves: channel.Saves) -> None:
+        """Tell all workers that training goes on without them; of a whole state the first worker saves one copy."""
+        for position, rank in enumerate(sorted(self._connections)):
+            self._send(rank, channel.Dismiss(saves if saves == "part" or not position else "nothing"))
 
     def close(self) -> None:
         """Close all connections and stop listening."""

@@ -11,6 +11,10 @@ from typing import Literal
 from .records import Cause, Generation, Master, NodeRecord
 
 Level = Literal["info", "warning", "error"]
+Saves = Literal["nothing", "part", "whole"]
+"""What workers that can be moved save to disk before they end: nothing, because another member goes on with the state;
+their part of the state, because all workers end at one step; or one of the node's workers the whole state, because the
+other nodes' workers may be gone."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,9 @@ class StopWorkers:
     grace_seconds: float
     first: Literal["SIGTERM", "stacks", "SIGKILL", "none"]
     """``stacks``: dump every thread's stack, then SIGKILL at once (after a hang). ``none``: the workers were told
-    by ``SetStopStep`` to stop by themselves; only the deadline holds."""
+    by ``SetStopStep`` to stop by themselves, or have parked and are told so by a message; only the deadline holds."""
     reason: str
+    saves: Saves = "nothing"
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def _workers_gone(state: State, event: events.WorkersGone, now: float) -> State:
 
 def _all_finished(workers: LocalWorkers, local_world_size: int) -> bool:
     """Whether all ended by themselves although a stop step lay ahead: none had been told to stop at that step."""
-    by_stop_step = workers.stop_step is not None and workers.stop_step_agreed
+    by_stop_step = workers.stop_step is not None and workers.stop_step_agreed and not workers.parked
     return (
         by_stop_step and len(workers.exits) >= local_world_size and not any(stopped for _, _, stopped in workers.exits)
     )

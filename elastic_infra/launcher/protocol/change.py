@@ -73,7 +73,7 @@ def agree(state: State, now: float) -> Generation | None:
     statuses = member_statuses(state, generation, now)
     # Every worker is at most at the stop step: none can pass the step any more.
     if all(status.finished or _accepts(state, generation, status) for status in statuses):
-        return replace(generation, phase="draining")
+        return replace(generation, phase="draining", next_mode=move.mode_of_agreement(state, generation, now))
     # A peer has yet to answer.
     return None
 

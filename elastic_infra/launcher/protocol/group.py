@@ -141,7 +141,8 @@ def stop(state: State, now: float) -> Step:
     by = min(by, workers.stop_by) if workers.phase == "stopping" else by
     told = workers.told or order.told
     workers = replace(workers, phase="stopping", stop_by=by, stop_first=order.first, told=told)
-    action = actions.StopWorkers(workers.identity[0], max(0.0, by - now), order.first, order.reason)
+    saves = move.saves(state, now) if order.first == "none" else "nothing"
+    action = actions.StopWorkers(workers.identity[0], max(0.0, by - now), order.first, order.reason, saves)
     return with_workers(state, workers), (action,)
 
 
@@ -184,6 +185,7 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
         return _abandoned(state, workers) or _standby(state, now)
     return (
         _abandoned(state, workers)
+        or _parked(state, workers, now)
         or _own_failure(state, workers, now)
         or _departure(state, now)
         or _generation_ended(state, workers, now)
@@ -206,6 +208,15 @@ def _standby(state: State, now: float) -> _Order | None:
     if state.own_member() is not None and is_newest(state) and not move.carries_over(state):
         return _Order("SIGKILL", 0.0, "the generation began before they were ready")
     return None
+
+
+def _parked(state: State, workers: LocalWorkers, now: float) -> _Order | None:
+    """The order to the parked workers of a node that was told to end: a signal would end them while they save."""
+    dismissed = workers.phase == "stopping" and workers.stop_first == "none" and bool(workers.parked)
+    if state.leaving_since is None or move.is_unheard(state) or not (workers.phase == "parked" or dismissed):
+        return None
+    end = state.leaving_since + state.limits.shutdown_grace
+    return _Order("none", max(0.0, end - now), "this node was told to end")
 
 
 def _own_failure(state: State, workers: LocalWorkers, now: float) -> _Order | None:
@@ -249,7 +260,10 @@ def _generation_ended(state: State, workers: LocalWorkers, now: float) -> _Order
         return _Order("SIGTERM", limits.failure_grace, "the job goes on in a later generation")
     # A peer could not start with this number of workers: whether these workers fail alike shows whether the number is
     # at fault. Or the workers leave the generation and live on.
-    if _may_fail_alike(state, generation, workers, now) or move.parks(state, workers):
+    if _may_fail_alike(state, generation, workers, now) or move.parks(state, workers, now):
+        return None
+    # Whether these workers save the state depends on the other nodes that were told to end.
+    if workers.can_move and move.is_unheard(state):
         return None
     # A peer failed, hangs or is lost; a hung collective blocks these workers too.
     if generation.phase in {"broken", "final"}:

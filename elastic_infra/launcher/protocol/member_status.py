@@ -30,6 +30,8 @@ class MemberStatus:
     """The member's record, where the member can be in the next generation."""
     stepped: bool = False
     """The member's workers of this generation have made a step."""
+    can_move: bool = False
+    """The member's workers are in this generation with its state, and can be moved or have parked."""
     hung_at: tuple[int, ...] = ()
     """In a hang: the lowest step of the member's workers, and the local rank at that step."""
     failure: str = ""
@@ -97,9 +99,14 @@ def _seen(
         orphaned=ours and said.orphaned,
         live=None if gone or said.leaving else said,
         stepped=ours and said.startup_seconds is not None,
+        can_move=ours and not gone and _has_state(said),
         hung_at=said.hung_at if ours else (),
         failure=said.failure if ours else "",
     )
+
+
+def _has_state(said: NodeRecord) -> bool:
+    return said.state == "parked" or (said.can_move and said.state in {"member", "draining"})
 
 
 def _unseen(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from . import actions
-from .actions import Action
+from .actions import Action, Saves
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, Mode
 from .state import LocalWorkers, State, with_workers
@@ -31,8 +31,14 @@ def mode_of_change(state: State, generation: Generation, cause: Cause, now: floa
     # A hung worker does not answer, and its peers wait in its collective: all write their stacks and are ended.
     if cause.kind == "hang" or failed_moves(state, generation, now) >= MOST_FAILED:
         return "restart"
-    can = (status for status in member_statuses(state, generation, now) if _can_move(generation, status))
-    return "move" if any(status.member.uuid != cause.uuid or cause.kind != "leaving" for status in can) else "restart"
+    # Workers of a member that was told to end park too where no other member has the state, and save it.
+    can_move = any(status.can_move for status in member_statuses(state, generation, now))
+    return "move" if can_move else "restart"
+
+
+def mode_of_agreement(state: State, generation: Generation, now: float) -> Mode:
+    """How an agreed change is attempted: by a restart where no member with the state goes on, so that all save it."""
+    return generation.next_mode if goes_on(state, generation, now) else "restart"
 
 
 def mode_of_next(generation: Generation, survivors: tuple[MemberStatus, ...]) -> Mode:
@@ -81,16 +87,19 @@ def holds_back(state: State, workers: LocalWorkers, now: float) -> bool:
     if generation is None or workers.failure is None or state.workers_of(generation) is None or state.leaving:
         return False
     if generation.phase not in {"running", "proposed", "draining"}:
-        return parks(state, workers)
+        return parks(state, workers, now)
     return workers.can_move and mode_of_change(state, generation, workers.failure, now) == "move"
 
 
-def parks(state: State, workers: LocalWorkers) -> bool:
+def parks(state: State, workers: LocalWorkers, now: float) -> bool:
     """Whether these workers leave their generation by parking."""
     generation = state.generation
-    if generation is None or state.workers_of(generation) is None or state.leaving or generation.next_mode != "move":
+    if generation is None or state.workers_of(generation) is None or generation.next_mode != "move":
         return False
-    if generation.phase == "draining" and generation.stop_step is None:
+    if generation.phase == "draining" and (state.leaving or generation.stop_step is None):
+        return False
+    # This node was told to end, and another one goes on with the state.
+    if state.leaving and goes_on(state, generation, now):
         return False
     able = workers.can_move or workers.phase in {"parking", "parked"}
     return able and generation.phase in {"broken", "draining"}
@@ -99,7 +108,7 @@ def parks(state: State, workers: LocalWorkers) -> bool:
 def park(state: State, now: float) -> Step:
     """Have the workers park where the change is a move, and end those that do not in time."""
     workers = state.workers
-    if workers is None or not workers.active or not (workers.on_standby or parks(state, workers)):
+    if workers is None or not workers.active or not (workers.on_standby or parks(state, workers, now)):
         return state, ()
     state, workers, ordered = (state, workers, ()) if workers.on_standby else _ordered(state, workers, now)
     if workers.phase != "parking":
@@ -116,11 +125,33 @@ def park(state: State, now: float) -> Step:
     return with_workers(state, killed), (*ordered, actions.KillWorkers(workers.identity[0], late))
 
 
-def nobody_goes_on(state: State) -> bool:
-    """Whether every member was told to end, so that only what the workers save now keeps the state."""
-    members = state.generation.members if state.generation else ()
-    others = [state.store.peer(member.uuid) for member in members if member.uuid != state.node.uuid]
-    return state.leaving and all(peer is not None and peer.record.leaving for peer in others)
+def goes_on(state: State, generation: Generation, now: float) -> bool:
+    """Whether a member with the state lives and was not told to end."""
+    return any(status.can_move and status.live is not None for status in member_statuses(state, generation, now))
+
+
+def is_unheard(state: State) -> bool:
+    """Whether the store has yet to tell this node of its own leaving, which all nodes see in one order.
+
+    Of two nodes that leave at once the later one in that order knows of the other, so that not each of them relies on
+    the other's state.
+    """
+    if not (state.leaving and state.store.connected):
+        return False
+    mine = state.store.peer(state.node.uuid)
+    return mine is None or not mine.record.leaving
+
+
+def saves(state: State, now: float) -> Saves:
+    """What this node's workers save when they are told to end by themselves."""
+    generation = state.generation
+    # The workers' generation is over: their successors have the state.
+    if generation is None or state.workers_of(generation) is None:
+        return "nothing"
+    # All workers of the generation end at the agreed step, and start again from what they save.
+    if generation.phase == "draining" and generation.next_mode == "restart":
+        return "part"
+    return "whole" if state.leaving and not goes_on(state, generation, now) else "nothing"
 
 
 def carries_over(state: State) -> bool:
@@ -168,11 +199,6 @@ def _ordered(state: State, workers: LocalWorkers, now: float) -> tuple[State, Lo
         workers = replace(workers, phase="parking", stop_by=now + state.limits.shutdown_grace)
         return with_workers(state, workers), workers, ()
     return state, workers, ()
-
-
-def _can_move(generation: Generation, status: MemberStatus) -> bool:
-    said = status.live
-    return said is not None and said.identity == generation.identity and (said.can_move or said.state == "parked")
 
 
 def _is_empty(state: State, workers: LocalWorkers) -> bool:

@@ -15,7 +15,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from .. import codec
 
@@ -24,6 +24,8 @@ VARIABLE: Final = "ELASTIC_INFRA_CHANNEL"
 
 LONGEST: Final = 1 << 16
 """Bytes of a message: an ``Enter`` has about one kilobyte."""
+
+Saves = Literal["nothing", "part", "whole"]
 
 _CREDENTIALS: Final = struct.Struct("3i")
 """``struct ucred`` of SO_PEERCRED (unix(7)): pid, uid, gid."""
@@ -52,9 +54,9 @@ class Enter:
 class Dismiss:
     """Training goes on without this process: leave the loop and exit."""
 
-    keeps_state: bool = False
-    """Whether the worker is to save its state first: all workers are dismissed, and start again from the saved
-    state."""
+    saves: Saves = "nothing"
+    """What the worker saves to disk first. ``part``: its part of the state, as all workers of the generation do.
+    ``whole``: the whole state without the other ranks, which may be gone."""
 
 
 # ---------------------------------------------------------- worker -> agent

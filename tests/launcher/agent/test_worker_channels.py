@@ -122,11 +122,18 @@ def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel
     again.close()
 
 
-def test_all_are_dismissed(agent: Agent, worker: channel.Connection) -> None:
-    """The message says whether to save first."""
-    agent.channels.dismiss(keeps_state=True)
+@pytest.mark.parametrize(("saves", "second"), [("part", "part"), ("whole", "nothing"), ("nothing", "nothing")])
+def test_all_are_dismissed(
+    agent: Agent, worker: channel.Connection, saves: channel.Saves, second: channel.Saves
+) -> None:
+    """The message says what to save first: each worker its part, or one worker the whole state."""
+    agent.channels.started(1, os.getpid())
+    sibling = agent.connect()
+    agent.channels.dismiss(saves)
 
-    assert worker.receive() == channel.Dismiss(keeps_state=True)
+    assert worker.receive() == channel.Dismiss(saves)
+    assert sibling.receive() == channel.Dismiss(second)
+    sibling.close()
 
 
 def test_an_agent_that_replaces_another_listens_again(agent: Agent) -> None:

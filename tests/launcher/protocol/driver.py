@@ -123,6 +123,7 @@ class Driver:
             host.step,
             host.stop,
             (host.movable, host.told, host.parked, host.broke, host.late, host.dismissed, host.starts),
+            (host.held, host.saved),
         )
 
     def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
@@ -212,4 +213,5 @@ def _ordered(host: Host, action: StopWorkers | ResumeWorkers | ParkWorkers | Kil
         return replaced(host, told=True, stop=None)
     if isinstance(action, KillWorkers):
         return replaced(host, late=host.late | frozenset(action.local_ranks))
-    return replaced(host, stopping=action.first != "none" or host.stopping, dismissed=True)
+    saved = host.saved or action.saves != "nothing"
+    return replaced(host, stopping=action.first != "none" or host.stopping, dismissed=True, saved=saved)

@@ -128,6 +128,14 @@ def survivors_keep_their_workers(world: World) -> None:
             raise BrokenError(message)
 
 
+def the_last_saves(world: World) -> None:
+    """Where all nodes were told to end, the workers of one of them have saved the state."""
+    all_left = all(host.end == "exit 143" for host in world.hosts)
+    if all_left and any(host.held for host in world.hosts) and not any(host.saved for host in world.hosts):
+        message = "all nodes were told to end, and none of their workers saved the state"
+        raise BrokenError(message)
+
+
 ALL = (one_generation_runs, only_failures_are_charged, the_end_is_agreed_once, all_stop_at_one_step, sizes_are_usable)
 
 

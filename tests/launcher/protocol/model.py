@@ -126,7 +126,7 @@ class Model(Driver):
             return
         together = all(other.workers == host.workers and not other.exited for other in self._members(world, host))
         if together and not (host.movable or host.told or host.parked):
-            said = with_host(world, i, replaced(host, movable=True))
+            said = with_host(world, i, replaced(host, movable=True, held=host.held or host.step >= 0))
             yield f"in {i}", self._feed(said, i, events.WorkersIn(host.number, can_move=True))
         for rank in range(self.scenario.local):
             waits = host.movable and host.stop is not None and host.step >= host.stop[0] and host.stop[1]
@@ -183,12 +183,14 @@ class Model(Driver):
             yield f"too late {i}.{rank}", self._exit_worker(world, i, rank, -9)
         if rank in host.parked:
             if host.dismissed:
-                yield f"dismissed {i}.{rank}", self._exit_worker(world, i, rank, 0, stopped=True)
+                at_stop = host.stop is not None and host.step >= host.stop[0] and host.stop[1]
+                yield f"dismissed {i}.{rank}", self._exit_worker(world, i, rank, 0, stopped=at_stop)
             return
         if self._peer_is_missing(world, host):
             yield from self._breaks(world, i, host, rank)
         if host.stop is not None and host.step >= host.stop[0] and host.stop[1] and not host.movable:
-            yield f"stops {i}.{rank}", self._exit_worker(self._at_stop(world, host), i, rank, 0, stopped=True)
+            saved = with_host(self._at_stop(world, host), i, replaced(host, saved=True))
+            yield f"stops {i}.{rank}", self._exit_worker(saved, i, rank, 0, stopped=True)
         if world.done and host.workers != NOWHERE and self._may_finish(world, host):
             finished = with_host(world, i, replaced(host, finished=host.workers))
             yield f"finish {i}.{rank}", self._exit_worker(finished, i, rank, 0)
@@ -390,7 +392,7 @@ class Model(Driver):
             return
         goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
         if host.step < goal and all(other.step >= host.step for other in self._members(world, host)):
-            further = replaced(host, step=host.step + 1)
+            further = replaced(host, step=host.step + 1, held=host.held or host.movable)
             yield f"step {i}", self._read(with_host(world, i, further), i)
 
     def _read(self, world: World, i: int) -> World:

@@ -104,6 +104,7 @@ MOVES = {
     "a newcomer takes long to prepare": scenario("", 1, nodes=2, settled=1, moves=True, late=True),
     "a spare beside a full job": scenario("crash", 1, settled=2, nnodes="1:2", moves=True),
     "the end beside a spare": scenario("", 0, nodes=2, settled=1, nnodes="1:1", finish=True, moves=True),
+    "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
 }
 
 DEEP = {
@@ -129,6 +130,7 @@ DEEP = {
     "any one fault while another joins in place": scenario("all", 1, nodes=2, settled=1, moves=True),
     "one of a newcomer's two workers fails": scenario("fail freeze", 1, nodes=2, settled=1, local=2, moves=True),
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
+    "all that can move leave, with late news": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True, slow=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
 }
@@ -140,7 +142,8 @@ def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
     sizes = (laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()
     end = (laws.the_end_stands,) if explored.finish and "store" not in explored.kinds else ()
     faults = (laws.faults_are_bounded(explored.names, explored.limits.node_faults),) if explored.faulty else ()
-    return (*laws.ALL, *stepping, *sizes, *end, *faults)
+    saved = (laws.the_last_saves,) if explored.moves and explored.steps and explored.kinds == {"leave"} else ()
+    return (*laws.ALL, *stepping, *sizes, *end, *faults, *saved)
 
 
 def explore(explored: world.Scenario, limit: int) -> checker.Explored:
@@ -315,6 +318,15 @@ def test_checker_finds_workers_that_are_started_anew(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(world.BrokenError, match="started its workers 2 times"):
         checker.explore(explored, (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_state_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each node takes the other for one that goes on, all leave without the last save."""
+    monkeypatch.setattr(move, "goes_on", lambda *_: True)
+    explored = MOVES["all that can move leave"]
+
+    with pytest.raises(world.BrokenError, match="none of their workers saved the state"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_newcomer_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,60 @@ def test_a_change_is_attempted_as_a_move_where_a_worker_can_move(
     assert move.mode_of_change(state, PAIR, cause, 0.0) == expected
 
 
-@pytest.mark.parametrize(("mine", "theirs"), [(True, True), (True, False), (False, True)])
-def test_the_last_save_is_that_of_members_who_all_leave(mine: bool, theirs: bool) -> None:
-    """Where one member goes on, the state goes on in that member's workers, and none saves alone."""
-    state = replace(member(leaving=theirs), leaving_since=1.0 if mine else None)
+@pytest.mark.parametrize(
+    ("mine", "said", "expected"),
+    [
+        (True, {"can_move": True, "leaving": True}, "whole"),
+        (True, {"can_move": False}, "whole"),
+        (True, {"can_move": True}, "nothing"),
+        (False, {"can_move": True, "leaving": True}, "nothing"),
+    ],
+)
+def test_the_last_member_with_the_state_saves_it(mine: bool, said: dict[str, Any], expected: str) -> None:
+    """Where another member has the state and goes on, the workers of a node that leaves save nothing."""
+    state = replace(member(MOVING, **said), leaving_since=1.0 if mine else None)
 
-    assert move.nobody_goes_on(state) == (mine and theirs)
+    assert move.saves(state, 2.0) == expected
+
+
+def test_all_save_their_part_where_all_leave_at_an_agreed_step() -> None:
+    """The other node was told to end after the proposal: the agreement lowers the change to a restart."""
+    agreed = replace(PAIR, phase="proposed", stop_step=5, next_mode="move")
+    accepting = replace(RUNNING, stop_step=5, accepted=5, highest=4)
+    told = replace(member(agreed, accepting, accepted=5, can_move=True, leaving=True), leaving_since=1.0)
+    draining = change.agree(told, 2.0)
+    stays = change.agree(replace(told, leaving_since=None), 2.0)
+
+    assert draining is not None
+    assert stays is not None
+    assert (draining.phase, draining.next_mode, stays.next_mode) == ("draining", "restart", "move")
+    assert move.saves(replace(told, store=replace(told.store, generation=draining)), 3.0) == "part"
+
+
+def test_parked_workers_of_the_last_node_save_before_they_end() -> None:
+    """Too few nodes are left, and then the last is told to end: its workers get a message and no signal.
+
+    The order waits until the store has heard that this node leaves, and nothing later overrides the order.
+    """
+    lost = replace(peer("n1", "member", can_move=True), presence="silent")
+    state = replace(connected(LIMITS, MOVING, lost), workers=replace(RUNNING, phase="parked", parked=(0,)))
+    told = replace(state, leaving_since=1.0)
+    heard = replace(told, store=replace(told.store, peers=(peer("n0", "parked", leaving=True), lost)))
+    saving, orders = group.stop(heard, 1.0)
+
+    assert group.stop(told, 1.0)[1] == ()
+    assert orders == (actions.StopWorkers(PAIR.number, 30.0, "none", "this node was told to end", "whole"),)
+    assert group.stop(saving, 20.0)[1] == ()
+
+
+def test_workers_that_parked_have_not_finished() -> None:
+    """They exit 0 after their last save although a stop step lay ahead, and the job goes on later."""
+    dismissed = replace(RUNNING, phase="stopping", told=True, parked=(0,), stop_step=9, stop_step_agreed=True)
+    ended, _ = machine.step(member(MOVING, dismissed), events.WorkerExited(PAIR.number, 0, 0), 1.0)
+    gone, _ = machine.step(ended, events.WorkersGone(PAIR.number, orphaned=False), 2.0)
+
+    assert gone.workers is not None
+    assert gone.workers.phase == "stopped"
 
 
 def test_two_failed_moves_in_a_row_start_all_anew() -> None:

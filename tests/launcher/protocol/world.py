@@ -125,6 +125,10 @@ class Host:
     """They were told to end by themselves at the stop step."""
     starts: int = 0
     """How often all of its workers were started."""
+    held: bool = False
+    """Its workers could be moved and had made a step, so that they held a state that is nowhere else."""
+    saved: bool = False
+    """Its workers were told to save the state before they ended."""
 
     @property
     def awake(self) -> bool:
@@ -132,7 +136,8 @@ class Host:
 
     def over(self, end: str) -> Host:
         """The same node with nothing left of it but how far its worker came."""
-        return Host(end=end, step=self.step, finished=self.finished, starts=self.starts)
+        kept = {"step": self.step, "finished": self.finished, "starts": self.starts}
+        return Host(end=end, held=self.held, saved=self.saved, **kept)  # type: ignore[arg-type]  # its own fields
 
     @property
     def number(self) -> int:

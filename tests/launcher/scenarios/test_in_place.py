@@ -106,6 +106,26 @@ def test_a_job_whose_nodes_are_all_told_to_end_loses_no_step(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_the_last_node_saves_while_it_waits_for_a_lost_one(job: Job) -> None:
+    """One node is too few to train, and its workers have the state: they save before the node ends."""
+    job.nnodes = "2:3"
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    job.wait_for_world(2)
+    job.wait_for(lambda lines: len(lines) >= 20)
+    kill_tree(job.nodes[1])
+    job.wait_until(lambda: job.said("draining -> parked") > 0)
+    job.nodes[0].send_signal(signal.SIGTERM)
+
+    assert job.nodes[0].wait(60) == 143, job.logs()
+    begun = max(int(str(line["step"])) for line in job.journal() if line["event"] == "step")
+    saved = [int(path.name.removeprefix("step-")) for path in (job.folder / "checkpoints").glob("step-*")]
+    assert len(saved) == 1, job.logs()
+    assert saved[0] in {begun - 1, begun}, "the step that the loss broke, or the one before it"
+
+
+@pytest.mark.slow
 def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
     """Of two workers on one node each is killed once: rank 0 serves the port in both groups, or its successor does."""
     job.options = (*job.options, "--rdzv-backend", "static", "--nnodes", "1", "--nproc-per-node", "2")

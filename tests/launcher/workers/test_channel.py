@@ -15,7 +15,7 @@ from elastic_infra.launcher.workers import channel
 MESSAGES: tuple[channel.Message, ...] = (
     channel.Break(3),
     channel.Enter(3, {"RANK": "1", "MASTER_PORT": "4000"}),
-    channel.Dismiss(keeps_state=True),
+    channel.Dismiss("whole"),
     channel.Ready(),
     channel.In(3, "training is over"),
     channel.Failed(3, "Connection closed by peer"),

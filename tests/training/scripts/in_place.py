@@ -35,7 +35,7 @@ if name == "d":
 model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0001)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
-state = ElasticState(None, model=model, optimizer=optimizer, data=sampler)
+state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
 elastic = Elastic(state, DataLoader(dataset, batch_sampler=sampler), group=group)
 
 
