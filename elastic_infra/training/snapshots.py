@@ -1,8 +1,9 @@
-"""Snapshots on disk: each appears whole or not at all, and the newest whole snapshot is never deleted.
+"""Durable snapshots: each appears whole or not at all, and the newest whole snapshot is never deleted.
 
-A snapshot is written to a draft folder: every rank's part, then a note of its length and checksum; rank 0 waits for the
-notes, writes the manifest and renames the folder. A folder without a manifest, or whose parts do not match their notes,
-is skipped with a warning and never loaded. Only the standard library; ``host_memory`` defines the content of a part.
+Every rank writes its part, then a note of its length and checksum; rank 0 waits for the notes and publishes the
+manifest. A folder without a manifest, or whose parts do not match their notes, is skipped with a warning and never
+loaded. ``places`` has the disk and ``object_store`` what is behind a URL; ``host_memory`` defines the content of a
+part.
 """
 
 from __future__ import annotations
@@ -11,55 +12,22 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import threading
 import time
+import urllib.parse
 import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
+
+from .places import MANIFEST, Disk, Place
 
 FORMAT: Final = 1
 """Version of the folder's form; a snapshot of a newer version is refused by name."""
-MANIFEST: Final = "manifest.json"
 WAIT_SECONDS: Final = 600.0
 """How long rank 0 waits for the other ranks' parts: long, so that a slow volume does not cost a snapshot."""
-_POLL_SECONDS: Final = 0.02
-_CHUNK: Final = 1 << 24
+_STEP: Final = "step-"
 
 Warn = Callable[[str], None]
-
-
-class Files:
-    """The file operations that bring a snapshot to the disk; tests inject faults into them."""
-
-    def write(self, path: Path, data: memoryview | bytes) -> None:
-        """Write a file and sync it to the disk."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view[:_CHUNK]) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Rename a file or folder, and sync the new name to the disk."""
-        source.rename(target)
-        self.sync(target.parent)
-
-    def sync(self, folder: Path) -> None:
-        """Sync the names in a folder to the disk."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def remove(self, folder: Path) -> None:
-        """Delete a folder with its content; a folder that is deleted in part goes the next time."""
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,16 +64,22 @@ class Saving:
 class Folder:
     """The snapshots of one job."""
 
-    def __init__(
-        self, root: str | os.PathLike[str], warn: Warn, keep: Keep | None = None, files: Files | None = None
-    ) -> None:
-        self.root = Path(root)
+    def __init__(self, place: Place, warn: Warn, keep: Keep | None = None) -> None:
+        self._place = place
         self._warn = warn
         self._keep = keep or Keep()
-        self._files = files or Files()
+        self._written: tuple[int, str] | None = None
+        """Step and run of the part that this rank wrote last."""
+
+    @property
+    def root(self) -> str:
+        """The folder as messages name it."""
+        return self._place.root
 
     def save(self, step: int, part: memoryview | bytes, writer: Writer, saving: Saving | None = None) -> bool:
         """Write this rank's part; on rank 0 also publish the snapshot once every part is there.
+
+        A step that this rank has saved in the same run is not saved again: rank 0 may be publishing that part.
 
         Args:
             step: number of steps that the snapshot holds.
@@ -118,10 +92,12 @@ class Folder:
         """
         saving = saving or Saving()
         try:
-            self._write_part(step, part, writer)
-            saving.written.set()
-            if writer.rank == 0:
-                self._publish(step, writer, saving.given_up)
+            if self._written != (step, writer.run):
+                self._write_part(step, part, writer)
+                saving.written.set()
+                if writer.rank == 0:
+                    self._publish(step, writer, saving.given_up)
+                self._written = (step, writer.run)
         except (OSError, TimeoutError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self._warn(f"The snapshot of step {step} cannot be saved in {self.root}: {reason}. Training goes on.")
@@ -131,100 +107,113 @@ class Folder:
     def steps(self) -> tuple[int, ...]:
         """Steps of the whole snapshots, newest first; a warning names each snapshot that is not whole."""
         found = []
-        for folder in sorted(self.root.glob("step-*"), reverse=True):
-            reason = self._fault_of(folder)
+        for name in self._names():
+            reason = self._fault_of(name)
             if reason:
-                self._warn(f"{folder} is skipped: {reason}.")
+                self._warn(f"{self.root}/{name} is skipped: {reason}.")
             else:
-                found.append(int(folder.name.removeprefix("step-")))
+                found.append(int(name.removeprefix(_STEP)))
         return tuple(found)
 
-    def path(self, step: int, rank: int) -> Path | None:
-        """The file of a rank's part; None where the snapshot has no such rank."""
-        path = self._folder(step) / _part_name(rank)
-        return path if path.exists() else None
+    def part(self, step: int, rank: int) -> bytes | None:
+        """The bytes of a rank's part; None where the snapshot has no such rank.
 
-    def checksum(self, step: int, rank: int) -> int:
-        """The CRC-32 that the part must have."""
-        return int(_manifest(self._folder(step))["parts"][_part_name(rank)]["crc32"])
+        Raises:
+            OSError: the part cannot be read.
+            ValueError: the part is not what the manifest says.
+        """
+        folder = _name_of(step)
+        parts = self._manifest(folder)["parts"]
+        name = next((name for name in parts if name.endswith(_part_name(rank))), None)
+        if name is None:
+            return None
+        data = self._place.read(f"{folder}/{name}")
+        if zlib.crc32(data) != parts[name]["crc32"]:
+            message = f"{name} has another checksum than the manifest says"
+            raise ValueError(message)
+        return data
 
     def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
-        draft = self._draft(step, writer)
-        draft.mkdir(parents=True, exist_ok=True)
-        name = _part_name(writer.rank)
-        self._files.write(draft / name, part)
+        draft = self._place.draft(_name_of(step), writer.run)
         note = json.dumps({"bytes": len(part), "crc32": zlib.crc32(part)}).encode()
-        self._files.write(draft / f"{name}.draft", note)
-        self._files.rename(draft / f"{name}.draft", draft / f"{name}.json")
+        self._place.write_part(f"{draft}/{_part_name(writer.rank)}", part, note)
 
     def _publish(self, step: int, writer: Writer, given_up: threading.Event) -> None:
-        draft, target = self._draft(step, writer), self._folder(step)
-        parts = self._await_parts(draft, writer.world, given_up)
-        manifest = {"format": FORMAT, "step": step, "world": writer.world, "parts": parts}
-        self._files.write(draft / MANIFEST, json.dumps(manifest, indent=1).encode())
-        if target.exists() and self._fault_of(target):
-            self._files.rename(target, self.root / f".damaged-{step}-{writer.run}")
-        try:
-            self._files.rename(draft, target)
-        except OSError:
-            if not target.exists() or self._fault_of(target):
-                raise
-            self._files.remove(draft)  # another rank, or a run before the restart, has saved this step
-            return
-        self._prune()
+        name, prefix = _name_of(step), self._place.prefix(writer.run)
+        notes = self._await_parts(self._place.draft(name, writer.run), writer.world, given_up)
+        parts = {f"{prefix}{part}": note for part, note in notes.items()}
+        manifest = json.dumps({"format": FORMAT, "step": step, "world": writer.world, "parts": parts}, indent=1)
+        self._place.publish(name, writer.run, manifest.encode(), lambda: not self._fault_of(name))
+        with contextlib.suppress(OSError):  # the snapshot is there; old ones are deleted with the next
+            self._prune()
 
-    def _await_parts(self, draft: Path, world: int, given_up: threading.Event) -> dict[str, Any]:
+    def _await_parts(self, draft: str, world: int, given_up: threading.Event) -> dict[str, Any]:
         deadline = time.monotonic() + WAIT_SECONDS
-        parts: dict[str, Any] = {}
-        for rank in range(world):
-            note = draft / f"{_part_name(rank)}.json"
-            while not note.exists():
-                if time.monotonic() > deadline:
-                    message = f"the part of rank {rank} did not come within {WAIT_SECONDS:g} s"
-                    raise TimeoutError(message)
-                if given_up.wait(_POLL_SECONDS) and not note.exists():
-                    message = f"the part of rank {rank} did not come before its generation ended"
-                    raise TimeoutError(message)
-            parts[_part_name(rank)] = json.loads(note.read_bytes())
-        return parts
+        while (rank := self._missing_rank(draft, world)) is not None:
+            if time.monotonic() > deadline:
+                message = f"the part of rank {rank} did not come within {WAIT_SECONDS:g} s"
+                raise TimeoutError(message)
+            if given_up.wait(self._place.poll_seconds) and self._missing_rank(draft, world) is not None:
+                message = f"the part of rank {rank} did not come before its generation ended"
+                raise TimeoutError(message)
+        names = map(_part_name, range(world))
+        return {name: json.loads(self._place.read(f"{draft}/{name}.json")) for name in names}
+
+    def _missing_rank(self, draft: str, world: int) -> int | None:
+        there = self._place.sizes(draft)
+        return next((rank for rank in range(world) if f"{_part_name(rank)}.json" not in there), None)
 
     def _prune(self) -> None:
-        whole = [folder for folder in sorted(self.root.glob("step-*"), reverse=True) if not self._fault_of(folder)]
-        for folder in whole[self._keep.last :]:
-            if not self._keep.every or int(folder.name.removeprefix("step-")) % self._keep.every:
-                self._files.remove(folder)
-        newest = whole[0].stat().st_mtime if whole else 0.0
-        for draft in self.root.glob(".draft-*"):
-            with contextlib.suppress(OSError):
-                if draft.stat().st_mtime < newest - WAIT_SECONDS:
-                    self._files.remove(draft)
+        whole = [name for name in self._names() if not self._fault_of(name)]
+        for name in whole[self._keep.last :]:
+            if not self._keep.every or int(name.removeprefix(_STEP)) % self._keep.every:
+                self._place.remove(name)
+        if whole:
+            self._place.remove_drafts(whole[0], WAIT_SECONDS)
 
-    def _fault_of(self, folder: Path) -> str:
-        """Why a snapshot is not whole; empty where it is. Only lengths count; ``ElasticState`` compares checksums."""
+    def _names(self) -> list[str]:
+        """The names of all snapshots, whole or not, the newest first."""
+        return sorted((name for name in self._place.names() if name.startswith(_STEP)), reverse=True)
+
+    def _fault_of(self, name: str) -> str:
+        """Why a snapshot is not whole; empty where it is. Only lengths count; ``part`` compares checksums."""
         try:
-            manifest = _manifest(folder)
+            manifest = self._manifest(name)
         except (OSError, ValueError):
             return "it has no manifest, so it was not finished"
         if manifest.get("format") != FORMAT:
             return f"its format is {manifest.get('format')}, and this version reads {FORMAT}"
-        for name, note in manifest["parts"].items():
-            with contextlib.suppress(OSError):
-                if (folder / name).stat().st_size == note["bytes"]:
-                    continue
-            return f"{name} is missing or has another length than the manifest says"
+        sizes = self._place.sizes(name)
+        for part, note in manifest["parts"].items():
+            if sizes.get(part) != note["bytes"]:
+                return f"{part} is missing or has another length than the manifest says"
         return ""
 
-    def _folder(self, step: int) -> Path:
-        return self.root / f"step-{step:012d}"
+    def _manifest(self, name: str) -> Mapping[str, Any]:
+        manifest: Mapping[str, Any] = json.loads(self._place.read(f"{name}/{MANIFEST}"))
+        return manifest
 
-    def _draft(self, step: int, writer: Writer) -> Path:
-        return self.root / f".draft-{step}-{writer.run}"
+
+def place_of(folder: str | os.PathLike[str]) -> Place:
+    """The place of a path or URL.
+
+    Raises:
+        MissingPackageError: a package for the URL is not installed.
+        ValueError: the URL's scheme is not known.
+    """
+    scheme, found, path = str(folder).partition("://")
+    if not found:
+        return Disk(folder)
+    if scheme == "file":
+        return Disk(urllib.parse.unquote(path))
+    from .object_store import ObjectStore
+
+    return ObjectStore(str(folder))
+
+
+def _name_of(step: int) -> str:
+    return f"{_STEP}{step:012d}"
 
 
 def _part_name(rank: int) -> str:
     return f"rank-{rank:05d}.bin"
-
-
-def _manifest(folder: Path) -> Mapping[str, Any]:
-    manifest: Mapping[str, Any] = json.loads((folder / MANIFEST).read_bytes())
-    return manifest

@@ -12,7 +12,6 @@ import dataclasses
 import os
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -63,13 +62,17 @@ class ElasticState:
         state.best = 0.7                # plain values are attributes
 
     Args:
-        folder: folder of the durable snapshots; None: snapshots stay in memory only.
+        folder: folder of the durable snapshots: a path, or a URL such as ``s3://bucket/job`` or ``gs://bucket/job``,
+            for which the image must have fsspec and its package for the scheme; None: snapshots stay in memory only.
         model: the model, with or without its DistributedDataParallel wrapper; saved without the wrapper.
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
         data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
         keep: the rule by which durable snapshots stay; the newest 2 by default.
         plain: further members and plain values, by name.
+
+    Raises:
+        StateError: the URL cannot be used: its scheme is unknown, or a package for it is missing.
     """
 
     step: int
@@ -93,7 +96,7 @@ class ElasticState:
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
-        object.__setattr__(self, "_folder", snapshots.Folder(folder, _warn, keep) if folder is not None else None)
+        object.__setattr__(self, "_folder", _open(folder, keep) if folder is not None else None)
         object.__setattr__(self, "_memory", _node_memory())
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
@@ -189,10 +192,10 @@ class ElasticState:
         Every rank must call this method, after ``init_process_group`` where there are several ranks.
 
         Raises:
-            StateError: the snapshot does not fit the members.
+            StateError: the snapshot does not fit the members, or the folder of durable snapshots cannot be read.
         """
         held = self._memory.newest() if self._memory is not None else None
-        on_disk = self._folder.steps() if self._folder is not None and _rank() == 0 else ()
+        on_disk = self._durable_steps() if _rank() == 0 else ()
         everywhere = _gather((held[0] if held else -1, on_disk))
         in_memory = [step for step, _ in everywhere]
         best, disk = max(in_memory), everywhere[0][1]
@@ -285,18 +288,30 @@ class ElasticState:
                 return Restored(step, "disk")
         return Restored(0, "nothing")
 
+    def _durable_steps(self) -> tuple[int, ...]:
+        folder = cast("snapshots.Folder | None", self._folder)
+        if folder is None:
+            return ()
+        try:
+            return folder.steps()
+        except OSError as error:
+            reason = error.strerror or error
+            message = f"The snapshots in {folder.root} cannot be listed: {reason}. Check the address and the rights."
+            raise StateError(message) from error
+
     def _read(self, step: int) -> Tree | None:
         """The shared part of a durable snapshot with this rank's generators; None where the snapshot is damaged."""
         folder = cast("snapshots.Folder", self._folder)
         try:
-            shared = _read_part(folder, step, 0)
-            path = folder.path(step, _rank())
-            own = _read_part(folder, step, _rank())["rng"] if path is not None else None
-        except (OSError, DamagedError) as error:
+            shared = _tree_of(folder.part(step, 0))
+            if _rank() == 0:
+                return shared
+            mine = folder.part(step, _rank())
+            own = {} if mine is None else {"rng": _tree_of(mine)["rng"]}
+        except (OSError, ValueError) as error:
             _warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
             return None
-        without = {name: value for name, value in shared.items() if name != "rng"}
-        return {**without, "rng": own} if own is not None else without
+        return {**{name: value for name, value in shared.items() if name != "rng"}, **own}
 
 
 def _save(
@@ -312,16 +327,19 @@ def _save(
         saved(step)
 
 
-def _read_part(folder: snapshots.Folder, step: int, rank: int) -> Tree:
-    path = folder.path(step, rank)
-    if path is None:
-        message = f"the part of rank {rank} is missing"
+def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapshots.Folder:
+    try:
+        place = snapshots.place_of(folder)
+    except (ImportError, ValueError) as error:
+        raise StateError(str(error)) from error
+    return snapshots.Folder(place, _warn, keep)
+
+
+def _tree_of(part: bytes | None) -> Tree:
+    if part is None:
+        message = "the part of rank 0 is missing"
         raise DamagedError(message)
-    data = bytearray(Path(path).read_bytes())
-    if zlib.crc32(data) != folder.checksum(step, rank):
-        message = f"{path.name} has another checksum than the manifest says"
-        raise DamagedError(message)
-    return host_memory.read(memoryview(data))["state"]
+    return host_memory.read(memoryview(bytearray(part)))["state"]
 
 
 def _bytes_of(step: int, tree: Tree) -> memoryview:

@@ -16,6 +16,7 @@ import torch
 
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import ElasticSampler
+from elastic_infra.training.places import Disk
 from elastic_infra.training.snapshots import Folder
 from tests.ports import free_port
 from tests.training import forked
@@ -223,7 +224,7 @@ def test_a_worker_saves_the_whole_state_when_its_peers_are_gone(driver: Driver) 
 
     assert driver.await_end("b") == 0, driver.logs()
     done = max(int(str(line["step"])) for line in driver.journal() if (line["event"], line["name"]) == ("done", "b"))
-    assert Folder(driver.folder / "checkpoints", pytest.fail).steps() == (done,)
+    assert Folder(Disk(driver.folder / "checkpoints"), pytest.fail).steps() == (done,)
 
 
 @pytest.mark.parametrize("point", ["forward", "backward", "optimizer"])

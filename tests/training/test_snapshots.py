@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elastic_infra.training.snapshots import MANIFEST, Files, Folder, Keep, Saving, Writer
+from elastic_infra.training.places import MANIFEST, Disk, Files
+from elastic_infra.training.snapshots import Folder, Keep, Saving, Writer
 
 CONTENT = {step: bytes([step]) * 1000 for step in range(1, 10)}
 
@@ -56,8 +57,8 @@ class Faulty(Files):
 
 def read(folder: Folder) -> dict[int, bytes]:
     """Step and content of every whole snapshot."""
-    paths = {step: folder.path(step, 0) for step in folder.steps()}
-    return {step: path.read_bytes() for step, path in paths.items() if path is not None}
+    parts = {step: folder.part(step, 0) for step in folder.steps()}
+    return {step: part for step, part in parts.items() if part is not None}
 
 
 @pytest.fixture
@@ -74,15 +75,17 @@ def test_a_kill_at_any_call_of_a_save_loses_no_whole_snapshot(
     calls = 0
     while True:
         root = tmp_path / f"{calls}"
-        Folder(root, warnings.append, Keep(last=1)).save(1, CONTENT[1], Writer())
+        Folder(Disk(root), warnings.append, Keep(last=1)).save(1, CONTENT[1], Writer())
         try:
-            Folder(root, warnings.append, Keep(last=1), Faulty(calls, halfway=halfway)).save(2, CONTENT[2], Writer())
+            Folder(Disk(root, Faulty(calls, halfway=halfway)), warnings.append, Keep(last=1)).save(
+                2, CONTENT[2], Writer()
+            )
         except CrashError:
-            whole = read(Folder(root, warnings.append))
+            whole = read(Folder(Disk(root), warnings.append))
             assert whole
             assert all(content == CONTENT[step] for step, content in whole.items())
-            assert Folder(root, warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="1"))
-            assert read(Folder(root, warnings.append))[3] == CONTENT[3]
+            assert Folder(Disk(root), warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="1"))
+            assert read(Folder(Disk(root), warnings.append))[3] == CONTENT[3]
             calls += 1
             continue
         break
@@ -92,7 +95,7 @@ def test_a_kill_at_any_call_of_a_save_loses_no_whole_snapshot(
 
 def test_every_rank_s_part_is_waited_for(tmp_path: Path, warnings: list[str]) -> None:
     """Rank 0 publishes when the last part is there."""
-    folder = Folder(tmp_path, warnings.append)
+    folder = Folder(Disk(tmp_path), warnings.append)
     first = threading.Thread(target=folder.save, args=(1, b"zero", Writer(0, 2)))
     first.start()
     while not list(tmp_path.glob(".draft-*/rank-00000.bin.json")):
@@ -109,7 +112,7 @@ def test_missing_parts_are_not_waited_for_once_the_snapshot_is_given_up(tmp_path
     """The rank may be gone: nothing is published, one warning names the rank, and the next snapshot is whole."""
     saving = Saving()
     saving.given_up.set()
-    folder = Folder(tmp_path, warnings.append)
+    folder = Folder(Disk(tmp_path), warnings.append)
 
     assert not folder.save(1, b"zero", Writer(0, 2), saving)
     assert saving.written.is_set()
@@ -120,7 +123,7 @@ def test_missing_parts_are_not_waited_for_once_the_snapshot_is_given_up(tmp_path
 
 def test_the_last_and_every_nth_stay(tmp_path: Path, warnings: list[str]) -> None:
     """The same snapshots are kept after any number of saves."""
-    folder = Folder(tmp_path, warnings.append, Keep(last=2, every=4))
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=2, every=4))
     for step in range(1, 10):
         folder.save(step, CONTENT[step], Writer())
 
@@ -131,10 +134,10 @@ def test_the_last_and_every_nth_stay(tmp_path: Path, warnings: list[str]) -> Non
 @pytest.mark.parametrize("damage", ["manifest", "length", "missing", "format"])
 def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, warnings: list[str], damage: str) -> None:
     """A damaged snapshot is no reason to delete a whole one."""
-    folder = Folder(tmp_path, warnings.append, Keep(last=1))
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=1))
     folder.save(1, CONTENT[1], Writer())
     folder.save(2, CONTENT[2], Writer())
-    folder = Folder(tmp_path, warnings.append, Keep(last=2))
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=2))
     folder.save(3, CONTENT[3], Writer())
     newest = tmp_path / "step-000000000003"
     if damage == "manifest":
@@ -148,7 +151,7 @@ def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, wa
 
     assert folder.steps() == (2,)
     assert "step-000000000003 is skipped: " in warnings[-1]
-    Folder(tmp_path, warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="again"))
+    Folder(Disk(tmp_path), warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="again"))
     assert read(folder) == {3: CONTENT[3]}
 
 
@@ -161,5 +164,5 @@ def test_a_disk_that_takes_nothing_is_a_warning(tmp_path: Path, warnings: list[s
             del path, data
             raise OSError(number, said)
 
-    assert not Folder(tmp_path, warnings.append, files=Full()).save(7, b"x", Writer())
+    assert not Folder(Disk(tmp_path, Full()), warnings.append).save(7, b"x", Writer())
     assert warnings == [f"The snapshot of step 7 cannot be saved in {tmp_path}: {said}. Training goes on."]

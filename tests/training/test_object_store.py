@@ -1,0 +1,151 @@
+"""Durable snapshots behind a URL: whole once the manifest is there, and named errors where they cannot be kept."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+
+from elastic_infra.training import ElasticState, Restored, StateError
+from elastic_infra.training.object_store import ObjectStore
+from elastic_infra.training.places import MANIFEST, Disk
+from elastic_infra.training.snapshots import Folder, Keep, Saving, Writer, place_of
+
+
+class CrashError(BaseException):
+    """The process is killed."""
+
+
+class Faulty(ObjectStore):
+    """Dies in the ``at``-th write, before it or in the middle of it."""
+
+    def __init__(self, url: str, at: int, *, halfway: bool) -> None:
+        super().__init__(url)
+        self.left = at
+        self.halfway = halfway
+
+    def _write(self, name: str, data: memoryview | bytes) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            super()._write(name, data)
+            return
+        if self.halfway:  # of a file system whose files do not appear whole
+            super()._write(name, bytes(data)[: len(data) // 2])
+        raise CrashError
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A folder in fsspec's memory, which all tests of a process share."""
+    name = f"memory://{uuid.uuid4().hex}/job"
+    yield name
+    files = fsspec.filesystem("memory")
+    files.rm(name, recursive=True) if files.exists(name) else None
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    """What the folder warned of."""
+    return []
+
+
+@pytest.mark.parametrize("halfway", [False, True])
+def test_a_kill_at_any_write_loses_no_whole_snapshot(url: str, warnings: list[str], *, halfway: bool) -> None:
+    """There is the last snapshot or the new one, both with all their bytes; the next save leaves no part behind."""
+    for at in range(3):  # part, note, manifest
+        root = f"{url}/{at}"
+        Folder(ObjectStore(root), warnings.append, Keep(last=1)).save(1, b"first", Writer())
+        with pytest.raises(CrashError):
+            Folder(Faulty(root, at, halfway=halfway), warnings.append).save(2, b"second", Writer())
+        after = Folder(ObjectStore(root), warnings.append, Keep(last=1))
+
+        assert (after.steps(), after.part(1, 0)) == ((1,), b"first")
+        assert after.save(3, b"third", Writer(run="1"))
+        assert after.part(3, 0) == b"third"
+        assert ObjectStore(root).names() == ["step-000000000003"]
+
+
+def test_every_rank_s_part_is_in_the_manifest(url: str, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 publishes when the last part is there; a given-up snapshot is none."""
+    monkeypatch.setattr(ObjectStore, "poll_seconds", 0.0)
+    folder, saving = Folder(ObjectStore(url), warnings.append), Saving()
+    saving.given_up.set()
+
+    assert not folder.save(1, b"zero", Writer(0, 2), saving)
+    assert "the part of rank 1 did not come" in warnings[0]
+    assert folder.save(2, b"one", Writer(1, 2))
+    assert Folder(ObjectStore(url), warnings.append).save(2, b"zero", Writer(0, 2))
+    assert (folder.part(2, 0), folder.part(2, 1), folder.part(2, 2)) == (b"zero", b"one", None)
+
+
+def test_a_step_that_is_saved_again_is_the_newer_run_s(url: str, warnings: list[str]) -> None:
+    """Training went back behind a damaged snapshot, and comes to its step again."""
+    folder = Folder(ObjectStore(url), warnings.append)
+    for run in ("0", "1"):
+        folder.save(5, run.encode(), Writer(run=run))
+
+    assert (folder.steps(), folder.part(5, 0), warnings) == ((5,), b"1", [])
+
+
+def test_a_damaged_part_and_a_missing_manifest_are_named(url: str, warnings: list[str]) -> None:
+    """Neither is loaded."""
+    store = ObjectStore(url)
+    folder = Folder(store, warnings.append)
+    for step in (1, 2):
+        folder.save(step, b"whole", Writer())
+    store._write("step-000000000001/0/rank-00000.bin", b"whale")
+    fsspec.filesystem("memory").rm_file(f"{url}/step-000000000002/{MANIFEST}")
+
+    assert folder.steps() == (1,)
+    assert "step-000000000002 is skipped: it has no manifest" in warnings[-1]
+    with pytest.raises(ValueError, match="has another checksum than the manifest says"):
+        folder.part(1, 0)
+
+
+def test_training_goes_on_from_a_url(url: str) -> None:
+    """As from a folder."""
+    model = torch.nn.Linear(2, 2)
+    state = ElasticState(url, model=model)
+    state.step = 7
+    state.snapshot(durable=True)
+    state.wait()
+    other = torch.nn.Linear(2, 2)
+
+    assert ElasticState(url, model=other).restore() == Restored(7, "disk")
+    assert torch.equal(other.weight, model.weight)
+
+
+def test_a_file_url_is_a_folder_with_renames(tmp_path: Path) -> None:
+    """A disk gives more than an object store, so a URL for it needs no fsspec."""
+    place = place_of(f"file://{tmp_path}/a%20b")
+
+    assert isinstance(place, Disk)
+    assert place.root == f"{tmp_path}/a b"
+
+
+def test_errors_of_a_store_are_a_warning_while_training_goes_on(warnings: list[str]) -> None:
+    """Errors of any class, and no password in the message."""
+
+    class Broken(ObjectStore):
+        def _path(self, name: str) -> str:
+            raise RuntimeError(name)
+
+    folder = Folder(Broken("memory://user:secret@bucket/job"), warnings.append)
+
+    assert not folder.save(1, b"part", Writer())
+    assert len(warnings) == 1
+    assert "cannot be saved in memory://bucket/job: RuntimeError: step-000000000001/0/rank-00000.bin" in warnings[0]
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to install; an unknown scheme says what can be given."""
+    with pytest.raises(StateError, match=r"cannot be kept in nowhere://x: .*Give a path, or a URL"):
+        ElasticState("nowhere://x")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(StateError, match=r"need the package fsspec, and s3fs for s3://"):
+        ElasticState("s3://bucket/job")
