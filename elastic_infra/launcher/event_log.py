@@ -25,6 +25,7 @@ Name = Literal[
     "workers_started",
     "worker_started",
     "worker_exited",
+    "state_restored",
     "progress",
     "restart",
     "membership_change",

@@ -120,6 +120,7 @@ def _group(seen: Seen) -> Iterator[str]:
             f"restarts: {_count(newest, 'restart_count')} of {_count(newest, 'max_restarts')} charged, "
             f"{formatting.count(_count(newest, 'membership_changes'), 'change')} of members{_in_place(newest)}"
         )
+        yield from _restored(seen)
         return
     groups = history(records).generations if (records := _records(seen)) else ()
     if groups:
@@ -133,6 +134,16 @@ def _in_place(newest: Mapping[str, Any]) -> str:
     """In how many of the changes workers kept their processes; empty where none did."""
     moves = _count(newest, "moves")
     return f", {moves} in place" if moves else ""
+
+
+def _restored(seen: Seen) -> Iterator[str]:
+    """Where the state came from with which training went on last; nothing for a fresh start."""
+    step, source = _highest(seen, "restored_step"), text(_newest(seen), "restored_from")
+    if step is None or source in {"", "nothing"}:
+        return
+    lost = _highest(seen, "steps_lost")
+    again = f", {formatting.count(lost, 'step')} lost since the launcher began" if lost else ""
+    yield f"went on from {formatting.origin(source)} at step {step}{again}"
 
 
 def _goodput(seen: Seen) -> Iterator[str]:

@@ -32,6 +32,9 @@ class Outage:
     steps_lost: int
     """Number of steps that were repeated because no checkpoint held them: the highest step before minus the first one
     after plus one. 0 where no step is repeated."""
+    source: str = ""
+    """Where the state came from with which training went on: ``process``, ``memory``, ``peer``, ``disk``, ``nothing``;
+    of several nodes the farthest; empty where the script did not say."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def _outage(entries: Generations, before: int, after: int | None, end: float = 0
         is_over=steps is not None,
         changes=(len(entries) - 1 if after is None else after) - before,
         steps_lost=max(0, (highest or 0) - steps.first + 1) if steps else 0,
+        source=entries[after].restored_from if after is not None else "",
     )
 
 

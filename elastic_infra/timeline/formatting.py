@@ -108,6 +108,17 @@ def changes(restarts: Mapping[Kind, int], moves: int) -> str:
     return kinds + (f"; {moves} in place" if moves else "")
 
 
+def origin(source: str) -> str:
+    """Where a state came from, in words."""
+    return _ORIGINS.get(source, source)
+
+
+def resumed(source: str, steps_lost: int) -> str:
+    """How training went on after an outage: where its state came from, and the steps made again; empty if unknown."""
+    again = f"; {count(steps_lost, 'step')} repeated" if steps_lost else ""
+    return (f"; state from {origin(source)}" if source else "") + again
+
+
 def restart(generation: Generation) -> str:
     """One line on why a generation came, with the kind by which the figures count it."""
     why = generation.cause
@@ -116,6 +127,13 @@ def restart(generation: Generation) -> str:
     return f"{what} ({generation.kind}): {cause(known)}; going on with {count(generation.world_size, 'worker')}"
 
 
+_ORIGINS: Final[Mapping[str, str]] = {
+    "process": "the processes",
+    "memory": "the nodes' memory",
+    "peer": "another node",
+    "disk": "disk",
+    "nothing": "the beginning",
+}
 _LINES: Final[Mapping[str, Callable[[Record], str]]] = {
     "fault": lambda record: f"fault: {record.text('fault')}",
     "fault_missed": lambda record: f"the fault {record.text('fault')} did not happen: {record.text('reason')}",

@@ -18,6 +18,9 @@ Kind = Literal["failure", "hang", "membership", "preemption"]
 """``failure``: a worker failed, charged to ``max_restarts``, or all launchers began anew. ``hang``: workers made no
 steps. ``membership``: a node came, or one was lost. ``preemption``: a node was told to end (preempted, scaled down)."""
 
+SOURCES: Final = ("process", "memory", "peer", "disk", "nothing")
+"""Where a state comes from, the nearest first, as the launchers' events say."""
+
 SKEW_SECONDS: Final = 5.0
 """A member with a wrong clock may report its start by this much after the next generation has begun."""
 
@@ -65,6 +68,8 @@ class Generation:
     cause: Cause | None = None
     steps: Steps | None = None
     checkpoint: int | None = None
+    restored_from: str = ""
+    """Where its workers' state came from, as in ``SOURCES``; of several nodes the farthest; empty where unknown."""
 
 
 Generations = tuple[Generation, ...]
@@ -151,6 +156,14 @@ def _longer(steps: Steps | None, record: Record, highest: int, before: int | Non
     return replace(steps, first=min(steps.first, first), last=highest, last_at=max(at, steps.last_at), per_second=speed)
 
 
+def _restored(generations: Generations, index: int, record: Record) -> Generation:
+    entry, source = generations[index], record.text("source")
+    if source not in SOURCES:
+        return entry
+    farthest = max(filter(None, (entry.restored_from, source)), key=SOURCES.index)
+    return replace(entry, restored_from=farthest)
+
+
 def highest_step(generations: Generations) -> int | None:
     """The highest step of all these generations."""
     return max((entry.steps.last for entry in generations if entry.steps), default=None)
@@ -160,5 +173,6 @@ _RULES: Final[Mapping[str, Callable[[Generations, int, Record], Generation]]] = 
     "workers_started": _started,
     "restart": _committed,
     "membership_change": _committed,
+    "state_restored": _restored,
     "progress": _stepped,
 }

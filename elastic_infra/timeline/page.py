@@ -64,13 +64,14 @@ def _table(caption: str, names: Cells, rows: Iterable[Cells], numbers: Sequence[
 
 
 def _outages(history: History, figures: Figures) -> str:
-    names = ("no.", "at", "seconds", "repeated steps", "kind", "cause")
+    names = ("no.", "at", "seconds", "repeated steps", "state from", "kind", "cause")
     rows = (
         (
             str(number),
             scale.clock(outage.begin - history.begin),
             f"{outage.seconds:.1f}",
             str(outage.steps_lost),
+            formatting.origin(outage.source),
             outage.kind,
             formatting.cause(outage.cause),
         )

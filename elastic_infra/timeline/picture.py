@@ -129,12 +129,13 @@ def _table(layout: Layout, top: float) -> Part:
     markup = [svg.words((RIGHT, top + 18), "head", head)]
     for row, index in enumerate(sorted(longest), 1):
         outage, base = known[index], top + 20 + row * 17
-        made = f"; {formatting.count(outage.steps_lost, 'step')} repeated" if outage.steps_lost else ""
+        made = formatting.resumed(outage.source, outage.steps_lost)
+        room = min(640 if made else 800, 800 - 8 * len(made))
         texts = (
             (RIGHT + 22, "right", str(index + 1)),
             (RIGHT + 84, "right", layout.since(outage.begin)),
             (RIGHT + 160, "right", formatting.seconds(outage.seconds)),
-            (RIGHT + 176, "", fit(f"{outage.kind}: {formatting.cause(outage.cause)}", 640 if made else 800) + made),
+            (RIGHT + 176, "", fit(f"{outage.kind}: {formatting.cause(outage.cause)}", room) + made),
         )
         markup += [svg.words((left, base), look, text) for left, look, text in texts]
     return tuple(markup), top + 26 + len(longest) * 17

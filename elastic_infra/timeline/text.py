@@ -112,7 +112,7 @@ def _outages(history: History, known: Figures) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("cause", overflow="fold")
     for number, outage in enumerate(known.outages, 1):
-        made = f"; {formatting.count(outage.steps_lost, 'step')} repeated" if outage.steps_lost else ""
+        made = formatting.resumed(outage.source, outage.steps_lost)
         at, length = scale.clock(outage.begin - history.begin), formatting.seconds(outage.seconds)
         table.add_row(str(number), at, length, Text(f"{outage.kind}: {formatting.cause(outage.cause)}{made}"))
     return table

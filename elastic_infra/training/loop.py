@@ -194,7 +194,7 @@ class Elastic:
         if self._group.is_movable:
             self._dismissed_by(self._group.begin(self._settle))
         else:
-            self.restored = self.state.restore()
+            self._tell(self.state.restore())
 
     def _end_generation(self) -> None:
         """Follow the launcher: enter the next generation in this process, or leave the loop."""
@@ -218,8 +218,12 @@ class Elastic:
         for member in self.state.members.values():
             if isinstance(member, torch.nn.parallel.DistributedDataParallel):
                 rebind(member)
-        self.restored = self.state.share(holds=self._holds)
+        self._tell(self.state.share(holds=self._holds))
         self._holds = True
+
+    def _tell(self, restored: Restored) -> None:
+        self.restored = restored
+        self.progress.restored(restored.step, restored.source)
 
     def _batches(self) -> Iterator[Any]:
         """The loader's micro-batches from the sampler's position on, for this worker's current rank and world size."""

@@ -102,6 +102,18 @@ class Progress:
         """
         self._slot[memory.CHECKPOINT] = n
 
+    def restored(self, n: int, source: str = "disk") -> None:
+        """Report the state from which training goes on; the launcher shows the source, and the steps that are lost.
+
+        Args:
+            n: number of steps that are done in this state; 0 at the beginning.
+            source: where the state comes from: "process", "memory", "peer", "disk", the default, or "nothing".
+
+        Raises:
+            ValueError: the source is another word.
+        """
+        self._slot[memory.RESTORED] = memory.restored_word(n, source)
+
     @property
     def stopped(self) -> bool:
         """Whether ``step`` has returned True: training is not over, but goes on in other workers.

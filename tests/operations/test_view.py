@@ -59,6 +59,18 @@ def test_moves_are_shown_beside_restarts() -> None:
     assert "restarts: 1 of 3 charged, 3 changes of members, 2 in place" in found
 
 
+def test_the_source_of_the_last_state_is_shown() -> None:
+    """With the steps that were lost on the way; a fresh start is nothing to show."""
+    fresh = {"job-worker-0": kube.snapshot(0, restored_step=0, restored_from="nothing", steps_lost=0)}
+    again = {"job-worker-0": kube.snapshot(0, restored_step=38, restored_from="peer", steps_lost=3)}
+    job, pod = kube.workload("Running", **LIVE), kube.pod(0)
+
+    assert "went on from another node at step 38, 3 steps lost since the launcher began" in shown(
+        job, pod, snapshots=again
+    )
+    assert not any("went on" in line for line in shown(job, pod, snapshots=fresh))
+
+
 def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
     """With what to set for more, and the warning that says why a pod waits."""
     waiting = kube.pod(1, "Pending")

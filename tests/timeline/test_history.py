@@ -9,6 +9,7 @@ from random import Random
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from elastic_infra.timeline import formatting
 from elastic_infra.timeline.as_json import as_json
 from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import History, Lane, history, natural
@@ -67,6 +68,25 @@ def test_workers_that_keep_their_processes() -> None:
     assert names(found, "a") == ["start", "train", "start", "train", "stop", "rendezvous"]
     assert (known.moves, known.restarts["membership"], known.generations) == (1, 1, 2)
     assert dict(lines(known))["restarts"].endswith("; 1 in place")
+
+
+def test_an_outage_says_where_the_state_came_from() -> None:
+    """The farthest source of all nodes; words that this version does not know are ignored."""
+    cause = {"cause": "node_lost", "about": "c", "nodes": 2, "world_size": 2}
+    found = history(
+        [
+            *start(0, "a", 1, 2), *start(0, "b", 1, 2), steps(1, "a", 1, 0, 4),
+            record(5, "membership_change", "a", 2, **cause), *start(5, "a", 2, 2), *start(5, "b", 2, 2),
+            record(6, "state_restored", "a", 2, step=3, source="peer", steps_lost=2),
+            record(6, "state_restored", "b", 2, step=3, source="memory", steps_lost=2),
+            record(6, "state_restored", "b", 2, step=3, source="tape"),
+            steps(7, "a", 2, 4, 6), record(10, "succeeded", "a", 2),
+        ]
+    )  # fmt: skip
+    (outage,) = figures(found).outages
+
+    assert (outage.source, outage.steps_lost) == ("peer", 1)
+    assert formatting.resumed(outage.source, outage.steps_lost) == "; state from another node; 1 step repeated"
 
 
 def test_a_hang_begins_at_the_last_step() -> None:

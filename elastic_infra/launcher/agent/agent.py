@@ -249,7 +249,9 @@ class Agent:
         workers = self._state.workers
         if workers is None or workers.phase not in {"running", "stopping", "parking"}:
             return
-        seen = self._steps.look(self._generation(), self._group.read(), self._clock())
+        slots = self._group.read()
+        self._observer.look(self._state, self._generation(), slots)
+        seen = self._steps.look(self._generation(), slots, self._clock())
         if seen is not None:
             self._events.append(seen)
             self._observer.progress(self._state, seen, self._clock())

@@ -49,6 +49,12 @@ class Snapshot:
     lowest_step: int | None
     highest_step: int | None
     checkpoint_step: int | None
+    restored_step: int | None
+    """The step from which the workers went on last; None where they have not said so."""
+    restored_from: str
+    """Where that state came from, as in ``workers.progress.SOURCES``; empty where it is not known."""
+    steps_lost: int
+    """Steps that workers of this node had made and that a restore took back."""
     store_connected: bool
     fork_server_ready: bool
     at: float
@@ -67,6 +73,8 @@ METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], .
     ("workers_running", "gauge", "Workers that run on this node.", lambda seen: seen.workers_running),
     ("step", "gauge", "The highest step a local worker reported.", lambda seen: seen.highest_step),
     ("checkpoint_step", "gauge", "The newest step reported as saved.", lambda seen: seen.checkpoint_step),
+    ("restored_step", "gauge", "The step from which the workers went on last.", lambda seen: seen.restored_step),
+    ("steps_lost_total", "counter", "Steps that a restore took back.", lambda seen: seen.steps_lost),
     ("store_connected", "gauge", "Whether the store answers.", lambda seen: int(seen.store_connected)),
     ("fork_server_ready", "gauge", "Whether a restart can fork.", lambda seen: int(seen.fork_server_ready)),
 )
@@ -82,6 +90,12 @@ def metrics(seen: Snapshot) -> str:
             lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", f"{full} {value:g}"]
     lines += ["# HELP elastic_infra_phase The agent's phase.", "# TYPE elastic_infra_phase gauge"]
     lines.append(f'elastic_infra_phase{{phase="{seen.phase}"}} 1')
+    if seen.restored_from:
+        lines.append(
+            "# HELP elastic_infra_restored_from Where the state came from with which the workers went on last."
+        )
+        lines.append("# TYPE elastic_infra_restored_from gauge")
+        lines.append(f'elastic_infra_restored_from{{source="{seen.restored_from}"}} 1')
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ Reads the machine's state and changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 from .. import console, event_log
@@ -14,7 +14,8 @@ from ..command_line.plan import Plan
 from ..protocol.events import StepsSeen
 from ..protocol.state import State
 from ..settings import LauncherSettings
-from . import status_server
+from ..workers.progress import Slot
+from . import restores, status_server
 
 PROGRESS_SECONDS: Final = (1.0, 10.0)
 """Seconds between two ``progress`` events, since steps are many: every second in a young generation, whose first steps
@@ -73,6 +74,9 @@ class Observer:
         self._newest: status_server.Snapshot | None = None
         self._membership_changes = 0
         self._moves = 0
+        self._restores = restores.Watch()
+        self._restore: restores.Restore | None = None
+        self._steps_lost = 0
         self._pace = Pace()
         self.fork_server_ready = False
 
@@ -89,6 +93,17 @@ class Observer:
         if event == "workers_started" and fields.get("mode") == "move":
             self._moves += 1
         self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
+
+    def look(self, state: State, generation: int, slots: Sequence[Slot]) -> None:
+        """Write an event once all workers of a generation have said from where they go on."""
+        found = self._restores.look(generation, slots)
+        if found is None:
+            return
+        self._restore = found
+        self._steps_lost += found.steps_lost
+        self._tell(state, self._pace.take(self._clock()))
+        fields = {"step": found.step, "source": found.source, "steps_lost": found.steps_lost}
+        self._write("state_restored", state, generation, fields)
 
     def progress(self, state: State, seen: StepsSeen, now: float) -> None:
         """Take down the steps seen; a ``progress`` event follows now or soon."""
@@ -132,6 +147,9 @@ class Observer:
             lowest_step=group.lowest if group else None,
             highest_step=group.highest if group else None,
             checkpoint_step=group.checkpoint if group else None,
+            restored_step=self._restore.step if self._restore else None,
+            restored_from=self._restore.source if self._restore else "",
+            steps_lost=self._steps_lost,
             store_connected=state.store.connected,
             fork_server_ready=self.fork_server_ready,
             at=now,

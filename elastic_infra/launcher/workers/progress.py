@@ -27,7 +27,11 @@ STOP: Final = 0
 One word holds both, so that no worker can pair an old step with a new consent."""
 
 # Words of a slot, written by its worker; those that end in AT and UNTIL hold seconds of CLOCK_MONOTONIC as doubles.
-STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT = range(9)
+STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT, RESTORED = range(10)
+
+SOURCES: Final = ("process", "memory", "peer", "disk", "nothing")
+"""Where a state comes from, the nearest first; ``RESTORED`` holds the step times ``_SOURCE_BASE`` plus the index."""
+_SOURCE_BASE: Final = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Slot:
     """CLOCK_MONOTONIC of the first ``optimizer.step``, which ``bootstrap`` notes; None before it."""
     failed_at: float | None = None
     """CLOCK_MONOTONIC of the exception that left the script; the process may take seconds more to end."""
+    restored: tuple[int, str] | None = None
+    """The step from which this worker went on, and where its state came from; None before that, or unreported."""
 
     @property
     def stepped_at(self) -> float | None:
@@ -85,6 +91,7 @@ class Memory:
         for slot in range(1, slots + 1):
             memory._integers[slot * WORDS + STEP] = NONE
             memory._integers[slot * WORDS + CHECKPOINT] = NONE
+            memory._integers[slot * WORDS + RESTORED] = NONE
         return memory
 
     def variable(self, slot: int) -> dict[str, str]:
@@ -102,7 +109,8 @@ class Memory:
         """
         for slot in range(1, self.slots + 1):
             base = slot * WORDS
-            self._integers[base + STEP] = NONE
+            for word in (STEP, RESTORED):
+                self._integers[base + word] = NONE
             for word in (STOPPED, REPORTS):
                 self._integers[base + word] = 0
             for word in (AT, OPTIMIZED_AT):
@@ -131,6 +139,7 @@ class Memory:
             phase_until=self._reals[base + PHASE_UNTIL] if words[base + PHASES] else None,
             optimized_at=self._reals[base + OPTIMIZED_AT] or None,
             failed_at=self._reals[base + FAILED_AT] or None,
+            restored=_restored(words[base + RESTORED]),
         )
 
 
@@ -138,6 +147,23 @@ def locate(environ: Mapping[str, str]) -> tuple[str, int] | None:
     """Path and slot of this worker, or None outside the launcher."""
     slot, _, path = environ.get(VARIABLE, "").partition(":")
     return (path, int(slot)) if path and slot.isdecimal() else None
+
+
+def restored_word(step: int, source: str) -> int:
+    """A step and the source of its state as one word.
+
+    Raises:
+        ValueError: the source is none of ``SOURCES``.
+    """
+    if source not in SOURCES:
+        message = f"{source!r} is no source of a state: {', '.join(SOURCES)}."
+        raise ValueError(message)
+    return step * _SOURCE_BASE + SOURCES.index(source)
+
+
+def _restored(word: int) -> tuple[int, str] | None:
+    step, source = divmod(word, _SOURCE_BASE)
+    return (step, SOURCES[source]) if word != NONE and source < len(SOURCES) else None
 
 
 def _or_none(step: int) -> int | None:
