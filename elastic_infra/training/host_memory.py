@@ -11,7 +11,7 @@ import io
 import mmap
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,6 +109,9 @@ def read(source: memoryview | mmap.mmap) -> Tree:
         DamagedError: the bytes are no whole snapshot.
     """
     view = memoryview(source)
+    if len(view) >= _PREFIX_BYTES and bytes(view[:8]) == bytes(8):
+        message = "its writer ended before it was whole"
+        raise DamagedError(message)
     if len(view) < _PREFIX_BYTES or bytes(view[:8]) != MAGIC:
         message = "it does not begin as a snapshot does"
         raise DamagedError(message)
@@ -178,9 +181,15 @@ class SharedMemory:
 
     The files outlive the worker, and the next worker on this node reads them. They are removed with the launcher's
     folder.
+
+    Args:
+        folder: the folder of the files.
+        name: their name without the turn.
+        warn: takes a line for each snapshot that is skipped because it is not whole; None: no lines.
     """
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: str, name: str, warn: Callable[[str], None] | None = None) -> None:
+        self._warn = warn
         self._paths = tuple(str(Path(folder) / f"{name}.{turn}") for turn in (0, 1))
         self._maps: list[mmap.mmap | None] = [None, None]
         self._turn: int | None = None
@@ -212,11 +221,19 @@ class SharedMemory:
 
     def _newest_turn(self) -> int:
         """Which of the two a former worker wrote last, so that this worker begins with the other one."""
-        found = [(snapshot[0], turn) for turn, path in enumerate(self._paths) if (snapshot := _read_file(path))]
+        found = [(snapshot[0], turn) for turn in (0, 1) if (snapshot := self._read(turn))]
         return max(found)[1] if found else 1
 
     def _whole(self) -> list[tuple[int, Tree]]:
-        return [snapshot for path in self._paths if (snapshot := _read_file(path))]
+        return [snapshot for turn in (0, 1) if (snapshot := self._read(turn))]
+
+    def _read(self, turn: int) -> tuple[int, Tree] | None:
+        try:
+            return _read_file(self._paths[turn])
+        except DamagedError as error:
+            if self._warn is not None:
+                self._warn(f"The snapshot in {self._paths[turn]} is skipped: {error}.")
+            return None
 
     def _room(self, turn: int, size: int) -> mmap.mmap:
         kept = self._maps[turn]
@@ -238,11 +255,11 @@ def _read_file(path: str) -> tuple[int, Tree] | None:
         return None
     try:
         mapped = mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
-        given = read(mapped)
-    except (ValueError, OSError):  # empty, or not whole because its writer was killed
+    except (ValueError, OSError):  # empty: its writer ended before it wrote
         return None
     finally:
         os.close(descriptor)
+    given = read(mapped)
     return given["step"], given["state"]
 
 

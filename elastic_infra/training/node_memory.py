@@ -6,6 +6,8 @@ eight workers cost the memory of one. Random number generators differ, so every 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .host_memory import SharedMemory, Tree
 
 
@@ -15,12 +17,13 @@ class NodeMemory:
     Args:
         folder: the launcher's folder in shared memory.
         local_rank: this worker's local rank.
+        warn: takes a line for each snapshot of the state that is skipped because it is not whole.
     """
 
-    def __init__(self, folder: str, local_rank: int) -> None:
+    def __init__(self, folder: str, local_rank: int, warn: Callable[[str], None] | None = None) -> None:
         self.keeps_state = local_rank == 0
         """Whether this worker writes the state for all workers of the node."""
-        self._state = SharedMemory(folder, "state")
+        self._state = SharedMemory(folder, "state", warn if self.keeps_state else None)
         self._own = SharedMemory(folder, f"generators-{local_rank}")
 
     def store(self, step: int, tree: Tree) -> memoryview:

@@ -373,7 +373,7 @@ def _node_memory() -> NodeMemory | None:
     if place is None:
         return None
     path, local_rank = place
-    return NodeMemory(str(Path(path).parent), local_rank)
+    return NodeMemory(str(Path(path).parent), local_rank, _warn)
 
 
 def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, wrapped or not

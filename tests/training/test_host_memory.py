@@ -75,7 +75,9 @@ def test_the_newest_whole_snapshot_is_read(tmp_path: Path) -> None:
 
     assert SharedMemory(str(tmp_path), "state-0").newest() == (3, {"weight": torch.tensor([3.0])})
     third[:8] = bytes(8)  # as a writer leaves it that is killed in the copy
-    assert SharedMemory(str(tmp_path), "state-0").newest() == (2, {"weight": torch.tensor([2.0])})
+    warnings: list[str] = []
+    assert SharedMemory(str(tmp_path), "state-0", warnings.append).newest() == (2, {"weight": torch.tensor([2.0])})
+    assert warnings == [f"The snapshot in {tmp_path}/state-0.0 is skipped: its writer ended before it was whole."]
 
 
 def test_a_new_worker_does_not_overwrite_the_newest(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
@@ -18,12 +19,16 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Iterator[Job]:
     job = elastic_job(tmp_path, seconds=0.2, durable_steps=20)
+    job.environ["ELASTIC_INFRA_EVENTS"] = str(tmp_path / "events")
     yield job
     job.end()
 
 
 def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> None:
-    """One node, two, a killed worker, a lost node, two again: samples, batches and weights are one worker's."""
+    """One node, two, a killed worker, a lost node: samples, batches and weights are one worker's.
+
+    The second node has no copy of the state, and takes the one in the first node's memory.
+    """
     job.start_store()
     job.start_node(*QUICK)
     job.wait_for_world(1)
@@ -38,3 +43,10 @@ def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> No
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert_as_undisturbed(job)
     assert "memory" in [line["restored"] for line in job.journal() if line["event"] == "left"]
+    events = [json.loads(line) for line in (job.folder / "events").read_text().splitlines()]
+    restores = [event for event in events if event["event"] == "state_restored"]
+    assert sorted((event["generation"], event["source"]) for event in restores[:3]) == [
+        (1, "nothing"),
+        (2, "memory"),
+        (2, "peer"),
+    ]
