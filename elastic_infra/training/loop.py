@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 import torch
 
 from ..launcher.workers import channel
+from . import schedule, transfer
 from .process_group import ElasticGroup, rebind
 from .progress import Progress
 from .sampler import ElasticSampler, MicroBatch
@@ -89,8 +90,13 @@ class Elastic:
         self._loader = loader
         self._snapshots = snapshots or Snapshots()
         self._durable_at = time.monotonic()
-        self._memory_due = 0.0
-        """CLOCK_MONOTONIC from which a snapshot in memory costs less than its share of the time."""
+        self._copy_seconds = 0.0
+        """Time of the last copy to memory."""
+        self._plan = schedule.Plan(0)
+        self._begun = (0, 0.0)
+        """The step with which this generation began, and CLOCK_MONOTONIC then."""
+        self._looked = (0, 0.0)
+        """The same of the last look at the clock."""
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
@@ -152,7 +158,8 @@ class Elastic:
             sampler.advance()
         self._step = "stop" if self.progress.step(self.state.step) else "done"
         self.stopped = self._step == "stop" and not self._group.is_movable
-        self._keep(durable=self.stopped)
+        self._agree()
+        self._keep(durable=self.stopped or self._durable_is_due())
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward of a micro-batch's **mean** loss, weighted so that the gradients are the global batch's.
@@ -224,6 +231,8 @@ class Elastic:
     def _tell(self, restored: Restored) -> None:
         self.restored = restored
         self.progress.restored(restored.step, restored.source)
+        self._begun = self._looked = (restored.step, time.monotonic())
+        self._plan = schedule.Plan(restored.step + 1)
 
     def _batches(self) -> Iterator[Any]:
         """The loader's micro-batches from the sampler's position on, for this worker's current rank and world size."""
@@ -231,25 +240,39 @@ class Elastic:
 
     def _keep(self, *, durable: bool) -> None:
         self._group.look()
-        step = self.state.step
-        durable = durable or self._durable_is_due(step)
-        if durable or self._memory_is_due(step):
+        if durable or self.state.step % (self._snapshots.memory_steps or self._plan.memory_steps) == 0:
             begin = time.monotonic()
-            self.state.snapshot(durable=durable, saved=self.progress.checkpoint)
-            end = time.monotonic()
-            self._memory_due = end + (end - begin) / MEMORY_SHARE
+            copied = self.state.snapshot(durable=durable, saved=self.progress.checkpoint)
+            if copied and not durable:
+                self._copy_seconds = time.monotonic() - begin
         if durable:
             self._durable_at = time.monotonic()
 
-    def _memory_is_due(self, step: int) -> bool:
-        if self._snapshots.memory_steps is not None:
-            return step % self._snapshots.memory_steps == 0
-        return time.monotonic() >= self._memory_due
-
-    def _durable_is_due(self, step: int) -> bool:
+    def _durable_is_due(self) -> bool:
         if self._snapshots.durable_steps is not None:
-            return step % self._snapshots.durable_steps == 0
-        return time.monotonic() - self._durable_at >= self._snapshots.durable_seconds
+            return self.state.step % self._snapshots.durable_steps == 0
+        return self._plan.durable
+
+    def _agree(self) -> None:
+        """Take rank 0's plan for this step and those until its next look, where it looks at this step."""
+        self._plan = dataclasses.replace(self._plan, durable=False)
+        by_steps = self._snapshots.memory_steps is not None and self._snapshots.durable_steps is not None
+        if by_steps or self.state.step < self._plan.look_at:
+            return
+        try:
+            self._plan = transfer.said_by_first(self._planned())
+        except (RuntimeError, OSError) as error:
+            # The step is done, so the generation ends after it.
+            if not self._group.takes(error):
+                raise
+
+    def _planned(self) -> schedule.Plan:
+        now, step = time.monotonic(), self.state.step
+        step_seconds = (now - self._looked[1]) / max(1, step - self._looked[0])
+        self._looked = (step, now)
+        until_durable = self._durable_at + self._snapshots.durable_seconds - now
+        seen = schedule.Seen(step, step - self._begun[0], step_seconds, self._copy_seconds, until_durable)
+        return schedule.plan(seen, self._snapshots.durable_seconds, MEMORY_SHARE)
 
     def _micro_batches(self, batches: Iterator[Any]) -> Iterator[tuple[Any, AbstractContextManager[None]]]:
         sampler = self._sampler()

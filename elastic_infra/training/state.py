@@ -118,7 +118,7 @@ class ElasticState:
         else:
             object.__setattr__(self, name, value)
 
-    def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> None:
+    def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> bool:
         """Copy the state after ``step`` steps to memory now and, if ``durable``, to disk in the background.
 
         Training waits only for the copy to memory. While this rank's part of a durable snapshot is being written its
@@ -129,11 +129,15 @@ class ElasticState:
             durable: whether the snapshot is written to disk too.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
 
+        Returns:
+            Whether the state was copied.
+
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
-        if not durable and self._writing is not None and self._writing.is_alive() and not self._saving.written.is_set():
-            return
+        is_busy = self._writing is not None and self._writing.is_alive() and not self._saving.written.is_set()
+        if not durable and (is_busy or self._memory is None):
+            return False
         if durable:
             self.wait()
         part = self._copy()
@@ -143,6 +147,7 @@ class ElasticState:
             thread = threading.Thread(target=_save, args=order, name="snapshot", daemon=True)
             thread.start()
             object.__setattr__(self, "_writing", thread)
+        return True
 
     def save_alone(self, saved: Callable[[int], None] | None = None) -> None:
         """Save the whole state after ``step`` steps to disk without the other ranks, which may be gone.

@@ -7,12 +7,15 @@ needs memory beyond its own state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from . import host_memory
 from .host_memory import Tree
+
+Value = TypeVar("Value")
 
 
 def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | None = None) -> Tree:
@@ -35,6 +38,15 @@ def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | 
     for tensor in host_memory.tensors_in(received):
         way.pass_on(tensor)
     return received
+
+
+def said_by_first(value: Value) -> Value:
+    """Rank 0's value on all ranks, each of which must call this function."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0)
+    return values[0]
 
 
 class _Way:

@@ -93,7 +93,7 @@ def test_a_step_that_is_saved_again_is_the_newer_run_s(url: str, warnings: list[
 
 
 def test_a_damaged_part_and_a_missing_manifest_are_named(url: str, warnings: list[str]) -> None:
-    """Neither is loaded."""
+    """Neither of the two is loaded, and a line says why."""
     store = ObjectStore(url)
     folder = Folder(store, warnings.append)
     for step in (1, 2):

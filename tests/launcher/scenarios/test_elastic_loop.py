@@ -24,6 +24,31 @@ def job(tmp_path: pathlib.Path) -> Iterator[Job]:
     job.end()
 
 
+@pytest.mark.slow
+def test_snapshots_by_time_are_whole_on_all_ranks(tmp_path: pathlib.Path) -> None:
+    """The clocks of the two nodes reach each half second in different steps."""
+    job = elastic_job(tmp_path, seconds=0.05, durable_steps=0)
+    job.start_store()
+    try:
+        for _ in range(2):
+            job.start_node(*QUICK)
+        job.wait_for_world(2)
+        manifests = tmp_path / "checkpoints"
+        found: set[str] = set()
+
+        def five_are_whole() -> bool:
+            for path in manifests.glob("step-*/manifest.json"):
+                if json.loads(path.read_text())["world"] == 2:
+                    found.add(path.parent.name)
+            return len(found) >= 5
+
+        job.wait_until(five_are_whole, 60)
+    finally:
+        job.end()
+
+    assert "cannot be saved" not in job.logs()
+
+
 def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> None:
     """One node, two, a killed worker, a lost node: samples, batches and weights are one worker's.
 

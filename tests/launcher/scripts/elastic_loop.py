@@ -1,10 +1,11 @@
 """Trains with ``Elastic`` and writes which samples every step had.
 
 Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place]``. A step takes SECONDS until FOLDER has a file
-``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps. With
-``in-place`` the workers keep their processes when nodes come and go. A worker whose pid is in FOLDER/victim kills
-itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed,
-and empties the file. A step that is repeated has a line in each generation that tried; those of the last one count.
+``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps, with 0
+every half second. With ``in-place`` the workers keep their processes when nodes come and go. A worker whose pid is in
+FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
+there to be killed, and empties the file. A step that is repeated has a line in each generation that tried; those of the
+last one count.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
 state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
 loader = DataLoader(dataset, batch_sampler=sampler)
-elastic = Elastic(state, loader, Snapshots(durable_steps=durable_steps), group=group)
+snapshots = Snapshots(durable_steps=durable_steps) if durable_steps else Snapshots(durable_seconds=0.5)
+elastic = Elastic(state, loader, snapshots, group=group)
 
 
 def note(event: str, **fields: object) -> None:
