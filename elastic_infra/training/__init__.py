@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from .accumulation import accumulation_steps
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "Restored",
     "Snapshots",
     "StateError",
+    "accumulation_steps",
 ]
 
 _MODULES: Final = {
