@@ -22,7 +22,6 @@ def main():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--jit-checkpoint", action="store_true")
     parser.add_argument("--save-every", type=int, default=5, help="steps")
-    parser.add_argument("--progress", action="store_true")
     options = parser.parse_args()
     arguments = TrainingArguments(
         output_dir=options.output,
@@ -40,10 +39,6 @@ def main():
     )
     model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=1, n_head=2))
     trainer = Trainer(model=model, args=arguments, train_dataset=Sentences())
-    if options.progress:
-        from hf_progress import ReportProgress
-
-        trainer.add_callback(ReportProgress())
     last = last_complete(options.output)
     if trainer.is_world_process_zero():
         print(f"resuming from {last}" if last else "starting afresh")

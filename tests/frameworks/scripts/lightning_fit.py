@@ -32,13 +32,8 @@ def main():
     parser.add_argument("--output", required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--save-every", type=int, default=5, help="steps")
-    parser.add_argument("--progress", action="store_true")
     options = parser.parse_args()
     callbacks = [ModelCheckpoint(options.output, save_last=True, every_n_train_steps=options.save_every)]
-    if options.progress:
-        from lightning_progress import ReportProgress
-
-        callbacks.append(ReportProgress(os.path.join(options.output, "last.ckpt")))
     launched = {"devices": int(os.environ["LOCAL_WORLD_SIZE"]), "num_nodes": int(os.environ["GROUP_WORLD_SIZE"])}
     trainer = L.Trainer(
         accelerator="cpu",

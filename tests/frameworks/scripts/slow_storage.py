@@ -27,6 +27,7 @@ def read(index: int) -> torch.Generator:
         "rank": int(os.environ.get("RANK", "0")),
         "world": int(os.environ.get("WORLD_SIZE", "1")),
         "trainer": parent.pid if parent else os.getpid(),
+        "index": index,
     }
     with (STORAGE / "access_log").open("a") as file:
         file.write(json.dumps(line) + "\n")
