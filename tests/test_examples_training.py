@@ -16,6 +16,7 @@ import torch
 
 from tests.launcher.launched import Launched
 from tests.launcher.loopback import Job, kill_tree
+from tests.launcher.scenarios.elastic_jobs import QUICK
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(1800)]
 
@@ -91,6 +92,30 @@ def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Pa
 
     assert re.fullmatch(r"accuracy 9\d\.\d\d%, weights [0-9a-f]{16}", one)
     assert three == one
+
+
+@pytest.mark.slow
+def test_the_processes_of_never_stops_stay(tmp_path: Path) -> None:
+    """A node joins and is lost again: the other two train to the end in the processes in which they began."""
+    script = (str(ROOT / "examples/never-stops/train.py"), "--steps", "10000")
+    job = Job(tmp_path, nnodes="1:3", script=script, environ=environment(tmp_path))
+    try:
+        job.start_store()
+        first, second = job.start_node(*QUICK), job.start_node(*QUICK)
+        wait_for(job, "of 2", 2)
+        newcomer = job.start_node(*QUICK)
+        wait_for(job, "of 3", 3)
+        kill_tree(newcomer)
+        wait_for(job, "of 2", 4)
+        assert (first.wait(300), second.wait(300)) == (0, 0), job.logs()
+    finally:
+        job.end()
+    logs = [(tmp_path / f"node{index}.log").read_text() for index in range(3)]
+    of_three = {step for log in logs for step in re.findall(r"^step (\d+): .* of 3$", log, re.MULTILINE)}
+
+    assert [len(set(re.findall(r"process (\d+) is", log))) for log in logs] == [1, 1, 1], logs
+    assert len(of_three) == 1, logs
+    assert float(re.findall(r"step 10000: accuracy ([\d.]+)%", "".join(logs))[0]) > 95
 
 
 def after_a_killed_worker_and_a_stop(trainer: Trainer, folder: Path) -> str:

@@ -18,7 +18,8 @@ from tests.golden import assert_golden
 from tests.timeline.events import record, start, steps, told
 
 SVG = "{http://www.w3.org/2000/svg}"
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs/timeline.svg"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = {"faults": ROOT / "docs/timeline.svg", "never_stops": ROOT / "examples/never-stops/timeline.svg"}
 
 
 def drawn(found: History) -> str:
@@ -31,9 +32,10 @@ def texts(svg: str) -> list[str]:
     return [text.text or "" for text in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_the_example_is_golden() -> None:
-    """The committed example is what is drawn of the committed recording."""
-    assert_golden(EXAMPLE, drawn(told("faults")))
+@pytest.mark.parametrize("recording", EXAMPLES)
+def test_the_examples_are_golden(recording: str) -> None:
+    """Each committed picture is what is drawn of its committed recording."""
+    assert_golden(EXAMPLES[recording], drawn(told(recording)))
 
 
 def test_it_says_what_it_shows() -> None:
