@@ -104,7 +104,7 @@ MOVES = {
     "a newcomer takes long to prepare": scenario("", 1, nodes=2, settled=1, moves=True, late=True),
     "a spare beside a full job": scenario("crash", 1, settled=2, nnodes="1:2", moves=True),
     "the end beside a spare": scenario("", 0, nodes=2, settled=1, nnodes="1:1", finish=True, moves=True),
-    "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
+    "the only one that can move leaves": scenario("leave", 1, nodes=1, settled=1, nnodes="1:1", steps=1, moves=True),
 }
 
 DEEP = {
@@ -130,6 +130,7 @@ DEEP = {
     "any one fault while another joins in place": scenario("all", 1, nodes=2, settled=1, moves=True),
     "one of a newcomer's two workers fails": scenario("fail freeze", 1, nodes=2, settled=1, local=2, moves=True),
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
+    "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
     "all that can move leave, with late news": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True, slow=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
@@ -323,7 +324,7 @@ def test_checker_finds_workers_that_are_started_anew(monkeypatch: pytest.MonkeyP
 def test_checker_finds_a_state_that_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each node takes the other for one that goes on, all leave without the last save."""
     monkeypatch.setattr(move, "goes_on", lambda *_: True)
-    explored = MOVES["all that can move leave"]
+    explored = DEEP["all that can move leave"]
 
     with pytest.raises(world.BrokenError, match="none of their workers saved the state"):
         checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
