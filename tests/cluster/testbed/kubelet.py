@@ -47,6 +47,7 @@ def config(testbed: Testbed) -> dict[str, object]:
         "resolvConf": str(testbed.path("resolv.conf")),
         "failSwapOn": False,
         "evictionHard": {"memory.available": "200Mi"},
+        "imageGCHighThresholdPercent": 100,  # images come from no registry: a full disk must not cost them
         "syncFrequency": "5s",
         "maxPods": 60,
     }
