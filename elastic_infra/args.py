@@ -303,7 +303,7 @@ class RunPolicy(TypedDict):
     """End the job after so many seconds. The operator checks only at other events (kubeflow/trainer#3358)."""
 
     backoff_limit: NotRequired[int]
-    """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted."""
+    """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1 means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted. Of a batch/v1 Job: failed pods, which are recreated; pods that the cluster takes away are not counted."""
 
     suspend: NotRequired[bool]
     """Hold the job without pods. Unset leaves the field to other controllers (a queue)."""
@@ -601,7 +601,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """Patches for fields of Kubernetes that this config lacks."""
 
     target: NotRequired[str]
-    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob."""
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31."""
 
     children: NotRequired[str]
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""

@@ -14,12 +14,12 @@ import pulumi
 from elastic_infra import child_names, guards, inputs, launcher_pin, size_pin
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
-from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
 from elastic_infra.manifests.render import lasting
+from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
 from elastic_infra.manifests.updates import foreign_paths, restart_paths
 from elastic_infra.provider import provider_version
@@ -36,7 +36,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     """An elastic PyTorch training job on Kubernetes: it keeps training while nodes come and go."""
 
     job_name: pulumi.Output[str]
-    """Name of the PyTorchJob, or of the batch/v1 Job of a single pod."""
+    """Name of the PyTorchJob, or of the batch/v1 Job."""
 
     namespace: pulumi.Output[str]
     """Namespace of every object."""
@@ -54,7 +54,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     """host:port of the rendezvous store inside the cluster; none for a single pod and for etcd."""
 
     scale_path: pulumi.Output[str | None]
-    """Path of the scale subresource on the API server, for an autoscaler of one's own; none for a single pod."""
+    """Path of the scale subresource on the API server, for an autoscaler of one's own; none for a batch/v1 Job."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, made: pulumi.Input[pulumi.Resource]) -> None:
         workload = _urn(made)
         namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
-        service = _joined(ObjectNames(name).rendezvous, ".", namespace, f".svc:{port}")
+        service = _joined(service_name(name, config), ".", namespace, f".svc:{port}")
         scale = _joined("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
         self.job_name = _after(workload, name)
         self.namespace = _after(workload, namespace)
@@ -227,7 +227,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self.max_nodes = _after(workload, config.elastic.max_nodes)
         self.labels = _after(workload, object_labels(name, config))
         self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
-        self.scale_path = _after(workload, None if config.is_single_pod else scale)
+        self.scale_path = _after(workload, None if config.kind == "Job" else scale)
         self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
 
 

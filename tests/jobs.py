@@ -20,6 +20,11 @@ def elastic(**fields: Any) -> JobConfig:
     return job(**{"elastic": {"nnodes": "2:4", **fields.pop("elastic", {})}, **fields})
 
 
+def indexed(**fields: Any) -> JobConfig:
+    """The same as an Indexed Job, without an operator."""
+    return elastic(target="job", **fields)
+
+
 def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
     """The rendered objects by role."""
     return dict(render(name, config).objects())
@@ -28,7 +33,7 @@ def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
 def pod_spec(config: JobConfig) -> dict[str, Any]:
     """The pod's spec in the workload."""
     spec = objects(config)["workload"]["spec"]
-    template = spec["template"] if config.is_single_pod else spec["pytorchReplicaSpecs"]["Worker"]["template"]
+    template = spec["template"] if config.kind == "Job" else spec["pytorchReplicaSpecs"]["Worker"]["template"]
     pod: dict[str, Any] = template["spec"]
     return pod
 

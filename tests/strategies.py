@@ -97,14 +97,16 @@ def job_configs(draw: DrawFn) -> Data:
     queue = draw(st.none() | LABELS)
     etcd = elastic.get("rdzv_backend", "c10d") != "c10d"
     rendezvous = {} if shape == "single" or etcd else draw(_rendezvous(shape))
-    low, _ = _bounds(elastic)
+    low, high = _bounds(elastic)
     initial = elastic.get("initial_nodes") or low
+    is_indexed = shape != "single" and high > 1 and not etcd and draw(st.booleans())
+    kind = "single" if shape == "single" else "indexed" if is_indexed else "pytorchjob"
     parts: Data = {
         "elastic": elastic,
         "resources": resources,
         "rendezvous": rendezvous,
         "shared_memory": draw(_shared_memory(resources)),
-        "run_policy": draw(_run_policy(shape, queued=queue is not None, gang=initial)),
+        "run_policy": draw(_run_policy(kind, queued=queue is not None, gang=initial)),
         "placement": draw(_placement(queue)),
         "security": draw(SECURITIES),
         "overlays": draw(OVERLAYS),
@@ -113,15 +115,18 @@ def job_configs(draw: DrawFn) -> Data:
     }
     parts["disruption"] |= draw(_disruption(shape))
     parts["storage"] = draw(_storage(host_path=parts["security"].get("profile") == "baseline"))
-    if shape == "range" and queue is None and draw(st.booleans()):
+    if shape == "range" and queue is None and not is_indexed and draw(st.booleans()):
         parts["autoscaling"] = draw(_autoscaling(resources))
-    if shape == "fixed":
-        parts["target"] = "pytorchjob"
+    if shape == "fixed" or is_indexed:
+        parts["target"] = "job" if is_indexed else "pytorchjob"
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
     if not rendezvous:
         given.pop("rendezvous", None)
+    what = draw(WHAT_RUNS)
+    if is_indexed and shape == "range" and "initial_nodes" not in elastic and what.get("wait_for") == "running":
+        what = {**what, "wait_for": "succeeded"}
     # A copy, since tests break parts of it and some strategies give the same object each time.
-    return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **draw(WHAT_RUNS), **given})
+    return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **what, **given})
 
 
 def _gpu_count(resources: Data) -> int | None:
@@ -191,7 +196,7 @@ def _shared_memory(draw: DrawFn, resources: Data) -> object:
 
 
 @st.composite
-def _run_policy(draw: DrawFn, shape: str, *, queued: bool, gang: int) -> Data:
+def _run_policy(draw: DrawFn, kind: str, *, queued: bool, gang: int) -> Data:
     operator = {
         "clean_pod_policy": st.sampled_from(["None", "Running", "All"]),
         "restart_policy": st.sampled_from(["OnFailure", "ExitCode"]),
@@ -208,12 +213,12 @@ def _run_policy(draw: DrawFn, shape: str, *, queued: bool, gang: int) -> Data:
     both = {
         "ttl_seconds_after_finished": st.integers(0, 2**31 - 1),
         "active_deadline_seconds": SECONDS,
-        "backoff_limit": st.integers(0 if shape == "single" else -1, 1000),
+        "backoff_limit": st.integers(0 if kind == "single" else -1, 1000),
         "rerun": TEXT,
         "on_restart": st.sampled_from(["replace", "refuse"]),
     }
     suspend = {} if queued else {"suspend": st.booleans()}
-    return draw(some(both | suspend | ({} if shape == "single" else operator)))
+    return draw(some(both | suspend | (operator if kind == "pytorchjob" else {})))
 
 
 @st.composite

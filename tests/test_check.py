@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +33,9 @@ def schema(*fields: str, kind: str = "PyTorchJob") -> Answer:
     return Answer(0, json.dumps({"components": {"schemas": {"any": described}}}), "")
 
 
-def asked(**answers: Answer) -> list[str]:
+def asked(job: Mapping[str, Any] = JOB, /, **answers: Answer) -> list[str]:
     """What `check` says of a cluster that can run the job but for these answers, by kubectl's verb or path."""
-    config = JobConfig.from_mapping(JOB)
+    config = JobConfig.from_mapping(job)
 
     def ask(*arguments: str) -> Answer:
         usual = {"auth": Answer(0, "yes\n", ""), check.SCHEMA: schema(check.SINCE_1_7)}
@@ -74,6 +76,35 @@ def test_a_server_that_does_not_answer_is_asked_nothing_more(said: str, start: s
 def test_a_missing_operator_is_told_from_an_old_one(answer: Answer, start: str) -> None:
     """By the definition of PyTorchJob alone, which every account may read."""
     assert [fault.startswith(start) for fault in asked(**{check.SCHEMA: answer})] == [True]
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("v1.30.9", True), ("v1.31.0-eks-1", False), ("v2.0.0", False)])
+def test_an_indexed_job_needs_a_kubernetes_that_can_resize_it(version: str, is_refused: bool) -> None:  # noqa: FBT001 - a case
+    """The server's own version says it; a PyTorchJob does not ask."""
+    answer = Answer(0, json.dumps({"serverVersion": {"gitVersion": version}}), "")
+    fields = {key: value for key, value in JOB.items() if key != "autoscaling"}
+
+    assert asked(version=answer) == []
+    assert [fault[:30] for fault in asked({**fields, "target": "job"}, version=answer)] == (
+        ["The cluster runs Kubernetes 1."] if is_refused else []
+    )
+
+
+def test_the_targets_that_a_cluster_can_run_are_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line each, with the reason against it; the file is not changed, and its own target decides nothing."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\ncase $1 in version) echo "{}";; auth) echo yes;; *) echo none >&2; exit 1;; esac\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    file = tmp_path / "train.json"
+    told = []
+    for fields in ({}, {"autoscaling": None}):
+        file.write_text(json.dumps({**JOB, **fields}))
+        told.append(elastic_infra("check", file, "--suggest"))
+
+    assert [result.code for result in told] == [1, 0]
+    assert [line[:20] for line in told[0].out.splitlines()] == ["pytorchjob: no: The ", "job: no: autoscaling"]
+    assert told[1].out.splitlines()[1] == "job: yes"
 
 
 def test_an_account_that_may_not_look_is_no_missing_namespace() -> None:

@@ -86,14 +86,13 @@ class TestRender:
 
     def test_target_is_checked_as_if_it_were_in_the_file(self, job_file: Path) -> None:
         """A target from the command line decides, and meets the same rules."""
-        kinds = [
-            each["kind"] for each in yaml.safe_load_all(elastic_infra("render", job_file, "--target", "pytorchjob").out)
-        ]
+        rendered = [elastic_infra("render", job_file, "--target", target) for target in ("pytorchjob", "job")]
+        kinds = [{each["kind"] for each in yaml.safe_load_all(result.out)} for result in rendered]
         refused = elastic_infra("render", QUICKSTART, "--target", "job")
 
-        assert "PyTorchJob" in kinds
+        assert ["PyTorchJob" in kinds[0], "Job" in kinds[1]] == [True, True]
         assert (refused.code, refused.out) == (2, "")
-        assert f"{QUICKSTART}: target: " in refused.err
+        assert f"{QUICKSTART}: autoscaling: " in refused.err
 
 
 class TestRenderIntoAFolder:

@@ -185,10 +185,10 @@ def test_the_summary_is_plain_and_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elastic", "expected"),
+    ("fields", "expected"),
     [
         (
-            {"nnodes": "2:4"},
+            {"elastic": {"nnodes": "2:4"}},
             {
                 "job_name": "train",
                 "namespace": "default",
@@ -209,14 +209,18 @@ def test_the_summary_is_plain_and_small() -> None:
                 "scale_path": None,
             },
         ),
+        (
+            {"elastic": {"nnodes": 2}, "target": "job"},
+            {"min_nodes": 2, "max_nodes": 2, "rendezvous_endpoint": "train-0.default.svc:29400", "scale_path": None},
+        ),
     ],
 )
-def test_outputs_lead_to_the_job(elastic: dict[str, str], expected: dict[str, Any]) -> None:
+def test_outputs_lead_to_the_job(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     """What a program needs to watch or scale the job."""
     found: dict[str, Any] = {}
 
     def program() -> None:
-        made = ElasticTrainingJob.from_config("train", JobConfig.from_mapping({**JOB, "elastic": elastic}))
+        made = ElasticTrainingJob.from_config("train", JobConfig.from_mapping({**JOB, "elastic": {}, **fields}))
         for output in expected:
             getattr(made, output).apply(lambda value, output=output: found.__setitem__(output, value))
 

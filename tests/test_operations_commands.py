@@ -153,6 +153,27 @@ def test_a_size_that_the_job_has_already_is_not_sent(cluster: Cluster) -> None:
     assert result.err == "job in namespace default has 4 nodes already.\n"
 
 
+def test_an_indexed_job_is_scaled_by_both_of_its_numbers(cluster: Cluster) -> None:
+    """A batch/v1 Job has no scale subresource: one patch changes both."""
+    cluster.answers(jobs_batch=found(kube.workload(target="job")))
+    result = run(("scale", "3"))
+
+    assert result.err == "job in namespace default goes from 4 to 3 nodes.\n"
+    assert cluster.asked[-1].startswith(
+        'patch jobs.batch job --type=merge --patch={"spec": {"parallelism": 3, "completions": 3}}'
+    )
+
+
+def test_the_log_of_a_rank_is_that_of_the_newest_pod_of_its_node(cluster: Cluster) -> None:
+    """The launchers name nodes by their hosts, kubectl asks for pods."""
+    pods = [kube.indexed_pod(0, "a"), kube.indexed_pod(1, "b", "Failed"), kube.indexed_pod(1, "c", made=kube.LATER)]
+    cluster.answers(jobs_batch=found(kube.workload(target="job")), pods=found({"items": pods}))
+    result = run(("logs",), "job", "--rank", "1")
+
+    assert result.code == 0
+    assert cluster.asked[-1].startswith("logs job-1-c ")
+
+
 def test_watch_ends_with_the_job(cluster: Cluster) -> None:
     """A job that has ended is shown once; its end is the exit code."""
     none = found({"items": []})

@@ -7,8 +7,9 @@ account itself may do.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,11 +19,15 @@ from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.manifests import Manifest, render
 
 NOT_READY: Final = 1
+TARGETS: Final = ("pytorchjob", "job")
 VERBS: Final = ("create", "patch", "delete")
 """What `pulumi up` and `pulumi destroy` do to an object."""
 SCHEMA: Final = "/openapi/v3/apis/kubeflow.org/v1"
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
+OLDEST_FOR_INDEXED: Final = (1, 31)
+"""Kubernetes' first version in which an Indexed Job may change its size and end with one success, by default:
+https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"""
 RESOURCE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
 
 
@@ -36,14 +41,24 @@ def check(
     name: files.Name = None,
     context: kubectl.Context = None,
     kubeconfig: kubectl.Kubeconfig = None,
+    suggest: Annotated[bool, typer.Option("--suggest", help="Say which `target` the cluster can run.")] = False,  # noqa: FBT002
 ) -> None:
-    """Ask the cluster whether it can run a job: exit 1 and a line for each thing that stands in the way."""
+    """Ask the cluster whether it can run a job: exit 1 and a line for each thing that stands in the way.
+
+    With --suggest: a line for each `target`, and exit 1 where the cluster can run none. The choice stays the file's.
+    """
     try:
         job, config = files.named_config(file, name, None)
         objects = [manifest for _, manifest in render(job, config).objects()]
     except ConfigError as error:
         raise files.refuse(file, error) from None
-    faults = list(obstacles(kubectl.connected(context, kubeconfig), objects, config))
+    ask = kubectl.connected(context, kubeconfig)
+    if suggest:
+        found = {target: why_not(ask, job, config, target) for target in TARGETS}
+        for target, why in found.items():
+            typer.echo(f"{target}: no: {' '.join(why)}" if why else f"{target}: yes")
+        raise typer.Exit(NOT_READY if all(found.values()) else 0)
+    faults = list(obstacles(ask, objects, config))
     for fault in faults:
         typer.echo(fault, err=True)
     if faults:
@@ -51,12 +66,25 @@ def check(
     typer.echo(f"The cluster can run {job} in namespace {config.namespace}.", err=True)
 
 
+def why_not(ask: Ask, job: str, config: JobConfig, target: str) -> list[str]:
+    """What keeps a job from running with this `target`; empty where nothing does."""
+    try:
+        changed = JobConfig.from_mapping({**config.model_dump(), "target": target})
+        objects = [manifest for _, manifest in render(job, changed).objects()]
+    except ConfigError as error:
+        return list(map(str, error.faults))
+    return list(obstacles(ask, objects, changed))
+
+
 def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Iterator[str]:
     """What keeps a job's objects from running; nothing more is asked of a server that does not answer."""
     namespace = str(config.namespace)
-    if fault := kubectl.unreachable(ask("version", "--output=json")):
+    version = ask("version", "--output=json")
+    if fault := kubectl.unreachable(version):
         yield fault
         return
+    if config.is_indexed_job and (fault := too_old(version)):
+        yield fault
     kinds = {manifest["kind"] for manifest in objects}
     if "PyTorchJob" in kinds and (fault := operator(ask("get", "--raw", SCHEMA))):
         yield fault
@@ -77,7 +105,7 @@ def operator(answer: Answer) -> str | None:
     if fields is None:
         return (
             "The cluster has no PyTorchJob: its definition (pytorchjobs.kubeflow.org) is missing. Install Kubeflow's "
-            "training operator, version 1.9 or another from 1.7 on, or set elastic.nnodes to 1 for a job without it."
+            "training operator, version 1.9 or another from 1.7 on, or set target to 'job', which needs no operator."
         )
     if SINCE_1_7 not in fields:
         return (
@@ -85,6 +113,18 @@ def operator(answer: Answer) -> str | None:
             "operator and its definitions, best to version 1.9."
         )
     return None
+
+
+def too_old(version: Answer) -> str | None:
+    """Why Kubernetes cannot run an Indexed Job of several nodes; nothing where it does not say its version."""
+    told = json.loads(version.out).get("serverVersion", {})
+    numbers = re.fullmatch(r"v(\d+)\.(\d+).*", str(told.get("gitVersion", "")))
+    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_FOR_INDEXED:
+        return None
+    return (
+        f"The cluster runs Kubernetes {numbers[1]}.{numbers[2]}, and a batch/v1 Job of several nodes needs 1.31 or "
+        "newer. Upgrade the cluster, or set target to 'pytorchjob' where the training operator is."
+    )
 
 
 def missing_namespace(namespace: str, answer: Answer) -> str | None:

@@ -9,6 +9,7 @@ from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
+from elastic_infra.manifests.service import service_name
 from elastic_infra.preview.deltas import container_restarts
 
 
@@ -97,7 +98,7 @@ def meaning(name: str, config: JobConfig) -> Meaning:
     return Meaning(
         name=name,
         namespace=str(config.namespace),
-        workload="batch/v1 Job" if config.is_single_pod else "PyTorchJob",
+        workload=_workload(config),
         nodes=_span(config, 1),
         scaled_by=_scaled_by(config),
         processes_per_node=config.nproc_per_node,
@@ -119,6 +120,12 @@ def meaning(name: str, config: JobConfig) -> Meaning:
     )
 
 
+def _workload(config: JobConfig) -> str:
+    if config.kind == "PyTorchJob":
+        return "PyTorchJob"
+    return "Indexed batch/v1 Job" if config.is_indexed_job else "batch/v1 Job"
+
+
 _HOSTS = {"dedicated": "a store pod of its own", "worker0": "the first node", "none": "etcd"}
 
 
@@ -132,7 +139,9 @@ def _scaled_by(config: JobConfig) -> str:
         owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
         followed = (metric.name or metric.type for metric in config.autoscaling.metrics)
         return f"{owner} changes it ({', '.join(followed)})"
-    return "kubectl scale changes it" if config.elastic.is_range else "fixed"
+    if config.elastic.is_range:
+        return "elastic-infra scale changes it" if config.is_indexed_job else "kubectl scale changes it"
+    return "fixed"
 
 
 def _shared_memory(config: JobConfig) -> str:
@@ -151,7 +160,8 @@ def _missing(config: JobConfig) -> str | None:
 def _rendezvous(name: str, config: JobConfig) -> str | None:
     if config.is_single_pod:
         return None
-    names = ObjectNames(config.name or name)
-    host = names.rendezvous if config.rendezvous_host == "dedicated" else names.worker(0)
+    name = config.name or name
+    is_of_the_operator = config.kind == "PyTorchJob" and config.rendezvous_host != "dedicated"
+    host = ObjectNames(name).worker(0) if is_of_the_operator else service_name(name, config)
     ours = f"{host}:{config.rendezvous.port}"
     return ours if config.elastic.rdzv_endpoint is None else str(config.elastic.rdzv_endpoint)

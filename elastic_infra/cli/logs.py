@@ -41,13 +41,14 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
     with cluster_job.refusals():
         ask = cluster_job.connected(context, kubeconfig, namespace, name)
         workload = cluster_job.find(ask, name)
-        pods = view.nodes(cluster_job.pods_of(ask, workload))
+        made = cluster_job.pods_of(ask, workload)
+        pods = view.nodes(made)
         if not pods:
             message = f"{jobs.described(workload)} has no pods now. `elastic-infra status {name}` says why."
             raise RefusedError(message)
         options = [f"--container={TRAINING_CONTAINER}", f"--tail={-1 if tail is None else tail}"]
         options += [f"--{option}" for option, is_set in {"follow": follow, "previous": previous}.items() if is_set]
-        found = _of_all(ask, name, pods, options) if rank is None else _of_rank(ask, workload, rank, pods, options)
+        found = _of_all(ask, name, made, options) if rank is None else _of_rank(ask, workload, rank, pods, options)
         for line in found:
             typer.echo(line, nl=False)
 
@@ -61,11 +62,12 @@ def _of_rank(ask: Kubectl, workload: Object, rank: int, pods: list[Object], opti
     notes: list[str] = []
     running = [pod for pod in pods if text(pod, "status.phase") == "Running"]
     snapshots = cluster_job.snapshots_of(ask, workload, running, notes)
-    found = ranks.place(rank, [name_of(pod) for pod in pods], snapshots, jobs.workers_per_node(workload))
+    names = {view.node_name(pod): name_of(pod) for pod in pods}
+    found = ranks.place(rank, list(names), snapshots, jobs.workers_per_node(workload))
     is_teed = TEE in variables(workload)
     for note in (*notes, *_about(found, is_teed=is_teed)):
         typer.echo(f"note: {note}", err=True)
-    lines = ask.lines("logs", found.pod, *options)
+    lines = ask.lines("logs", names[found.node], *options)
     return (line for line in lines if ranks.is_of(line, found.local_rank)) if is_teed else lines
 
 
@@ -73,11 +75,11 @@ def _about(found: ranks.Place, *, is_teed: bool) -> Iterator[str]:
     """How sure it is that these lines are the rank's, and of this rank alone."""
     if not found.is_known:
         yield (
-            f"{found.pod} by the order of the pods, which is wrong while a node waits. Set launcher.metrics_port, and "
+            f"{found.node} by the order of the pods, which is wrong while a node waits. Set launcher.metrics_port, and "
             "the launchers tell."
         )
     if found.first != found.last and not is_teed:
         yield (
-            f"{found.pod} runs ranks {found.first} to {found.last}, and its lines do not say which. Set {TEE}: "
+            f"{found.node} runs ranks {found.first} to {found.last}, and its lines do not say which. Set {TEE}: "
             '"3" in `env`, and they do.'
         )

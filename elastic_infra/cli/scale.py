@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from elastic_infra.cli import cluster_job, kubectl
 from elastic_infra.operations import workload as jobs
-from elastic_infra.operations.change import check_resize
+from elastic_infra.operations.change import check_resize, completions
+from elastic_infra.operations.objects import Object
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +32,14 @@ def scale(
         check_resize(workload, nodes)
         before = jobs.size(workload).nodes
         if before != nodes:
-            kubectl.checked(ask("scale", cluster_job.KINDS[workload["kind"]], name, f"--replicas={nodes}"))
+            kubectl.checked(ask(*_request(workload, name, nodes)))
     told = f"has {nodes} nodes already" if before == nodes else f"goes from {before} to {nodes} nodes"
     typer.echo(f"{jobs.described(workload)} {told}.", err=True)
+
+
+def _request(workload: Object, name: str, nodes: int) -> tuple[str, ...]:
+    """The arguments of kubectl: a PyTorchJob has a scale subresource, a batch/v1 Job has none."""
+    kind = cluster_job.KINDS[workload["kind"]]
+    if workload["kind"] == "PyTorchJob":
+        return "scale", kind, name, f"--replicas={nodes}"
+    return "patch", kind, name, "--type=merge", f"--patch={json.dumps(completions(nodes))}"

@@ -37,7 +37,8 @@ from elastic_infra.config.values import (
 )
 
 RESTARTS_PER_NODE = 3
-"""Container restarts that the default `backoff_limit` allows for each of the most nodes."""
+"""Container restarts, or failed pods of a batch/v1 Job, that the default `backoff_limit` allows for each of the most
+nodes."""
 
 
 class JobConfig(Part):
@@ -128,7 +129,8 @@ class JobConfig(Part):
 
     target: Literal["auto", "pytorchjob", "job"] = "auto"
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
-    a PyTorchJob."""
+    a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where
+    there are several; it needs no operator, but Kubernetes 1.31."""
 
     children: Literal["name", "resource"] = "name"
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi
@@ -193,9 +195,20 @@ class JobConfig(Part):
         return self
 
     @property
+    def kind(self) -> Literal["PyTorchJob", "Job"]:
+        """Kind of the workload object."""
+        is_job = self.target == "job" or (self.target == "auto" and self.elastic.max_nodes == 1)
+        return "Job" if is_job else "PyTorchJob"
+
+    @property
     def is_single_pod(self) -> bool:
         """Whether the job is one pod in a batch/v1 Job, as Flyte's single pod."""
-        return self.target == "job" or (self.target == "auto" and self.elastic.max_nodes == 1)
+        return self.kind == "Job" and self.elastic.max_nodes == 1
+
+    @property
+    def is_indexed_job(self) -> bool:
+        """Whether the job is an Indexed batch/v1 Job: a pod for each of several nodes, and no operator."""
+        return self.kind == "Job" and self.elastic.max_nodes > 1
 
     @property
     def initial_nodes(self) -> int:
@@ -226,16 +239,16 @@ class JobConfig(Part):
 
     @property
     def restart_policy(self) -> Literal["OnFailure", "ExitCode"]:
-        """The policy for a pod whose container fails; `OnFailure` where torchrun runs the job."""
+        """A PyTorchJob's policy for a pod whose container fails; `OnFailure` where torchrun runs the job."""
         return self.run_policy.restart_policy or ("ExitCode" if self.elastic.rdzv_backend == "c10d" else "OnFailure")
 
     @property
     def restarts_in_place(self) -> bool:
-        """Whether failed containers are restarted, which `backoff_limit` counts; else pods are made anew, uncounted."""
-        return self.is_single_pod or self.restart_policy == "OnFailure"
+        """Whether `backoff_limit` counts: failed containers that are restarted, or a batch/v1 Job's failed pods."""
+        return self.kind == "Job" or self.restart_policy == "OnFailure"
 
     @property
     def backoff_limit(self) -> int:
-        """Container restarts in place that fail the job; -1 for no limit."""
+        """Container restarts in place, or failed pods of a batch/v1 Job, that fail the job; -1 for no limit."""
         given = self.run_policy.backoff_limit
         return RESTARTS_PER_NODE * self.elastic.max_nodes if given is None else given

@@ -53,12 +53,16 @@ class ObjectNames:
         """The operator's name for the pod, and the Service, of one node."""
         return f"{self.job}-worker-{index}"
 
+    def indexed(self, index: int | str) -> str:
+        """The Job controller's host name for the pod of one index, which its replacements have as well."""
+        return f"{self.job}-{index}"
+
 
 def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
     """The faults of a job's name, those of derived names included.
 
     A single pod's job has all 63 characters: its pod carries the name as a label, and Kubernetes shortens the pod's
-    own. The operator names a pod and a Service after each node.
+    own. The operator names a pod and a Service after each node; the Job controller the host of each index.
     """
     try:
         _label.validate_python(name, strict=True)
@@ -66,16 +70,20 @@ def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
         details = error.errors()[0]
         reason = details.get("ctx", {}).get("error", "must be a string.")
         return (Fault("name", str(reason)),)
-    return () if config.is_single_pod else _worker_faults(str(name), config.elastic.max_nodes)
+    names, last = ObjectNames(str(name)), config.elastic.max_nodes - 1
+    if config.is_single_pod:
+        return ()
+    if config.is_indexed_job:
+        return _too_long(str(name), "host or Service", max(names.indexed(last), names.rendezvous, key=len))
+    return _too_long(str(name), "pod", names.worker(last))
 
 
-def _worker_faults(name: str, max_nodes: int) -> tuple[Fault, ...]:
-    longest = ObjectNames(name).worker(max_nodes - 1)
+def _too_long(name: str, kind: str, longest: str) -> tuple[Fault, ...]:
     if len(longest) <= MAX_LABEL:
         return ()
     room = MAX_LABEL - (len(longest) - len(name))
     reason = (
-        f"is {len(name)} characters long, and the pod name {longest!r} made from it has {len(longest)}, "
+        f"is {len(name)} characters long, and the {kind} name {longest!r} made from it has {len(longest)}, "
         f"more than Kubernetes' {MAX_LABEL}. Use at most {room}."
     )
     return (Fault("name", reason),)

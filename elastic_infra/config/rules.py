@@ -114,17 +114,7 @@ def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
         )
 
 
-def single_pod_is_one_node(config: JobConfig) -> Iterator[Fault]:
-    """A batch/v1 Job is one pod in standalone mode, which has no range."""
-    if config.target == "job" and config.elastic.max_nodes > 1:
-        yield Fault(
-            "target",
-            f"'job' is one pod in standalone mode and cannot have nnodes {config.elastic.nnodes}. "
-            "Use 'pytorchjob', or nnodes 1.",
-        )
-
-
-def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
+def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
     """Fields without effect on a single pod are refused, not ignored."""
     if config.is_single_pod:
         reason = "has no effect on a single pod (target 'job'). Remove it, or set target 'pytorchjob'."
@@ -148,6 +138,43 @@ def only_for_pytorchjob(config: JobConfig) -> Iterator[Fault]:
             yield Fault("run_policy.managed_by", "the training operator does not manage a batch/v1 Job. Remove it.")
         if config.run_policy.backoff_limit == -1:
             yield Fault("run_policy.backoff_limit", "(-1) a batch/v1 Job has no unlimited form. Give a number.")
+
+
+def indexed_job_has_no_operator(config: JobConfig) -> Iterator[Fault]:
+    """The Job controller has no word for what the training operator does beside making pods."""
+    if not config.is_indexed_job:
+        return
+    policy = config.run_policy
+    reason = "is for the training operator, and target 'job' has none. Remove it, or set target 'pytorchjob'."
+    given = {
+        "run_policy.scheduling_policy": policy.scheduling_policy is not None,
+        "run_policy.restart_policy": policy.restart_policy == "OnFailure",  # the other value is a Job's own behaviour
+        "run_policy.clean_pod_policy": policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
+        "run_policy.managed_by": policy.managed_by == "kubeflow.org/training-operator",
+    }
+    yield from (Fault(path, reason) for path, is_given in given.items() if is_given)
+    if config.autoscaling is not None:
+        yield Fault(
+            "autoscaling",
+            "needs a scale subresource, and a batch/v1 Job (target 'job') has none. Remove it, and change the size by "
+            "`elastic-infra scale`, or set target 'pytorchjob'.",
+        )
+    if config.elastic.rdzv_backend != "c10d":
+        yield Fault(
+            "elastic.rdzv_backend",
+            f"{config.elastic.rdzv_backend!r} has torchrun run the job, which exits with 1 for any failure: with "
+            "target 'job' a node that is preempted fails the job. Use 'c10d', or target 'pytorchjob'.",
+        )
+
+
+def indexed_job_counts_ready_pods(config: JobConfig) -> Iterator[Fault]:
+    """A batch/v1 Job has no condition that says that it runs, only numbers of pods."""
+    if config.is_indexed_job and config.wait_for == "running" and config.size_owner != "config":
+        yield Fault(
+            "wait_for",
+            "'running' waits for a number of ready pods, and with target 'job' the number of this job may change. Set "
+            "elastic.initial_nodes, or wait for 'succeeded' or 'none'.",
+        )
 
 
 _RUN_POLICY: Final = RunPolicy()
@@ -186,7 +213,7 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
 def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
     """An autoscaler needs a range and a metric, and must be the only one to change the size."""
     scaling = config.autoscaling
-    if scaling is None or config.is_single_pod:
+    if scaling is None or config.kind == "Job":
         return
     if not config.elastic.is_range:
         yield Fault(
@@ -270,8 +297,9 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     sizes_need_the_launcher,
     gang_can_be_complete,
     processes_match_gpus,
-    single_pod_is_one_node,
-    only_for_pytorchjob,
+    only_for_several_nodes,
+    indexed_job_has_no_operator,
+    indexed_job_counts_ready_pods,
     rendezvous_fits_backend,
     host_fits_port,
     autoscaling_has_room,

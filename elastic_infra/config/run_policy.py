@@ -43,7 +43,8 @@ class RunPolicy(Part):
 
     backoff_limit: Annotated[Whole, Field(ge=-1, le=1_000_000)] | None = None
     """Container restarts in place, summed over all pods, that fail the job. Default 3 for each of the most nodes; -1
-    means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted."""
+    means no limit; 0 fails at the first. Pods that are recreated (`restart_policy: ExitCode`) are not counted. Of a
+    batch/v1 Job: failed pods, which are recreated; pods that the cluster takes away are not counted."""
 
     suspend: bool | None = None
     """Hold the job without pods. Unset leaves the field to other controllers (a queue)."""

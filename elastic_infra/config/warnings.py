@@ -20,14 +20,14 @@ def warnings(config: JobConfig) -> tuple[Fault, ...]:
 def _lifetime(config: JobConfig) -> Iterator[Fault]:
     policy = config.run_policy
     if policy.ttl_seconds_after_finished is not None:
-        stays = not config.is_single_pod and config.restart_policy == "ExitCode"
+        stays = config.kind == "PyTorchJob" and config.restart_policy == "ExitCode"
         kept = " A job that has failed stays: under restart_policy 'ExitCode' the operator does not delete it."
         yield Fault(
             "run_policy.ttl_seconds_after_finished",
             "the finished job will be deleted, so the next `pulumi refresh` and `up` train again. "
             f"Unset it to keep the job.{kept if stays else ''}",
         )
-    if policy.active_deadline_seconds is not None and not config.is_single_pod:
+    if policy.active_deadline_seconds is not None and config.kind == "PyTorchJob":
         yield Fault(
             "run_policy.active_deadline_seconds",
             "the training operator looks at it only when something happens (kubeflow/trainer#3358): expect it late.",
@@ -35,7 +35,9 @@ def _lifetime(config: JobConfig) -> Iterator[Fault]:
 
 
 def _restarts(config: JobConfig) -> Iterator[Fault]:
-    if config.is_single_pod:
+    if config.is_indexed_job and 0 <= config.backoff_limit < config.elastic.max_nodes:
+        yield _few_restarts(config, "failed pods of all nodes together")
+    if config.kind == "Job":
         return
     given = config.run_policy.backoff_limit
     if config.restart_policy == "ExitCode" and given is not None:
@@ -45,11 +47,7 @@ def _restarts(config: JobConfig) -> Iterator[Fault]:
             "Unset it, or set restart_policy to 'OnFailure'.",
         )
     elif config.restart_policy == "OnFailure" and 0 <= config.backoff_limit < config.elastic.max_nodes:
-        yield Fault(
-            "run_policy.backoff_limit",
-            f"({config.backoff_limit}) counts container restarts of all pods together; below the maximum of nodes "
-            f"({config.elastic.max_nodes}) one bad event can fail the job.",
-        )
+        yield _few_restarts(config, "container restarts of all pods together")
     if config.restart_policy == "ExitCode" and config.elastic.rdzv_backend != "c10d":
         yield Fault(
             "run_policy.restart_policy",
@@ -61,6 +59,14 @@ def _restarts(config: JobConfig) -> Iterator[Fault]:
             "run_policy.clean_pod_policy",
             "'None' leaves pods of a finished job running, with their GPUs. Use 'Running', which keeps finished pods.",
         )
+
+
+def _few_restarts(config: JobConfig, counted: str) -> Fault:
+    return Fault(
+        "run_policy.backoff_limit",
+        f"({config.backoff_limit}) counts {counted}; below the maximum of nodes ({config.elastic.max_nodes}) one bad "
+        "event can fail the job.",
+    )
 
 
 def _resources(config: JobConfig) -> Iterator[Fault]:
@@ -97,12 +103,21 @@ def _overlays(config: JobConfig) -> Iterator[Fault]:
 
 def _environment(config: JobConfig) -> Iterator[Fault]:
     unbuffered = config.env.get("PYTHONUNBUFFERED")
-    if unbuffered is not None and unbuffered.value != "1" and not config.is_single_pod:
+    if unbuffered is not None and unbuffered.value != "1" and config.kind == "PyTorchJob":
         yield Fault("env.PYTHONUNBUFFERED", "is set to 1 by the training operator, over any other value. Remove it.")
 
 
+def _indexed_job(config: JobConfig) -> Iterator[Fault]:
+    if config.is_indexed_job and config.placement.queue is not None and config.size_owner == "scale":
+        yield Fault(
+            "placement.queue",
+            "Kueue admits a batch/v1 Job with the size that it begins with, and stops one whose size changes: "
+            "`elastic-infra scale` would end its pods. Set elastic.initial_nodes, which keeps the size.",
+        )
+
+
 def _operator(config: JobConfig) -> Iterator[Fault]:
-    if config.is_single_pod:
+    if config.kind == "Job":
         return
     if config.placement.queue is not None:
         yield Fault(
@@ -132,4 +147,4 @@ def _operator(config: JobConfig) -> Iterator[Fault]:
             )
 
 
-_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _overlays, _operator)
+_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _overlays, _indexed_job, _operator)

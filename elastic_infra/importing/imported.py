@@ -12,7 +12,7 @@ from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.pod_rules import is_own_key
 from elastic_infra.importing import pod
 from elastic_infra.importing.command_line import read_command
-from elastic_infra.importing.kinds import read_workload
+from elastic_infra.importing.kinds import Workload, is_of_job_controller, read_workload
 from elastic_infra.importing.patch import differing, missing, places
 from elastic_infra.manifests import render
 from elastic_infra.manifests.figures import pod_template
@@ -63,11 +63,20 @@ def import_manifest(manifest: Mapping[str, Any], name: str) -> Imported:
         raise ConfigError([Fault("containers", "has no container, so nothing runs.")])
     command = read_command([*map(str, container.get("command") or ()), *map(str, container.get("args") or ())])
     job, dropped = _valid(_merged(name, workload.fields, pod.fields(template), command.fields, {
-        "elastic": {**command.elastic, **workload.elastic},
+        "elastic": _elastic(command.elastic, workload),
     }))  # fmt: skip
     job, refused = _with_overlay(job, template)
     changes = _told(differing(template, _rendered(job)))
     return Imported(job, (*workload.notes, *renamed, *command.notes, *dropped, *refused, *changes))
+
+
+def _elastic(command: Mapping[str, Any], workload: Workload) -> Data:
+    """The object's word counts, but a Job has only the number of nodes of now: its command may have their range."""
+    told, now = str(command.get("nnodes", "")), int(workload.elastic["nnodes"].partition(":")[0])
+    low, _, high = told.partition(":")
+    is_range = low.isdecimal() and high.isdecimal() and int(low) <= now <= int(high)
+    has_range = is_range and workload.fields.get("target") == "job"
+    return {**command, **workload.elastic, **({"nnodes": told, "initial_nodes": now} if has_range else {})}
 
 
 def _told(changes: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -142,10 +151,14 @@ def _overlayable(template: Data) -> Data:
         for each in spec.get("containers", ())
     ]
     metadata = {
-        kind: {key: value for key, value in (template["metadata"].get(kind) or {}).items() if not is_own_key(key)}
+        kind: {key: value for key, value in (template["metadata"].get(kind) or {}).items() if not _is_set(key)}
         for kind in ("labels", "annotations")
     }
     return {"metadata": metadata, "spec": spec}
+
+
+def _is_set(key: str) -> bool:
+    return is_own_key(key) or is_of_job_controller(key)
 
 
 _NOT_OVERLAID = frozenset({"hostname", "restartPolicy", "subdomain", "terminationGracePeriodSeconds", "tolerations"})

@@ -121,11 +121,23 @@ def _batch_job(spec: Mapping[str, Any]) -> Workload:
         raise ConfigError([Fault("spec.template", "is missing.")])
     nodes = int(spec.get("parallelism") or 1)
     notes = []
-    if nodes > 1:
-        notes.append(f"becomes a PyTorchJob of {nodes} nodes, for a Job of several pods has no rendezvous.")
+    if nodes > 1 and spec.get("completionMode") != "Indexed":
+        notes.append(f"becomes an Indexed Job of {nodes} nodes, for pods without an index have no order.")
     if int(spec.get("completions") or 1) not in {1, nodes}:
         notes.append("drops spec.completions: every node trains until the job ends.")
-    return Workload(dict(spec["template"]), {"run_policy": _run_policy(spec)}, {"nnodes": str(nodes)}, tuple(notes))
+    unread = ("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy")
+    notes += [f"drops spec.{name}: this package has its own." for name in unread if spec.get(name) is not None]
+    target = {"target": "job"} if nodes > 1 else {}
+    fields = {"run_policy": _run_policy(spec), **target}
+    return Workload(dict(spec["template"]), fields, {"nnodes": str(nodes)}, tuple(notes))
+
+
+def is_of_job_controller(label: str) -> bool:
+    """Whether the Job controller has written a label into a live template, where it names that Job.
+
+    Source: https://github.com/kubernetes/api/blob/v0.34.0/batch/v1/types.go
+    """
+    return label in {"controller-uid", "job-name"} or label.startswith("batch.kubernetes.io/")
 
 
 def _train_job(spec: Mapping[str, Any]) -> Workload:

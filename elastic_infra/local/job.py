@@ -14,6 +14,8 @@ from elastic_infra.local.faults import Shape
 from elastic_infra.local.operator_env import operator_env
 from elastic_infra.local.state import Rules
 from elastic_infra.manifests import render
+from elastic_infra.manifests.figures import NO_LIMIT
+from elastic_infra.manifests.metadata import COMPLETION_INDEX, OPERATOR_REPLICA_INDEX
 
 KUBERNETES_GRACE_SECONDS: Final = 30
 """The default of a pod: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"""
@@ -28,6 +30,7 @@ class LocalJob:
         store: pod template of the rendezvous store; None where the store has no own pod.
         config_maps: ConfigMaps that were rendered, by name.
         operator: variables that the operator adds; none for a Job.
+        is_indexed: whether the nodes are the indices of a Job.
         store_on_node_0: whether the first node serves the store, as torchrun.
         gpus: accelerators of each node.
         metrics_port: port of each node's status page.
@@ -39,6 +42,7 @@ class LocalJob:
     store: Mapping[str, Any] | None
     config_maps: Mapping[str, Mapping[str, Any]]
     operator: Mapping[str, str]
+    is_indexed: bool
     rules: Rules
     shape: Shape
     rendezvous_port: int
@@ -61,15 +65,16 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
     workload = _plain(manifests.workload)
     store = _plain(manifests.store)["spec"]["template"] if manifests.store else None
     mounted = _plain(manifests.launcher) if manifests.launcher else None
-    is_single = workload["kind"] == "Job"
+    is_job = workload["kind"] == "Job"
     gpu = config.resources.gpu
     return LocalJob(
         name=config.name or name,
         namespace=str(config.namespace),
-        node=workload["spec"]["template"] if is_single else _worker(workload)["template"],
+        node=workload["spec"]["template"] if is_job else _worker(workload)["template"],
         store=store,
         config_maps={mounted["metadata"]["name"]: mounted} if mounted else {},
-        operator={} if is_single else operator_env(workload),
+        operator={} if is_job else operator_env(workload),
+        is_indexed=config.is_indexed_job,
         rules=_rules(workload, store),
         shape=_shape(config, nodes, has_store=store is not None),
         rendezvous_port=config.rendezvous.port,
@@ -112,7 +117,7 @@ def fields(job: LocalJob, template: Mapping[str, Any], pod: str, address: str) -
     """
     metadata = template["metadata"]
     index = pod.rpartition("-")[2]
-    labels = {**metadata.get("labels", {}), "training.kubeflow.org/replica-index": index}
+    labels = {**metadata.get("labels", {}), COMPLETION_INDEX if job.is_indexed else OPERATOR_REPLICA_INDEX: index}
     return {
         "metadata.name": pod,
         "metadata.namespace": job.namespace,
@@ -136,14 +141,14 @@ def _worker(workload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _rules(workload: Mapping[str, Any], store: Mapping[str, Any] | None) -> Rules:
     spec = workload["spec"]
-    is_single = workload["kind"] == "Job"
-    template = spec["template"] if is_single else _worker(workload)["template"]
-    limit = (spec if is_single else spec["runPolicy"]).get("backoffLimit")
+    is_job = workload["kind"] == "Job"
+    template = spec["template"] if is_job else _worker(workload)["template"]
+    limit = (spec if is_job else spec["runPolicy"]).get("backoffLimit")
     return Rules(
         workload=workload["kind"],
-        restart_policy="Never" if is_single else _worker(workload)["restartPolicy"],
-        backoff_limit=None if limit is None or limit < 0 else limit,
-        permanent=_permanent(spec) if is_single else frozenset(),
+        restart_policy="Never" if is_job else _worker(workload)["restartPolicy"],
+        backoff_limit=None if limit is None or limit < 0 or limit == NO_LIMIT else limit,
+        permanent=_permanent(spec) if is_job else frozenset(),
         grace_seconds=_grace(template),
         store_grace_seconds=_grace(store) if store else 0.0,
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from elastic_infra.launcher.settings import env_name
 from elastic_infra.local.cgroups import Limits
-from elastic_infra.local.job import LocalJob
+from elastic_infra.local.job import LocalJob, container
 from elastic_infra.local.ports import LOOPBACK
 from elastic_infra.local.state import STORE, node
 
@@ -64,7 +64,13 @@ def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
         **_rendezvous(job, pod, around),
         **({env_name("metrics_port"): str(around.status_ports[index])} if job.metrics_port else {}),
         **_devices(job, index),
+        **_identity(job, pod, index),
     }
+
+
+def _identity(job: LocalJob, pod: str, index: int) -> dict[str, str]:
+    """What the Job controller tells a pod of an Indexed Job, and the name that this run has for the node."""
+    return {"JOB_COMPLETION_INDEX": str(index), env_name("node_name"): pod} if job.is_indexed else {}
 
 
 def _threads(job: LocalJob, around: Surroundings) -> dict[str, str]:
@@ -83,10 +89,14 @@ def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]
         env_name("store_token"): around.store_token,
     }
     if job.store_on_node_0:
-        conf = job.operator.get("PET_RDZV_CONF", "")
+        conf = {**_plain_variables(job), **job.operator}.get("PET_RDZV_CONF", "")
         host = f"is_host={str(pod == node(0)).lower()}"
         found["PET_RDZV_CONF"] = ",".join(filter(None, (conf, host)))
     return found
+
+
+def _plain_variables(job: LocalJob) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container(job.node).get("env", ()) if "value" in each}
 
 
 def _devices(job: LocalJob, index: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
-from elastic_infra.manifests.metadata import OPERATOR_JOB, OPERATOR_REPLICA_TYPE, metadata
+from elastic_infra.manifests.metadata import metadata, node_selector
 from elastic_infra.manifests.model import Manifest
 
 
@@ -16,6 +16,6 @@ def pod_disruption_budget(name: str, config: JobConfig) -> Manifest:
         "metadata": metadata(name, ObjectNames(name).disruption_budget, config),
         "spec": {
             "minAvailable": config.elastic.min_nodes,
-            "selector": {"matchLabels": {OPERATOR_JOB: name, OPERATOR_REPLICA_TYPE: "worker"}},
+            "selector": {"matchLabels": dict(node_selector(name, config))},
         },
     }

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import EnvVar, JobConfig, mount_paths
+from elastic_infra.config.names import ObjectNames
 from elastic_infra.launcher.defaults import runtime_defaults
 from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
-from elastic_infra.manifests.metadata import OPERATOR_REPLICA_INDEX
+from elastic_infra.manifests.metadata import node_index_label
 from elastic_infra.manifests.model import Value, without_none
 from elastic_infra.manifests.store_token import VARIABLE, store_token_variable
 
@@ -43,7 +44,15 @@ def container_environment(name: str, config: JobConfig, torchrun: Mapping[str, V
     if config.rendezvous_host != "none":
         generated[VARIABLE] = store_token_variable(name)
     ours: list[Value] = [generated[variable] for variable in sorted(generated.keys() - config.env.keys())]
-    return ours + [_user_variable(variable, value) for variable, value in config.env.items()]
+    return ours + _composed(name, config) + [_user_variable(variable, value) for variable, value in config.env.items()]
+
+
+def _composed(name: str, config: JobConfig) -> list[Value]:
+    """The variables made of others, which come after these: the kubelet knows `$(NAME)` of variables before."""
+    if not config.is_indexed_job:
+        return []
+    index = f"$({env_name('replica_index')})"
+    return [{"name": env_name("node_name"), "value": ObjectNames(name).indexed(index)}]
 
 
 def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Value]:
@@ -60,9 +69,11 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         **torchrun,
         **({CHECKPOINT_DIR: checkpoint.mount_path} if checkpoint else {}),
     }
-    fields = {"POD_IP": "status.podIP", env_name("node_name"): "metadata.name"}
+    fields = {"POD_IP": "status.podIP"}
+    if not config.is_indexed_job:  # whose pods have another name after each loss
+        fields[env_name("node_name")] = "metadata.name"
     if not config.is_single_pod:
-        fields[env_name("replica_index")] = f"metadata.labels['{OPERATOR_REPLICA_INDEX}']"
+        fields[env_name("replica_index")] = f"metadata.labels['{node_index_label(config)}']"
     plain: dict[str, Value] = {name: {"name": name, "value": value} for name, value in values.items()}
     return plain | {name: _from("fieldRef", name, {"fieldPath": path}) for name, path in fields.items()}
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import Final
 
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.values import quantity
 from elastic_infra.manifests.model import Value
 
-WORKLOAD_KINDS = ("PyTorchJob", "Job")
+NO_LIMIT: Final = 2**31 - 1
+"""The most that an int32 field of Kubernetes can hold: of failed pods, what no job reaches."""
+
+WORKLOAD_KINDS: Final = ("PyTorchJob", "Job")
 """Kinds of workload object, as `Manifests.workload` has them."""
 
 
@@ -22,8 +26,8 @@ class Figures:
     Attributes:
         memory: bytes a node; None without a limit.
         shared_memory: limit of /dev/shm as written, "off" without the volume, None without a limit.
-        restarts_in_place: whether failed containers are restarted; else their pods are made anew.
-        backoff_limit: container restarts in place that fail the job; None without a limit.
+        restarts_in_place: whether the backoff limit counts: of a PyTorchJob, failed containers that are restarted.
+        backoff_limit: container restarts in place, or failed pods, that fail the job; None without a limit.
     """
 
     min_nodes: int
@@ -43,21 +47,36 @@ def figures(workload: Mapping[str, Value]) -> Figures:
     spec = at(workload, "spec")
     policy = at(spec, "elasticPolicy")
     life = at(spec, "runPolicy") if policy else spec
-    replicas = _number(at(spec, "pytorchReplicaSpecs.Worker.replicas")) or 1
+    low, high = _bounds(workload, policy)
     limits = at(container(workload), "resources.limits")
     memory = at(limits, "memory")
+    limit = _number(at(life, "backoffLimit"))
     return Figures(
-        min_nodes=_number(at(policy, "minReplicas")) or replicas,
-        max_nodes=_number(at(policy, "maxReplicas")) or replicas,
+        min_nodes=low,
+        max_nodes=high,
         gpus_per_node=_gpus(limits),
         memory=quantity(memory) if isinstance(memory, str) else None,
         shared_memory=_shared_memory(workload),
         max_restarts=_number(at(policy, "maxRestarts") if policy else variables(workload).get("PET_MAX_RESTARTS")),
         restarts_in_place=at(spec, "pytorchReplicaSpecs.Worker.restartPolicy") != "ExitCode",
-        backoff_limit=_number(at(life, "backoffLimit")),
+        backoff_limit=None if limit == NO_LIMIT else limit,
         active_deadline_seconds=_number(at(life, "activeDeadlineSeconds")),
         ttl_seconds_after_finished=_number(at(life, "ttlSecondsAfterFinished")),
     )
+
+
+def replicas(workload: Mapping[str, Value]) -> int:
+    """How many nodes a workload should have now."""
+    paths = ("spec.pytorchReplicaSpecs.Worker.replicas", "spec.parallelism")
+    return next((count for path in paths if (count := _number(at(workload, path)))), 1)
+
+
+def _bounds(workload: Mapping[str, Value], policy: Value) -> tuple[int, int]:
+    """The fewest and the most nodes; an Indexed Job's own fields hold the number of now alone."""
+    now = replicas(workload)
+    low, _, high = str(variables(workload).get("PET_NNODES", "")).partition(":")
+    least, most = at(policy, "minReplicas") or low, at(policy, "maxReplicas") or high or low
+    return _number(least) or now, _number(most) or now
 
 
 def at(value: Value, path: str) -> Value:

@@ -20,6 +20,10 @@ OPERATOR_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 """Set by the operator on its pods. This package uses the label only in selectors: with it a Service would count as the
 operator's."""
 
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""Set by the Job controller on the pods of an Indexed Job, as a label and as an annotation:
+https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
+
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 RERUN: Final = "elastic-infra/rerun"
 ON_RESTART: Final = "elastic-infra/on-restart"
@@ -46,9 +50,16 @@ def store_selector(name: str) -> dict[str, str]:
     return {INSTANCE: name, COMPONENT: "rendezvous"}
 
 
-def first_node_selector(name: str) -> dict[str, str]:
-    """Labels that pick the operator's first node."""
-    return {OPERATOR_JOB: name, OPERATOR_REPLICA_TYPE: "worker", OPERATOR_REPLICA_INDEX: "0"}
+def node_selector(name: str, config: JobConfig) -> dict[str, str]:
+    """Labels that pick the nodes of a job: the operator's own, or else this package's."""
+    if config.kind == "PyTorchJob":
+        return {OPERATOR_JOB: name, OPERATOR_REPLICA_TYPE: "worker"}
+    return {INSTANCE: name, COMPONENT: "worker"}
+
+
+def node_index_label(config: JobConfig) -> str:
+    """The label by which a controller numbers the nodes."""
+    return OPERATOR_REPLICA_INDEX if config.kind == "PyTorchJob" else COMPLETION_INDEX
 
 
 def metadata(

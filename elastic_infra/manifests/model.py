@@ -24,7 +24,7 @@ class Manifests:
     """The objects of one job; None for objects that the config does not need.
 
     Attributes:
-        workload: PyTorchJob, or batch/v1 Job for a single pod.
+        workload: PyTorchJob or batch/v1 Job.
         launcher: ConfigMap with the launcher; None when the image has it.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.

@@ -1,4 +1,4 @@
-"""The training pod: container, security, placement. The same for a node of a PyTorchJob and for a single pod."""
+"""The training pod: container, security, placement. The same for a node of any workload object."""
 
 from __future__ import annotations
 
@@ -79,12 +79,18 @@ def entrypoint(config: JobConfig) -> list[Value]:
 
 def _ports(config: JobConfig) -> list[Value] | None:
     ports: list[Value] = []
-    if not config.is_single_pod:
-        # The operator adds a port of this name with 23456 unless there is one.
-        ports.append({"name": "pytorchjob-port", "containerPort": config.rendezvous.port, "protocol": "TCP"})
+    if name := _rendezvous_port(config):
+        ports.append({"name": name, "containerPort": config.rendezvous.port, "protocol": "TCP"})
     if config.launcher.metrics_port is not None:
         ports.append({"name": "status", "containerPort": config.launcher.metrics_port, "protocol": "TCP"})
     return ports or None
+
+
+def _rendezvous_port(config: JobConfig) -> str | None:
+    """Name of the store's port in the training container; None where no node has the store."""
+    if config.kind == "PyTorchJob":
+        return "pytorchjob-port"  # the operator adds one of this name with 23456 unless there is one
+    return "rendezvous" if config.rendezvous_host == "worker0" else None
 
 
 def _resources(config: JobConfig) -> Value:

@@ -14,6 +14,7 @@ from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
+from elastic_infra.manifests.rendezvous import rendezvous_settings
 from elastic_infra.manifests.storage import mounted
 
 
@@ -64,21 +65,10 @@ def _elastic_policy(name: str, config: JobConfig) -> dict[str, Value]:
         rdzvBackend=elastic.rdzv_backend,
         rdzvHost=ObjectNames(name).rendezvous if dedicated else None,
         rdzvPort=config.rendezvous.port if config.rendezvous_host != "none" else None,
-        rdzvConf=_rdzv_conf(config),
+        rdzvConf=[{"key": key, "value": value} for key, value in rendezvous_settings(config).items()],
         maxRestarts=elastic.max_restarts,
         metrics=metrics(scaling) if scaling is not None and scaling.owner == "operator" else None,
     )
-
-
-def _rdzv_conf(config: JobConfig) -> list[Value]:
-    budgets = config.elastic.rdzv_configs
-    values = {
-        **({"is_host": "false"} if config.rendezvous_host == "dedicated" else {}),
-        "join_timeout": str(budgets.join_timeout),
-        "last_call_timeout": str(budgets.last_call_timeout),
-        "timeout": str(budgets.timeout),
-    }
-    return [{"key": key, "value": value} for key, value in values.items()]
 
 
 def _run_policy(config: JobConfig) -> Value:

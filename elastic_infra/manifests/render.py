@@ -8,6 +8,7 @@ from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
 from elastic_infra.manifests.disruption import pod_disruption_budget
 from elastic_infra.manifests.identity import run_id, taken_on
+from elastic_infra.manifests.indexed_job import indexed_job
 from elastic_infra.manifests.launcher import launcher_config_map, newest_launcher
 from elastic_infra.manifests.model import Manifests
 from elastic_infra.manifests.pytorch_job import pytorch_job
@@ -44,7 +45,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         raise ConfigError(faults)
     own = config.launcher.delivery == "configmap" and config.launcher.config_map is None
     launcher = launcher or newest_launcher(name, config)
-    workload = single_pod_job if config.is_single_pod else pytorch_job
+    workload = single_pod_job if config.is_single_pod else indexed_job if config.is_indexed_job else pytorch_job
     scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
     owns_autoscaler = scaling is not None and scaling.owner == "component"
     return Manifests(

@@ -22,16 +22,28 @@ PYTORCH_JOB_RESTARTS: Final = (
 )
 """Paths of a PyTorchJob whose change replaces it."""
 
-JOB_RESTARTS: Final = ("spec.template", "spec.podFailurePolicy", "spec.managedBy")
-"""Paths of a batch/v1 Job that Kubernetes refuses to change."""
+REPLICAS: Final = ("spec.pytorchReplicaSpecs.Worker.replicas",)
+"""The path of a PyTorchJob's number of nodes, which belongs to an autoscaler or to `elastic-infra scale` unless the
+config sets it: see `JobConfig.size_owner`."""
+
+COMPLETIONS: Final = ("spec.parallelism", "spec.completions")
+"""The same of an Indexed Job: Kubernetes refuses a change of one of the two alone."""
+
+JOB_RESTARTS: Final = (
+    "spec.template",
+    "spec.podFailurePolicy",
+    "spec.managedBy",
+    "spec.completionMode",
+    "spec.successPolicy",
+    "spec.backoffLimitPerIndex",
+    *COMPLETIONS,
+)
+"""Paths of a batch/v1 Job that Kubernetes refuses to change, and the number of nodes, for which Pulumi's provider
+replaces the Job: https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/provider/diff.go"""
 
 CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
 """Paths of a PersistentVolumeClaim whose change makes it another, empty one, its size included:
 https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
-
-REPLICAS: Final = "spec.pytorchReplicaSpecs.Worker.replicas"
-"""The path of the number of nodes, which belongs to an autoscaler or to `elastic-infra scale` unless the config sets
-it: see `JobConfig.size_owner`."""
 
 QUEUE_OWNED: Final = (
     "spec.pytorchReplicaSpecs.Worker.template.spec.nodeSelector",
@@ -46,7 +58,7 @@ QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec
 
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload whose change replaces it."""
-    return JOB_RESTARTS if config.is_single_pod else PYTORCH_JOB_RESTARTS
+    return JOB_RESTARTS if config.kind == "Job" else PYTORCH_JOB_RESTARTS
 
 
 def restarting(config: JobConfig, manifests: Manifests) -> Value:
@@ -70,11 +82,15 @@ def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]
     Args:
         is_new: whether the job is made anew: then a size that people set begins with the number of the config.
     """
-    queued = config.placement.queue is not None
-    if config.is_single_pod:
-        return QUEUE_OWNED_JOB if queued else ()
+    is_job = config.kind == "Job"
+    queue = (QUEUE_OWNED_JOB if is_job else QUEUE_OWNED) if config.placement.queue is not None else ()
     is_set_here = config.size_owner == "config" or (config.size_owner == "scale" and is_new)
-    return (() if is_set_here else (REPLICAS,)) + (QUEUE_OWNED if queued else ())
+    return (() if is_set_here else size_paths(config)) + queue
+
+
+def size_paths(config: JobConfig) -> tuple[str, ...]:
+    """Paths of the workload that hold its number of nodes, which change together."""
+    return COMPLETIONS if config.kind == "Job" else REPLICAS
 
 
 def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""Which pod runs a rank."""
+"""Which node runs a rank."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ class Place:
     """Where a rank is.
 
     Attributes:
-        first, last: the ranks of that pod.
-        is_known: whether a launcher said so; else the pods' order says it, which is wrong while a node waits.
+        node: its name, as the launchers know it.
+        first, last: the ranks of that node.
+        is_known: whether a launcher said so; else the order of the nodes says it, which is wrong while a node waits.
     """
 
-    pod: str
+    node: str
     local_rank: int
     first: int
     last: int
     is_known: bool
 
 
-def place(rank: int, pods: Sequence[str], snapshots: Mapping[str, Mapping[str, Any]], workers_per_node: int) -> Place:
-    """The pod of a rank.
+def place(rank: int, nodes: Sequence[str], snapshots: Mapping[str, Mapping[str, Any]], workers_per_node: int) -> Place:
+    """The node of a rank.
 
     Args:
-        pods: names of the pods of nodes, in the order of their indices.
+        nodes: names of the nodes that have a pod, in the order of their indices.
         snapshots: what the status ports of pods say, by pod.
 
     Raises:
-        RefusedError: the group has no such rank, or its pod is gone.
+        RefusedError: the group has no such rank, or its node's pod is gone.
     """
     members, each = _members(snapshots.values()), workers_per_node
-    nodes = members or pods
-    if not 0 <= rank < len(nodes) * each:
+    known = members or nodes
+    if not 0 <= rank < len(known) * each:
         message = (
-            f"There is no rank {rank}: the job's ranks are 0 to {len(nodes) * each - 1} now."
-            if nodes
+            f"There is no rank {rank}: the job's ranks are 0 to {len(known) * each - 1} now."
+            if known
             else f"There is no rank {rank}: the job has no pods now. `elastic-infra status` says why."
         )
         raise RefusedError(message)
-    pod = nodes[rank // each]
-    if pod not in pods:
-        message = f"Rank {rank} is on {pod}, which is gone. Ask again when the nodes have met without it."
+    node = known[rank // each]
+    if node not in nodes:
+        message = f"Rank {rank} is on {node}, which is gone. Ask again when the nodes have met without it."
         raise RefusedError(message)
-    return Place(pod, rank % each, rank - rank % each, rank - rank % each + each - 1, bool(members))
+    return Place(node, rank % each, rank - rank % each, rank - rank % each + each - 1, bool(members))
 
 
 def newest(snapshots: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

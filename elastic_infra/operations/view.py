@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.manifests.figures import at, items
-from elastic_infra.manifests.metadata import COMPONENT
+from elastic_infra.manifests.metadata import COMPLETION_INDEX, COMPONENT
 from elastic_infra.operations import ranks
 from elastic_infra.operations import workload as jobs
 from elastic_infra.operations.failures import last_failure
@@ -60,9 +60,19 @@ class Seen:
 
 
 def nodes(pods: Iterable[Object]) -> list[Object]:
-    """The pods that train, in the order of their indices, without those on their way out."""
+    """The pods that train, in the order of their indices, without those on their way out.
+
+    Of each index of an Indexed Job the newest: the failed pods before it stay, under names of their own.
+    """
     found = [pod for pod in pods if _labels(pod).get(COMPONENT) == "worker" and not _is_leaving(pod)]
-    return sorted(found, key=lambda pod: natural(name_of(pod)))
+    by_age = sorted(found, key=lambda pod: text(pod, "metadata.creationTimestamp"))
+    newest = {_labels(pod).get(COMPLETION_INDEX) or name_of(pod): pod for pod in by_age}
+    return sorted(newest.values(), key=lambda pod: natural(name_of(pod)))
+
+
+def node_name(pod: Object) -> str:
+    """The name by which the launchers know a node: a pod of an Indexed Job has its host's, which outlives the pod."""
+    return text(pod, "spec.hostname") or name_of(pod)
 
 
 def lines(seen: Seen) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final, Literal
 
 from elastic_infra.launcher.settings import env_name
-from elastic_infra.manifests.figures import at, figures, variables
+from elastic_infra.manifests.figures import at, figures, replicas, variables
 from elastic_infra.manifests.metadata import QUEUE, SIZE_OWNER
 from elastic_infra.operations.objects import Object, conditions, moment, name_of, part, text, whole
 
@@ -20,7 +20,13 @@ ENDED: Final = ("succeeded", "failed")
 
 # https://github.com/kubeflow/trainer/blob/v1.9.4/pkg/apis/kubeflow.org/v1/common_types.go and
 # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
-_ENDS: Final[dict[str, State]] = {"Succeeded": "succeeded", "Complete": "succeeded", "Failed": "failed"}
+_ENDS: Final[dict[str, State]] = {
+    "Succeeded": "succeeded",
+    "Complete": "succeeded",
+    "SuccessCriteriaMet": "succeeded",  # decided: the Job is complete once its last pod has ended
+    "Failed": "failed",
+    "FailureTarget": "failed",  # the same
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +48,12 @@ class Size:
 def size(workload: Object) -> Size:
     """The size of a job."""
     known = figures(workload)
-    nodes = whole(workload, "spec.pytorchReplicaSpecs.Worker.replicas") or 1
     unit = variables(workload).get(env_name("node_unit"))
     is_range = known.min_nodes < known.max_nodes
     told = part(workload, "metadata.annotations").get(SIZE_OWNER)
     owner: Owner = "config" if told == "config" or not is_range else "autoscaler" if told == "autoscaler" else "scale"
     return Size(
-        nodes,
+        replicas(workload),
         known.min_nodes,
         known.max_nodes,
         unit=int(unit) if isinstance(unit, str) and unit.isdecimal() else 1,
@@ -89,7 +94,7 @@ def ended(workload: Object) -> float | None:
 
 def why_failed(workload: Object) -> str:
     """The controller's word for it; empty where the job has not failed."""
-    failed = next((each for each in conditions(workload) if each.get("type") == "Failed"), None)
+    failed = next((each for each in conditions(workload) if _ENDS.get(str(each.get("type"))) == "failed"), None)
     return (text(failed, "message") or text(failed, "reason")) if failed else ""
 
 

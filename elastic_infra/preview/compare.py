@@ -51,8 +51,8 @@ RESOURCE: Final = "Pulumi resource"
 """Path of the change of a job's name in Pulumi."""
 
 _LAUNCHER_VOLUME: Final = {
-    True: "spec.template.spec.volumes[launcher].configMap.name",
-    False: "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[launcher].configMap.name",
+    "Job": "spec.template.spec.volumes[launcher].configMap.name",
+    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[launcher].configMap.name",
 }
 
 
@@ -128,8 +128,9 @@ def _as_adopted(config: JobConfig, change: Change) -> Change:
     if config.adopted and change.path != "name":
         return dataclasses.replace(change, consequence=Consequence.NONE, manifest_paths=())
     if change.path == ADOPTED:
-        kind = "Job" if config.is_single_pod else "PyTorchJob"
-        return dataclasses.replace(change, consequence=Consequence.RESTART, manifest_paths=(f"{kind} (made anew)",))
+        return dataclasses.replace(
+            change, consequence=Consequence.RESTART, manifest_paths=(f"{config.kind} (made anew)",)
+        )
     return change
 
 
@@ -159,8 +160,7 @@ def _renaming(base: Job, head: Job, versions: Versions | None) -> Iterator[Chang
 def _launcher(config: JobConfig, versions: Versions | None) -> Iterator[Change]:
     """Another version of this package has another launcher; an image that has its own keeps it."""
     if versions is not None and config.launcher.delivery == "configmap":
-        kind = "Job" if config.is_single_pod else "PyTorchJob"
-        places = ("ConfigMap metadata.name", f"{kind} {_LAUNCHER_VOLUME[config.is_single_pod]}")
+        places = ("ConfigMap metadata.name", f"{config.kind} {_LAUNCHER_VOLUME[config.kind]}")
         if keeps_launchers(versions[0]):
             yield Change(LAUNCHER_READY, *versions, Consequence.NONE)
         else:

@@ -25,7 +25,7 @@ def keeps_launchers(version: str | None) -> bool:
 
 def warnings(base: Job, head: Job | None, consequence: Consequence) -> tuple[str, ...]:
     """Every warning about going from `base` to `head` (None: the job is removed)."""
-    return (*_claim(base, head), *_restart(head, consequence))
+    return (*_claim(base, head), *_restart(head, consequence), *_other_kind(base, head, consequence))
 
 
 def _claim(base: Job, head: Job | None) -> Iterator[str]:
@@ -64,6 +64,16 @@ def _restart(head: Job | None, consequence: Consequence) -> Iterator[str]:
         yield "`pulumi up` refuses this change, because `run_policy.on_restart` is `refuse`."
     if head.config.storage.checkpoint is None and not head.config.storage.mounts:
         yield "there is no checkpoint volume, so training starts again at step 0."
+
+
+def _other_kind(base: Job, head: Job | None, consequence: Consequence) -> Iterator[str]:
+    """Two kinds are two resources: no option has Pulumi delete the old one first."""
+    if head is None or consequence is not Consequence.RESTART or base.config.kind == head.config.kind:
+        return
+    yield (
+        f"Pulumi makes the {head.config.kind} before it deletes the {base.config.kind}, and both would train for a "
+        f"while. Stop the job first: `elastic-infra cancel {base.name}`."
+    )
 
 
 def resource_warnings(base: Job, head: Job, versions: Versions | None) -> Iterator[str]:

@@ -172,7 +172,7 @@ class Namespace:
 
     def describe(self) -> str:
         """Pods, jobs and latest events, for the message of a test that failed."""
-        pods = self.cluster.run("-n", self.name, "get", "pytorchjobs,pods,hpa", "-o", "wide")
+        pods = self.cluster.run("-n", self.name, "get", "pytorchjobs,jobs,pods,hpa", "-o", "wide")
         events = self.cluster.run("-n", self.name, "get", "events", "--sort-by=.lastTimestamp")
         return "\n".join([f"In namespace {self.name}:", pods, *events.splitlines()[-15:]])
 

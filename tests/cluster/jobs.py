@@ -142,8 +142,18 @@ def finish(space: Namespace, name: str, training: Training, seconds: float = TRA
 
     The job succeeds with the weights of an undisturbed run, and no step that a checkpoint held was repeated.
     """
-    space.cluster.run("-n", space.name, "exec", READER, "--", "touch", f"{MOUNT}/finish")
+    tell_to_finish(space)
     space.await_condition(name, "Succeeded", seconds)
+    check_result(space, training)
+
+
+def tell_to_finish(space: Namespace) -> None:
+    """Has the workers end well after their next step."""
+    space.cluster.run("-n", space.name, "exec", READER, "--", "touch", f"{MOUNT}/finish")
+
+
+def check_result(space: Namespace, training: Training) -> None:
+    """The weights of a job that has ended are those of an undisturbed run, and no saved step was repeated."""
     checkpoint = json.loads(space.read("checkpoint.json"))
     steps = first_workers_steps(space)
 

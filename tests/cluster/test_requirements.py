@@ -36,6 +36,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "guarded": {"disruption": {"pod_disruption_budget": True}, "security": {"read_only_root": True}},
     "limited": {"shared_memory": {"size": "64Mi"}, "run_policy": {"backoff_limit": 2, "suspend": True}},
     "single": {"elastic": {"nnodes": 1}},
+    "indexed": {"target": "job", "disruption": {"pod_disruption_budget": True}, "run_policy": {"backoff_limit": -1}},
+    "indexed-store-on-0": {"target": "job", "rendezvous": {"host": "worker0"}},
 }
 
 

@@ -49,6 +49,15 @@ def test_a_single_pod_has_room_for_a_whole_label(target: str) -> None:
     assert "worker" not in fault.reason
 
 
+@pytest.mark.parametrize(("max_nodes", "room"), [(2, 58), (10_000, 58), (1, MAX_LABEL)])
+def test_an_indexed_job_has_room_for_its_host_names_and_its_service(max_nodes: int, room: int) -> None:
+    """`<job>-9999` is a host name, `<job>-rdzv` the Service; one node has neither."""
+    config = jobs.job(elastic={"nnodes": max_nodes}, target="job")
+
+    assert name_faults("a" * room, config) == ()
+    assert len(name_faults("a" * (room + 1), config)) == 1
+
+
 @pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "a.b", "-a", "a-", "a" * 64, None, 3, "a\n"])
 def test_what_is_no_dns_label_is_refused(name: object) -> None:
     """The operator's webhook takes RFC 1035 labels only; so does a Service."""

@@ -20,7 +20,7 @@ CPU_METRIC: Final[Fields] = {"metrics": [{"type": "cpu", "target": 80}]}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 
 
-ONLY_FOR_PYTORCHJOB: Final[dict[str, Fields]] = {
+ONLY_FOR_SEVERAL_NODES: Final[dict[str, Fields]] = {
     "rendezvous": {"rendezvous": {"port": 2000}},
     "elastic.initial_nodes": {"elastic": {"initial_nodes": 1}},
     "elastic.world_sizes": {"elastic": {"world_sizes": [1]}},
@@ -29,6 +29,14 @@ ONLY_FOR_PYTORCHJOB: Final[dict[str, Fields]] = {
     "run_policy.clean_pod_policy": {"run_policy": {"clean_pod_policy": "All"}},
     "disruption.pod_disruption_budget": {"disruption": {"pod_disruption_budget": True}},
     "elastic.rdzv_backend": {"elastic": {"rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+}
+
+INDEXED: Final[Fields] = {**RANGE, "target": "job"}
+ONLY_FOR_THE_OPERATOR: Final[dict[str, Fields]] = {
+    "run_policy.scheduling_policy": {"run_policy": {"scheduling_policy": {}}},
+    "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
+    "run_policy.clean_pod_policy": {"run_policy": {"clean_pod_policy": "All"}},
+    "run_policy.managed_by": {"run_policy": {"managed_by": "kubeflow.org/training-operator"}},
 }
 
 
@@ -138,33 +146,51 @@ CASES: Final = (
         ("(9)", "(8)"),
         {"elastic": {"nproc_per_node": 8}, "resources": {"gpu": 8}},
     ),
+    *(
+        Case("indexed_job_has_no_operator", {**INDEXED, **fields}, path, ("is for the training operator",), INDEXED)
+        for path, fields in ONLY_FOR_THE_OPERATOR.items()
+    ),
     Case(
-        "single_pod_is_one_node",
-        {**RANGE, "target": "job"},
-        "target",
-        ("nnodes 2:4",),
-        {"elastic": {"nnodes": "1:1"}, "target": "job"},
+        "indexed_job_has_no_operator",
+        {**INDEXED, "autoscaling": POD_METRIC},
+        "autoscaling",
+        ("scale subresource", "elastic-infra scale"),
+        {**RANGE, "autoscaling": POD_METRIC},
+    ),
+    Case(
+        "indexed_job_has_no_operator",
+        {"target": "job", "elastic": ETCD},
+        "elastic.rdzv_backend",
+        ("'etcd-v2'", "exits with 1"),
+        {"target": "pytorchjob", "elastic": ETCD},
+    ),
+    Case(
+        "indexed_job_counts_ready_pods",
+        {**INDEXED, "wait_for": "running"},
+        "wait_for",
+        ("elastic.initial_nodes",),
+        {"target": "job", "elastic": {"nnodes": "2:4", "initial_nodes": 2}, "wait_for": "running"},
     ),
     *(
-        Case("only_for_pytorchjob", fields, path, ("single pod",), {**fields, "target": "pytorchjob"})
-        for path, fields in ONLY_FOR_PYTORCHJOB.items()
+        Case("only_for_several_nodes", fields, path, ("single pod",), {**fields, "target": "pytorchjob"})
+        for path, fields in ONLY_FOR_SEVERAL_NODES.items()
     ),
     Case(
-        "only_for_pytorchjob",
+        "only_for_several_nodes",
         {"autoscaling": POD_METRIC},
         "autoscaling",
         ("single pod",),
         {**RANGE, "autoscaling": POD_METRIC},
     ),
     Case(
-        "only_for_pytorchjob",
+        "only_for_several_nodes",
         {"run_policy": {"managed_by": "kubeflow.org/training-operator"}},
         "run_policy.managed_by",
         ("does not manage",),
         {"run_policy": {"managed_by": "kueue.x-k8s.io/multikueue"}},
     ),
     Case(
-        "only_for_pytorchjob",
+        "only_for_several_nodes",
         {"run_policy": {"backoff_limit": -1}},
         "run_policy.backoff_limit",
         ("(-1)",),

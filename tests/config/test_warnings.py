@@ -69,6 +69,18 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         "set to 1 by the training operator",
         {**RANGE, "env": {"PYTHONUNBUFFERED": 1}},
     ),
+    (
+        "placement.queue",
+        {**RANGE, "target": "job", "placement": {"queue": "gpu"}},
+        "stops one whose size changes",
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 2}, "target": "job", "placement": {"queue": "gpu"}},
+    ),
+    (
+        "run_policy.backoff_limit",
+        {**RANGE, "target": "job", "run_policy": {"backoff_limit": 3}},
+        "(3) counts failed pods of all nodes together",
+        {**RANGE, "target": "job", "run_policy": {"backoff_limit": 4}},
+    ),
     ("placement.queue", {**RANGE, "placement": {"queue": "gpu"}}, "kueue#12606", {"placement": {"queue": "gpu"}}),
     (
         "elastic.rdzv_backend",

@@ -103,6 +103,17 @@ def test_sizes_and_limits_are_kept() -> None:
     assert job["placement"]["queue"] == "gpus"
 
 
+def test_an_indexed_job_stays_one() -> None:
+    """Its size of now is where it starts in the range of its command; the controller's labels name the old Job."""
+    found = imported(CORPUS / "indexed_job.yaml")
+
+    assert found.job["target"] == "job"
+    assert found.job["elastic"] == {"nnodes": "2:4", "nproc_per_node": "1", "initial_nodes": 3}
+    assert "overlays" not in found.job or "labels" not in found.job["overlays"]["pod"].get("metadata", {})
+    assert {note.split(":")[0] for note in found.notes} >= {"drops spec.backoffLimitPerIndex"}
+    assert any(note.startswith("leaves out run_policy.backoff_limit") for note in found.notes)
+
+
 COMMANDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "torchrun --nnodes=1:4 --nproc-per-node=8 --max-restarts 3 train.py --lr 0.1": (
         {"script": "train.py", "args": ["--lr", "0.1"]},

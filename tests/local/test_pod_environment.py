@@ -6,9 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from elastic_infra.config import JobConfig
 from elastic_infra.local.cgroups import Limits
-from elastic_infra.local.job import LocalJob, local_job, on_cpu
+from elastic_infra.local.job import LocalJob, fields, local_job, on_cpu
 from elastic_infra.local.pod_environment import Surroundings, overrides, store_argv
 from elastic_infra.local.state import STORE
 
@@ -59,6 +61,24 @@ def test_single_node() -> None:
     assert single.rules.workload == "Job"
     assert single.operator == {}
     assert overrides(single, "node-0", AROUND).keys() & {"PET_RDZV_ENDPOINT", "ELASTIC_INFRA_STORE_TOKEN"} == set()
+
+
+@pytest.mark.parametrize("host", ["dedicated", "worker0"])
+def test_an_indexed_job(host: str) -> None:
+    """Nodes have their index as in a cluster, and the name that this run has for them; the store as any job's."""
+    settings = {"target": "job", "rendezvous": {"host": host}}
+    indexed, several = job(**settings), job(rendezvous={"host": host})
+    found = overrides(indexed, "node-1", AROUND)
+
+    assert indexed.rules.workload == "Job"
+    assert indexed.rules.permanent == {1, 2, 93}
+    assert found["JOB_COMPLETION_INDEX"] == "1"
+    assert found["ELASTIC_INFRA_NODE_NAME"] == "node-1"
+    assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
+        name: value for name, value in overrides(several, "node-1", AROUND).items() if name.startswith("PET_")
+    }
+    place = fields(indexed, indexed.node, "node-1", "127.0.0.1")
+    assert place["metadata.labels['batch.kubernetes.io/job-completion-index']"] == "1"
 
 
 def test_each_node_has_its_own_devices_and_status_port() -> None:

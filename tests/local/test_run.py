@@ -41,9 +41,10 @@ def endless(*options: str) -> tuple[str, ...]:
     return (*options, "--timeout", "240")
 
 
-def test_success(start: Starter) -> None:
+@pytest.mark.parametrize("target", ["auto", "job"])
+def test_success(start: Starter, target: str) -> None:
     """Two nodes count together to the end: exit code 0, one generation, the checkpoint in the claim's folder."""
-    run = start("--nodes", "2")
+    run = start("--nodes", "2", target=target)
     assert run.wait() == 0, run.output
     assert run.worlds() == [2]
     assert (run.claim / "step").read_text() == "60"

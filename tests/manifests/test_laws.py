@@ -110,14 +110,15 @@ def _environment_has_each_name_once(config: JobConfig) -> None:
     ours = [name for name in names if name not in config.env]
 
     assert len(names) == len(set(names))
-    assert names == sorted(ours) + list(config.env)
+    composed = ["ELASTIC_INFRA_NODE_NAME"] if config.is_indexed_job else []
+    assert names == sorted(set(ours) - set(composed)) + composed + list(config.env)
     assert not any(reserved(name) for name in config.env)
 
 
 def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None:
     if service := objects.get("service"):
         store = objects.get("store")
-        pod = store["spec"]["template"]["metadata"]["labels"] if store else _operators_labels(name)
+        pod = store["spec"]["template"]["metadata"]["labels"] if store else _first_nodes_labels(name, objects)
         assert service["spec"]["selector"].items() <= pod.items()
         assert service["spec"]["ports"][0]["port"] == config.rendezvous.port
     if store := objects.get("store"):
@@ -125,12 +126,15 @@ def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None
             store["spec"]["selector"]["matchLabels"].items() <= store["spec"]["template"]["metadata"]["labels"].items()
         )
     if budget := objects.get("disruption_budget"):
-        assert budget["spec"]["selector"]["matchLabels"].items() <= _operators_labels(name).items()
+        assert budget["spec"]["selector"]["matchLabels"].items() <= _first_nodes_labels(name, objects).items()
 
 
-def _operators_labels(name: str) -> dict[str, str]:
-    """Labels that the operator gives the first node's pod."""
+def _first_nodes_labels(name: str, objects: Objects) -> dict[str, str]:
+    """Labels that the first node's pod has of the template and of its controller."""
+    (template,) = _templates({"workload": objects["workload"]})
     return {
+        **template["metadata"]["labels"],
+        "batch.kubernetes.io/job-completion-index": "0",
         f"{OPERATOR_LABELS}job-name": name,
         f"{OPERATOR_LABELS}replica-type": "worker",
         f"{OPERATOR_LABELS}replica-index": "0",
@@ -142,6 +146,12 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         assert not {"service", "store", "autoscaler", "disruption_budget"} & set(objects)
         return
     spec = objects["workload"]["spec"]
+    if config.is_indexed_job:
+        low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
+        assert 1 <= int(low) <= spec["completions"] <= int(high)
+        assert spec["completions"] == spec["parallelism"]
+        assert "autoscaler" not in objects
+        return
     policy, worker = spec["elasticPolicy"], spec["pytorchReplicaSpecs"]["Worker"]
     assert 1 <= policy["minReplicas"] <= worker["replicas"] <= policy["maxReplicas"]
     assert set(spec["pytorchReplicaSpecs"]) == {"Worker"}

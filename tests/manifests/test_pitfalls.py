@@ -1,4 +1,4 @@
-"""Every way known to us in which a PyTorchJob goes wrong by its config, and what becomes of it here.
+"""Every way known to us in which a job goes wrong by its config, and what becomes of it here.
 
 One row a pitfall: it is refused with a path, warned about with a path, or no config can cause it, which a look at the
 objects shows. Evidence is the operator's code at v1.9.4 or an issue of kubeflow/trainer unless named otherwise.
@@ -20,6 +20,7 @@ Fields = dict[str, Any]
 Objects = dict[str, Any]
 
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
+INDEXED: Final[Fields] = {**RANGE, "target": "job"}
 PODS: Final = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
 GANG: Final[Fields] = {"run_policy": {"scheduling_policy": {"queue": "q"}}}
 
@@ -164,7 +165,12 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
     "standalone crashes torchrun": Impossible(
         {"target": "pytorchjob"}, lambda objects: "standalone" not in _spec(objects)["elasticPolicy"]
     ),
-    "standalone with a range": Refused({**RANGE, "target": "job"}, "target"),
+    "standalone with a range": Impossible(
+        INDEXED,
+        lambda objects: (
+            "--standalone" not in _spec(objects)["template"]["spec"]["containers"][0]["args"] and "store" in objects
+        ),
+    ),
     "an empty rdzvConf panics the operator": Impossible(
         {"target": "pytorchjob"}, lambda objects: len(_spec(objects)["elasticPolicy"]["rdzvConf"]) >= 3
     ),
@@ -261,6 +267,36 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
     "shared memory without any limit": Warned(RANGE, "shared_memory"),
     "a grace period that ends before the checkpoint": Refused(
         {"disruption": {"termination_grace_period_seconds": 30}}, "runtime.shutdown_grace_seconds"
+    ),
+    "an Indexed Job retries a script that cannot run": Impossible(
+        INDEXED,
+        lambda objects: (
+            _spec(objects)["podFailurePolicy"]["rules"][1]["action"] == "FailJob"
+            and _spec(objects)["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"] == [1, 2, 93]
+        ),
+    ),
+    "a preempted pod of an Indexed Job counts as a failure": Impossible(
+        INDEXED, lambda objects: _spec(objects)["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
+    ),
+    "one index's failures delay the pods of all": Impossible(
+        INDEXED, lambda objects: _spec(objects)["backoffLimitPerIndex"] == 2**31 - 1
+    ),
+    "an Indexed Job trains again with its last node when the others have succeeded": Impossible(
+        INDEXED, lambda objects: _spec(objects)["successPolicy"] == {"rules": [{"succeededCount": 1}]}
+    ),
+    "an Indexed Job refuses another size": Impossible(
+        INDEXED, lambda objects: _spec(objects)["completions"] == _spec(objects)["parallelism"] == 4
+    ),
+    "a subdomain without the Service of its name, which resolves nothing": Impossible(
+        INDEXED, lambda objects: "subdomain" not in _spec(objects)["template"]["spec"]
+    ),
+    "an autoscaler of a kind without a scale subresource": Refused({**INDEXED, "autoscaling": PODS}, "autoscaling"),
+    "torchrun's exit code 1 fails an Indexed Job": Refused(
+        {"target": "job", "elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
+        "elastic.rdzv_backend",
+    ),
+    "Kueue stops an Indexed Job whose size changes": Warned(
+        {**INDEXED, "placement": {"queue": "q"}}, "placement.queue"
     ),
     "a pod that restricted namespaces refuse": Refused({"security": {"run_as_user": 0}}, "security.run_as_user"),
 }

@@ -36,6 +36,8 @@ SHAPES: Final[Mapping[str, dict[str, Any]]] = {
     "fixed": {"elastic": {"nnodes": 2}},
     "single-pod": {"elastic": {"nnodes": 1}},
     "one-node-pytorchjob": {"elastic": {"nnodes": 1}, "target": "pytorchjob"},
+    "indexed-job": {"target": "job"},
+    "indexed-job-fixed": {"elastic": {"nnodes": 2}, "target": "job"},
     "checkpoint-claim": {"storage": {"checkpoint": {"claim": "checkpoints"}}},
     "checkpoint-made": {"storage": {"checkpoint": {"size": "10Gi"}}},
     "overlays": {"overlays": {"pod": OVERLAY}},

@@ -88,6 +88,7 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
         (jobs.job(launcher={"delivery": "image"}), ["workload"]),
         (jobs.job(elastic={"nnodes": 2}), ["launcher", "service", "token", "workload"]),
         (jobs.job(target="pytorchjob"), ["launcher", "service", "token", "workload"]),
+        (jobs.indexed(), ["launcher", "service", "token", "store", "workload"]),
         (jobs.elastic(), ["launcher", "service", "token", "store", "workload"]),
         (jobs.elastic(rendezvous={"host": "worker0"}), ["launcher", "service", "token", "workload"]),
         (
@@ -116,6 +117,7 @@ def test_a_config_gives_exactly_the_objects_it_asks_for(config: JobConfig, roles
         (1, "auto", "Job"),
         ("1:1", "auto", "Job"),
         (1, "job", "Job"),
+        ("1:2", "job", "Job"),
         (1, "pytorchjob", "PyTorchJob"),
         (2, "auto", "PyTorchJob"),
         ("1:2", "auto", "PyTorchJob"),

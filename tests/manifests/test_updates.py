@@ -10,6 +10,7 @@ from elastic_infra.manifests.updates import foreign_paths, restart_paths
 from tests import jobs
 
 WORKER = "spec.pytorchReplicaSpecs.Worker"
+SIZES = {"spec.parallelism", "spec.completions"}
 METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
 
 
@@ -35,6 +36,12 @@ METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
             {"spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
         ),
         ({"elastic": {"nnodes": 1}}, set()),
+        ({"target": "job"}, SIZES),
+        ({"target": "job", "elastic": {"initial_nodes": 2}}, set()),
+        (
+            {"target": "job", "placement": {"queue": "gpu"}},
+            {*SIZES, "spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
+        ),
     ],
 )
 def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]) -> None:
@@ -44,7 +51,7 @@ def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]
 
 def test_a_job_that_is_made_anew_has_the_size_of_its_config() -> None:
     """An autoscaler's stays, which brings it into the new range by itself."""
-    assert foreign_paths(jobs.elastic(), is_new=True) == ()
+    assert foreign_paths(jobs.elastic(), is_new=True) == foreign_paths(jobs.indexed(), is_new=True) == ()
     assert foreign_paths(jobs.elastic(autoscaling=METRICS), is_new=True) == (f"{WORKER}.replicas",)
 
 
@@ -86,6 +93,23 @@ def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
 ) -> None:
     """The operator never rolls a template out, and the API server refuses to change a Job's."""
     assert _restarts(jobs.job(target=kind), jobs.job(target=kind, **change)) is restarts
+
+
+@pytest.mark.parametrize(
+    ("change", "restarts"),
+    [
+        ({"elastic": {"nnodes": "2:5"}}, True),
+        ({"elastic": {"nnodes": 1}}, True),
+        ({"elastic": {"initial_nodes": 3}}, True),
+        ({"rendezvous": {"port": 2000}}, True),
+        ({"run_policy": {"backoff_limit": 7}}, False),
+        ({"run_policy": {"suspend": True}}, False),
+        ({"disruption": {"pod_disruption_budget": True}}, False),
+    ],
+)
+def test_changes_of_an_indexed_job(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
+    """What the API server refuses to change, or Pulumi's provider replaces a Job for, its size among it."""
+    assert _restarts(jobs.indexed(), jobs.indexed(**change)) is restarts
 
 
 @pytest.mark.parametrize(

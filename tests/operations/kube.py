@@ -38,6 +38,14 @@ def pod(index: int, phase: str = "Running", **container: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "status": status}
 
 
+def indexed_pod(index: int, suffix: str, phase: str = "Running", made: str = BEGAN) -> dict[str, Any]:
+    """A pod of an Indexed Job, whose own name says which of its index's pods it is."""
+    found, name = pod(index, phase), f"job-{index}-{suffix}"
+    labels = {**found["metadata"]["labels"], "batch.kubernetes.io/job-completion-index": str(index)}
+    found["metadata"] |= {"name": name, "uid": f"uid-{name}", "labels": labels, "creationTimestamp": made}
+    return {**found, "spec": {"hostname": f"job-{index}"}}
+
+
 def snapshot(index: int, **fields: Any) -> dict[str, Any]:
     """What a status port says, in a generation of two nodes with two workers each."""
     known = {

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from elastic_infra.operations.change import check_resize, suspension
+from elastic_infra.operations.change import check_resize, completions, suspension
 from elastic_infra.operations.objects import RefusedError
 from tests.operations import kube
 
 AUTOSCALED = {"resources": {"cpu": "1"}, "autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]}}
 
 
-@pytest.mark.parametrize("job", [kube.workload(), kube.workload("Running"), kube.workload("Suspended")])
+@pytest.mark.parametrize(
+    "job", [kube.workload(), kube.workload("Running"), kube.workload("Suspended"), kube.workload(target="job")]
+)
 @pytest.mark.parametrize("nodes", [2, 3, 4])
 def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> None:
     """A suspended job has it when it goes on."""
@@ -27,6 +29,8 @@ def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> No
     [
         (kube.workload(), 1, "trains with 2 to 4 nodes, and 1 is outside"),
         (kube.workload(), 5, "trains with 2 to 4 nodes, and 5 is outside"),
+        (kube.workload(target="job"), 5, "trains with 2 to 4 nodes, and 5 is outside"),
+        (kube.workload(target="job", elastic={"initial_nodes": 2}), 3, "Set elastic.initial_nodes: 3 there"),
         (kube.workload(elastic={"node_unit": 2}), 3, "would wait. Choose 2 or 4."),
         (kube.workload(elastic={"initial_nodes": 2}), 3, "Set elastic.initial_nodes: 3 there"),
         (kube.workload(**AUTOSCALED), 3, "An autoscaler sets the size of job"),
@@ -39,6 +43,11 @@ def test_what_another_sets_or_the_job_cannot_have_is_refused(job: dict[str, Any]
     """With the edit to make."""
     with pytest.raises(RefusedError, match=re.escape(why)):
         check_resize(job, nodes)
+
+
+def test_both_numbers_of_an_indexed_job_move_together() -> None:
+    """Kubernetes refuses one of them alone."""
+    assert completions(3) == {"spec": {"parallelism": 3, "completions": 3}}
 
 
 def test_a_job_is_suspended_where_its_kind_has_the_switch() -> None:

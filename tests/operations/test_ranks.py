@@ -1,4 +1,4 @@
-"""Which pod runs a rank."""
+"""Which node runs a rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_launchers_say_who_has_a_rank() -> None:
     }
     found = place(3, PODS, snapshots, 2)
 
-    assert (found.pod, found.local_rank, found.first, found.last) == ("job-worker-2", 1, 2, 3)
+    assert (found.node, found.local_rank, found.first, found.last) == ("job-worker-2", 1, 2, 3)
     assert found.is_known
 
 
@@ -29,7 +29,7 @@ def test_without_status_ports_the_order_of_the_pods_says_it() -> None:
     """Eight workers a node: rank 10 is the third of the second node. That it is a guess is told."""
     found = place(10, PODS, {}, 8)
 
-    assert (found.pod, found.local_rank, found.first, found.last) == ("job-worker-1", 2, 8, 15)
+    assert (found.node, found.local_rank, found.first, found.last) == ("job-worker-1", 2, 8, 15)
     assert not found.is_known
 
 

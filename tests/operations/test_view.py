@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastic_infra.operations.view import Seen, happened, lines
+from elastic_infra.operations.view import Seen, happened, lines, node_name, nodes
 from tests.operations import kube
 
 LIVE = {"launcher": {"metrics_port": 9100, "events": "-"}}
@@ -49,6 +49,26 @@ def test_a_running_job_with_status_ports() -> None:
         "job-worker-0  Running  monitoring  3     40",
         "job-worker-1  Running  monitoring  3     41    2",
     ]
+
+
+def test_the_newest_pod_of_an_index_is_its_node() -> None:
+    """The failed pods before it stay in the cluster, under names of their own; the node has that of its host."""
+    pods = [
+        kube.indexed_pod(10, "aaaaa"),
+        kube.indexed_pod(2, "zzzzz", "Failed"),
+        kube.indexed_pod(2, "bbbbb", made=kube.LATER),
+    ]
+    found = nodes(pods)
+
+    assert [pod["metadata"]["name"] for pod in found] == ["job-2-bbbbb", "job-10-aaaaa"]
+    assert [node_name(pod) for pod in found] == ["job-2", "job-10"]
+    assert "2 of 4 nodes ready (2 to 4, set by `elastic-infra scale`)" in shown(kube.workload(target="job"), *pods)[0]
+
+
+@pytest.mark.parametrize(("condition", "said"), [("SuccessCriteriaMet", "succeeded"), ("FailureTarget", "failed")])
+def test_a_job_whose_end_is_decided_has_ended(condition: str, said: str) -> None:
+    """A Job waits for its last pod before it is complete, which a silent cluster node may hold for long."""
+    assert shown(kube.workload(condition, target="job"))[0].startswith(f"job in namespace default: {said} after 10:00")
 
 
 def test_moves_are_shown_beside_restarts() -> None:

@@ -88,6 +88,13 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
         side(llm=changed(LLM, run_policy={"backoff_limit": 40, "clean_pod_policy": "All"})),
     ),
     "target-switch": (side(eval=SMALL), side(eval=changed(SMALL, target="pytorchjob"))),
+    "without-operator": (
+        side(llm=LLM, small=changed(LLM, target="job")),
+        side(
+            llm=changed(LLM, target="job"),
+            small=changed(LLM, target="job", run_policy={"backoff_limit": 40}),
+        ),
+    ),
     "suspend": (side(llm=LLM), side(llm=changed(LLM, run_policy={"suspend": True}))),
     "checkpoint-size": (side(eval=SMALL), side(eval=changed(SMALL, storage__checkpoint__size="50Gi"))),
     "refused-restart": (

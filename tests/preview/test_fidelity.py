@@ -18,7 +18,7 @@ from tests.preview.pairs import config, diff_of, drawn, is_refused, predictions,
 
 Pair = tuple[JobConfig, JobConfig]
 
-PAIRS: Final = 320
+PAIRS: Final = 324
 STACK_SIZE: Final = 80
 """Jobs of one stack: the engine writes its whole state again and again."""
 

@@ -15,7 +15,16 @@ IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "name
 FIXED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ConfigMap": (("data",), ("binaryData",), ("immutable",)),
     "Deployment": (("spec", "selector"),),
-    "Job": (("spec", "completionMode"), ("spec", "selector"), ("spec", "template"), ("spec", "podFailurePolicy")),
+    "Job": (
+        ("spec", "backoffLimitPerIndex"),
+        ("spec", "completionMode"),
+        ("spec", "completions"),
+        ("spec", "parallelism"),
+        ("spec", "podFailurePolicy"),
+        ("spec", "selector"),
+        ("spec", "successPolicy"),
+        ("spec", "template"),
+    ),
     "PersistentVolumeClaim": (("spec",),),
     "Secret": (("data",), ("stringData",), ("type",)),
     "Service": (("spec", "clusterIP"),),

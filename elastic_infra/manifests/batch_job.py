@@ -1,0 +1,91 @@
+"""What every batch/v1 Job of this package has: its pods, and what the Job controller makes of their failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.config.values import Late
+from elastic_infra.launcher import exit_codes
+from elastic_infra.manifests.environment import container_environment
+from elastic_infra.manifests.figures import NO_LIMIT
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
+from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
+from elastic_infra.manifests.model import Manifest, Value, without_none
+from elastic_infra.manifests.pod import pod_template
+from elastic_infra.manifests.storage import mounted
+
+
+def batch_job(
+    name: str,
+    config: JobConfig,
+    launcher: str | Late | None,
+    *,
+    arguments: list[Value],
+    torchrun: Mapping[str, Value],
+    shape: Mapping[str, Value],
+) -> Manifest:
+    """A Job.
+
+    Args:
+        arguments: the launcher's own options, before the script.
+        torchrun: the launcher's `PET_*` variables, without the run id.
+        shape: what the spec says of the number of pods, which is one without it.
+    """
+    policy = config.run_policy
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": workload_metadata(name, config, _wait(config, shape.get("parallelism", 1))),
+        "spec": {
+            **shape,
+            **without_none(
+                template=_template(name, config, launcher, arguments, torchrun),
+                backoffLimit=config.backoff_limit if config.backoff_limit >= 0 else NO_LIMIT,
+                podFailurePolicy={"rules": _failure_rules()},
+                ttlSecondsAfterFinished=policy.ttl_seconds_after_finished,
+                activeDeadlineSeconds=policy.active_deadline_seconds,
+                suspend=policy.suspend,
+                managedBy=policy.managed_by,
+            ),
+        },
+    }
+
+
+def _template(
+    name: str, config: JobConfig, launcher: str | Late | None, arguments: list[Value], torchrun: Mapping[str, Value]
+) -> dict[str, Value]:
+    storage = mounted(name, config, launcher)
+
+    def made(variables: Mapping[str, Value]) -> dict[str, Value]:
+        environment = container_environment(name, config, variables)
+        return pod_template(name, config, storage, arguments=arguments, environment=environment)
+
+    own = config.elastic.rdzv_id or run_id(name, without_launcher(made(torchrun)), *taken_on(config))
+    template = made({**torchrun, "PET_RDZV_ID": own})
+    spec = template["spec"]
+    # A pod failure policy allows no other: the Job controller makes a failed pod anew.
+    return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}
+
+
+def _failure_rules() -> list[Value]:
+    # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+    codes: dict[str, Value] = {
+        "containerName": TRAINING_CONTAINER,
+        "operator": "In",
+        "values": list(exit_codes.PERMANENT),
+    }
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": codes},
+    ]
+
+
+def _wait(config: JobConfig, pods: Value) -> dict[str, str]:
+    timeout = {"pulumi.com/timeoutSeconds": str(config.wait_timeout_seconds)}
+    if config.wait_for == "none":
+        return SKIP_AWAIT
+    if config.wait_for == "succeeded":
+        return timeout
+    return {**timeout, "pulumi.com/waitFor": f"jsonpath={{.status.ready}}={pods}"}

@@ -1,0 +1,200 @@
+"""Jobs of several nodes without an operator: Indexed Jobs on the real API server and the real Job controller."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import faults, jobs, kube
+from tests.cluster.cluster import Namespace, is_ready
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.test_operations import Account, account, roles
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB, PORT = "indexed", 9100
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.fixture
+def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack for the one job of a story, which is destroyed before the namespace."""
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+@pytest.fixture
+def operator(space: Namespace, tmp_path: Path) -> Account:
+    """An account that may operate jobs, with the Role that the documentation has for it."""
+    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
+
+
+def job(space: Namespace) -> kube.Object:
+    """The Job as the cluster has it now."""
+    return space.api.get(space.named("batch/v1", "Job", JOB))
+
+
+def pods(space: Namespace) -> dict[str, kube.Object]:
+    """The pods that run and stay, by index."""
+    found = space.api.list("v1", "Pod", space.name, f"batch.kubernetes.io/job-name={JOB}")
+    alive = [pod for pod in found if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    return {pod["metadata"]["labels"][INDEX]: pod for pod in alive}
+
+
+def uids(space: Namespace) -> dict[str, str]:
+    """Identity of the running pods, by index."""
+    return {index: pod["metadata"]["uid"] for index, pod in pods(space).items()}
+
+
+def await_end(space: Namespace, end: str) -> None:
+    """Returns once the Job says so."""
+
+    def said() -> bool:
+        told = job(space).get("status", {}).get("conditions", [])
+        return end in {each["type"] for each in told if each["status"] == "True"}
+
+    until(f"the Job to be {end}", said, jobs.TRAINING_SECONDS, describe=space.describe)
+
+
+def await_another(space: Namespace, index: str, before: str) -> None:
+    """Returns once another pod has the index, and runs."""
+    until(f"another pod {index}", lambda: uids(space).get(index) not in {None, before}, describe=space.describe)
+
+
+def elastic(space: Namespace, training: jobs.Training) -> dict[str, Any]:
+    """The config of a job of one to three nodes whose size people set."""
+    sizes = {"nnodes": "1:3", "nproc_per_node": 1}
+    return jobs.config(space, training, target="job", elastic=sizes, launcher={"metrics_port": PORT})
+
+
+def lose(space: Namespace, index: str) -> None:
+    """Deletes the pod of an index at once; returns when another runs in its place and all train together."""
+    running = pods(space)
+    pod = running[index]["metadata"]
+    space.api.delete(space.pod(pod["name"]), grace=0)
+    await_another(space, index, pod["uid"])
+    jobs.await_world(space, len(running), after=jobs.last_step(space))
+
+
+def test_a_job_without_an_operator_lives_through_everything(
+    space: Namespace, stack: JobStack, operator: Account
+) -> None:
+    """It shrinks, grows, loses a node and ends with the weights of an undisturbed run.
+
+    The pods of other indices stay, and `up` leaves the size alone that the command gave the job.
+    """
+    training = jobs.Training()
+    settings = elastic(space, training)
+    created = stack.up(settings)
+    jobs.await_world(space, 3)
+    first = uids(space)
+
+    shrunk = operator.run("scale", JOB, "2")
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+    until("two pods", lambda: len(uids(space)) == 2, describe=space.describe)
+    left_alone = (uids(space), stack.preview(settings), stack.up(settings), job(space)["spec"]["completions"])
+    grown = operator.run("scale", JOB, "3")
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    second = uids(space)
+    lose(space, "1")
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+    uid = job(space)["metadata"]["uid"]
+    again = stack.up(settings)
+
+    assert created == dict.fromkeys(("launcher", "service", "token", "store", "workload"), "create")
+    assert (shrunk.code, grown.code) == (0, 0), shrunk.err + grown.err
+    assert left_alone == ({index: first[index] for index in "01"}, {}, {}, 2)
+    assert {index: second[index] for index in "01"} == left_alone[0]
+    assert (again, job(space)["metadata"]["uid"]) == ({}, uid)
+    jobs.check_result(space, training)
+
+
+def test_a_pod_that_the_cluster_takes_away_is_no_failure(space: Namespace, stack: JobStack, operator: Account) -> None:
+    """A deleted pod counts, an evicted one does not. The store may be lost, and commands know nodes by their index."""
+    training = jobs.Training()
+    stack.up(elastic(space, training))
+    jobs.await_world(space, 3)
+
+    lose(space, "1")
+    before = uids(space)
+    evict(space, pods(space)["2"]["metadata"]["name"])
+    await_another(space, "2", before["2"])
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    faults.lose_store(space)
+    jobs.await_step(space, jobs.last_step(space) + 20)
+    failed = job(space)["status"]["failed"]
+    seen, rank = operator.run("status", JOB), operator.run("logs", JOB, "--rank", "2", "--tail", "1")
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+
+    assert failed == 1
+    assert f"{JOB} in namespace {space.name}: running" in seen.out
+    assert "3 of 3 nodes ready (1 to 3, set by `elastic-infra scale`)" in seen.out
+    assert (rank.code, "by the order of the pods" in rank.err) == (0, False), rank.err
+    jobs.check_result(space, training)
+
+
+def evict(space: Namespace, pod: str) -> None:
+    """The cluster takes a pod away, as when it drains a node."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": space.name}}
+    space.api.call("POST", f"{space.api.path(space.pod(pod))}/eviction", body)
+
+
+def test_the_first_node_with_the_store_is_lost(space: Namespace, stack: JobStack) -> None:
+    """A fixed number of nodes has its store on index 0, which its Service finds again; the other pod stays."""
+    training = jobs.Training()
+    stack.up(jobs.config(space, training, target="job", elastic={"nnodes": 2, "nproc_per_node": 1}))
+    jobs.await_world(space, 2)
+    before = uids(space)
+
+    lose(space, "0")
+    after = uids(space)
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+
+    assert after["1"] == before["1"]
+    jobs.check_result(space, training)
+
+
+def test_a_script_that_fails_for_good_frees_every_node_at_once(space: Namespace, stack: JobStack) -> None:
+    """Exit code 1 of one launcher ends the whole Job, without a retry; it is suspended and resumed before."""
+    settings = jobs.config(
+        space, jobs.Training(), target="job", elastic={"nnodes": "1:3", "initial_nodes": 2, "max_restarts": 0}
+    )
+    stack.up(settings)
+    jobs.await_world(space, 2)
+    held = stack.up({**settings, "run_policy": {"suspend": True}})
+    until("no pods", lambda: not pods(space), describe=space.describe)
+    resumed = stack.up({**settings, "run_policy": {"suspend": False}})
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    faults.signal_worker(space, pods(space)["1"]["metadata"]["name"], signal.SIGKILL)
+    await_end(space, "Failed")
+    conditions = {each["type"]: each["reason"] for each in job(space)["status"]["conditions"]}
+
+    assert held == resumed == {"workload": "update"}
+    assert conditions["Failed"] == "PodFailurePolicy"
+    until("no pods", lambda: not pods(space), describe=space.describe)
+
+
+def test_a_live_job_of_others_is_taken_over(space: Namespace, stack: JobStack) -> None:
+    """The pods of an Indexed Job that was applied by hand stay while it is adopted."""
+    settings = jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": 2, "nproc_per_node": 1})
+    by_hand = {**settings, "launcher": {"delivery": "image"}}
+    (workload,) = (each for each in jobs.objects(JOB, by_hand, "ours") if each["kind"] == "Job")
+    workload["spec"]["template"]["spec"]["containers"][0] |= {"command": ["sh", "-c", jobs.IDLE_COMMAND], "args": []}
+    space.apply(workload)
+    until("two pods", lambda: len(uids(space)) == 2, describe=space.describe)
+    before = uids(space)
+
+    taken = stack.up({**settings, "adopted": True})
+
+    assert taken == {"workload": "import"}
+    assert uids(space) == before
