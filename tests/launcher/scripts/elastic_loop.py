@@ -39,6 +39,8 @@ sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
 state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
 loader = DataLoader(dataset, batch_sampler=sampler)
 snapshots = Snapshots(durable_steps=durable_steps) if durable_steps else Snapshots(durable_seconds=0.5)
+if not durable_steps:
+    time.sleep(0.25 * dist.get_rank())  # the clocks of two ranks are half an interval apart
 elastic = Elastic(state, loader, snapshots, group=group)
 
 
