@@ -12,7 +12,7 @@ def assert_golden(file: Path, text: str, advice: str = "") -> None:
     """The text is the file's; `make golden` writes it anew, and then the difference is for people to judge.
 
     Args:
-        advice: what follows from a difference, for whoever judges it.
+        advice: what follows from a difference, for the reader.
     """
     if os.environ.get(REWRITE) == "1":
         file.write_text(text, "utf-8")

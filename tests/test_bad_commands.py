@@ -157,7 +157,7 @@ def test_every_command_is_tried() -> None:
 
 
 def test_the_plugin_is_not_the_command_line() -> None:
-    """`python -m elastic_infra` waits for the Pulumi engine, which whoever names a command does not mean."""
+    """`python -m elastic_infra` waits for the Pulumi engine, which is not meant where a command is named."""
     done = subprocess.run(
         [sys.executable, "-m", "elastic_infra", "diff", "main", "HEAD"],
         capture_output=True, text=True, timeout=120, check=False,

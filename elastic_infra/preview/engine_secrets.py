@@ -18,7 +18,7 @@ _KEY: Final = re.compile(r'\["([^"]*)"\]|\[(\d+)\]|([^.\[\]]+)')
 """One key of a path in Pulumi's notation: `spec.containers[0].image`, `data["tls.crt"]`."""
 
 _CONTENT: Final = frozenset({"data", "stringData"})
-"""Fields of a Secret with what nobody may see."""
+"""Fields of a Secret whose values are never shown."""
 
 _NAMES_SECRET: Final = {"secretKeyRef": "name", "secretRef": "name", "secret": "secretName"}
 """Fields of a pod that bring a Secret's content to containers, and the field in them that has its name."""

@@ -50,7 +50,7 @@ class Place(Protocol):
         """Delete a folder with its content; a folder that is deleted in part goes the next time."""
 
     def remove_drafts(self, newest: str, seconds: float) -> None:
-        """Delete drafts that nobody continues: those that are so much older than the newest snapshot."""
+        """Delete the drafts that are so much older than the newest snapshot: no process writes to them any more."""
 
 
 class Files:

@@ -86,7 +86,7 @@ def test_container_restarts_are_those_that_count(
 @pytest.mark.parametrize("given", [{}, {"elastic__rdzv_id": "own"}], ids=["our run id", "a run id of one's own"])
 @pytest.mark.parametrize("launcher", [{"version": "2"}, {"config_map": "shared"}], ids=["version", "config map"])
 def test_what_takes_the_newest_launcher_is_a_restart(given: dict[str, Any], launcher: dict[str, str]) -> None:
-    """To be asked for it, and to share one; whoever names the run."""
+    """A job that asks for it, or that shares one, whatever its run is called."""
     before = changed(LLM, **given)
     diff = diff_of(config(before), config(changed(before, launcher=launcher)))
 

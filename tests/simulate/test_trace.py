@@ -48,7 +48,7 @@ def test_what_is_no_change(text: str, said: str) -> None:
 
 
 def test_all_faults_at_once() -> None:
-    """One run shows every line to mend."""
+    """One run shows every line to fix."""
     with pytest.raises(ConfigError) as raised:
         trace.parse(f"{HEAD}x,loss,1\n1,loss,1\n2,y,z\n", "t.csv")
 

@@ -73,7 +73,7 @@ def test_the_sdist_holds_no_more_than_the_checkout(sdist: Path) -> None:
 
 
 def test_the_sdist_makes_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
-    """To the byte: whoever builds from sources gets what was published."""
+    """A build from the sources gives what was published, to the byte."""
     subprocess.run(["tar", "--extract", "--file", sdist], cwd=tmp_path, check=True)  # Python's way differs by release
     (source,) = tmp_path.iterdir()
 
