@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from . import console
 
 _ZIP: Final = b"PK\x03\x04"
 
@@ -37,9 +38,7 @@ def needs(package: str, adapter: str) -> Iterator[None]:
 def warn(line: str) -> None:
     """Write a warning to stderr, once for the job: every worker of a job finds the same checkpoints."""
     if os.environ.get("RANK", "0") == "0":
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"elastic_infra.training: {line}\n")
-            sys.stderr.flush()
+        console.warn(line)
 
 
 def damage_of_torch_file(path: Path) -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import threading
 import time
 import warnings
@@ -24,6 +23,7 @@ import torch.distributed as dist
 
 from ..launcher.workers import channel
 from .connections import Connections
+from .console import warn
 
 TIMEOUT: Final = timedelta(minutes=30)
 """Timeout of a collective: gloo's own default. After a peer's death the launcher ends the collectives long before."""
@@ -137,7 +137,7 @@ class ElasticGroup:
         """
         connection = channel.connect(environ) if backend == "gloo" else None
         if backend != "gloo" and channel.VARIABLE in environ:
-            _warn(f"The backend {backend} cannot be rebuilt in place. Workers restart when nodes come or go.")
+            warn(f"The backend {backend} cannot be rebuilt in place. Workers restart when nodes come or go.")
         group = cls(connection, environ, timeout)
         if group._orders is not None:
             group._orders.listen()
@@ -227,7 +227,7 @@ class ElasticGroup:
     def _say_in(self) -> None:
         self._obstacle = obstacle()
         if self._obstacle:
-            _warn(f"Workers restart when nodes come or go: {self._obstacle}.")
+            warn(f"Workers restart when nodes come or go: {self._obstacle}.")
         self._say(channel.In(self.generation, self._obstacle))
 
     def _make(self) -> None:
@@ -314,9 +314,3 @@ def rebind(wrapper: torch.nn.parallel.DistributedDataParallel) -> None:
     wrapper._comm_hooks = []  # noqa: SLF001
     for hook, state in hooks:
         wrapper.register_comm_hook(state, hook)
-
-
-def _warn(line: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"elastic_infra.training: {line}\n")
-        sys.stderr.flush()

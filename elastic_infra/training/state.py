@@ -7,10 +7,8 @@ state. Model and optimizer must be the same on all ranks (DistributedDataParalle
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ import torch.distributed as dist
 
 from ..launcher.workers import progress
 from . import generators, host_memory, snapshots, transfer
+from .console import warn
 from .host_memory import DamagedError, Tree
 from .node_memory import NodeMemory
 
@@ -271,7 +270,7 @@ class ElasticState:
         try:
             part: memoryview = self._memory.store(self.step, tree)
         except OSError as error:
-            _warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
+            warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
             return None
         return part
@@ -314,7 +313,7 @@ class ElasticState:
             mine = folder.part(step, _rank())
             own = {} if mine is None else {"rng": _tree_of(mine)["rng"]}
         except (OSError, ValueError) as error:
-            _warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
+            warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
             return None
         return {**{name: value for name, value in shared.items() if name != "rng"}, **own}
 
@@ -337,7 +336,7 @@ def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapsh
         place = snapshots.place_of(folder)
     except (ImportError, ValueError) as error:
         raise StateError(str(error)) from error
-    return snapshots.Folder(place, _warn, keep)
+    return snapshots.Folder(place, warn, keep)
 
 
 def _tree_of(part: bytes | None) -> Tree:
@@ -378,7 +377,7 @@ def _node_memory() -> NodeMemory | None:
     if place is None:
         return None
     path, local_rank = place
-    return NodeMemory(str(Path(path).parent), local_rank, _warn)
+    return NodeMemory(str(Path(path).parent), local_rank, warn)
 
 
 def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, wrapped or not
@@ -422,9 +421,3 @@ def _rank() -> int:
 
 def _names(verb: str, names: set[str]) -> str:
     return f" {verb} {', '.join(sorted(names))}" if names else ""
-
-
-def _warn(line: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"elastic_infra.training: {line}\n")
-        sys.stderr.flush()
