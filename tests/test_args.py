@@ -13,11 +13,12 @@ import pytest
 from pulumi.provider.experimental.util import camel_case
 
 import elastic_infra
-from elastic_infra import JobConfig, args, plugin
+from elastic_infra import JobConfig, args
 from elastic_infra.config.docs import field_docs
 from elastic_infra.config.values import Late
 from elastic_infra.plugin_schema import reached, words
 from tests.golden import assert_golden
+from tests.package_schema import package_schema
 from tools import args_source
 
 SCHEMA: Final = Path(__file__).parent / "engine/schema.json"
@@ -27,7 +28,7 @@ TOKEN: Final = "elastic-infra:index:ElasticTrainingJob"
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     """The package's schema as the plugin tells it."""
-    found: dict[str, Any] = json.loads(plugin.host().schema or "")
+    found: dict[str, Any] = json.loads(package_schema())
     return found
 
 

@@ -80,10 +80,13 @@ def test_a_row_that_is_not_committed_is_no_loss() -> None:
     assert quick.losses({}, {"row": 0.5}) == []
 
 
-def test_the_page_on_scale_shows_the_committed_figures() -> None:
-    """Each row of its table is a row of the rendezvous' committed results."""
-    rows = [line for line in (ROOT / "docs/scale.md").read_text().splitlines() if line.startswith("| ")]
-    committed = (ROOT / "benchmarks/rendezvous/RESULTS.md").read_text().splitlines()
+@pytest.mark.parametrize(("page", "results"), [("scale", "rendezvous"), ("upgrade", "thirty_jobs")])
+def test_a_page_shows_the_committed_figures(page: str, results: str) -> None:
+    """Each row of its table of figures is a row of the committed results."""
+    committed = (ROOT / f"benchmarks/{results}/RESULTS.md").read_text().splitlines()
+    text = (ROOT / f"docs/{page}.md").read_text()
+    head = next(line for line in committed if line.startswith("| "))
+    rows = text.partition(head)[2].partition("\n\n")[0].strip().splitlines()
 
     assert len(rows) > 3, "no table"
     assert set(rows) <= set(committed)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from elastic_infra import plugin
 from tests.engine.engine import Engine
 from tests.engine.plugin import installed
 from tests.languages.hosts import environ, host, write_sdk
+from tests.package_schema import package_schema
 from tools.run import ROOT, needed, output
 
 NODE_SDK = "^3.142.0"
@@ -27,7 +27,7 @@ def schema(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package's schema in a file, and the plugin where the engine finds it."""
     installed(engine.home)
     file = tmp_path_factory.mktemp("schema") / "schema.json"
-    file.write_text(plugin.host().schema or "")
+    file.write_text(package_schema())
     return file
 
 
