@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "cancel": "elastic_infra.cli.cancel",
     "cleanup": "elastic_infra.cli.cleanup",
     "import": "elastic_infra.cli.import_job",
+    "migrate": "elastic_infra.cli.migrate",
 }
 """Command to the module whose `register(app)` adds it, in the order of the help text."""
 

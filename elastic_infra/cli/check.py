@@ -23,6 +23,11 @@ TARGETS: Final = ("pytorchjob", "job")
 VERBS: Final = ("create", "patch", "delete")
 """What `pulumi up` and `pulumi destroy` do to an object."""
 SCHEMA: Final = "/openapi/v3/apis/kubeflow.org/v1"
+OPERATORS_END: Final = (
+    "The training operator (Kubeflow Trainer v1) gets fixes only and has left the Kubeflow distribution, and Kueue "
+    "plans to drop it."
+)
+"""kubeflow/community-distribution#3540. Training goes on with it as before."""
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
 OLDEST_FOR_INDEXED: Final = (1, 31)
@@ -64,6 +69,8 @@ def check(
     if faults:
         raise typer.Exit(NOT_READY)
     typer.echo(f"The cluster can run {job} in namespace {config.namespace}.", err=True)
+    if config.kind == "PyTorchJob":
+        typer.echo(f"{OPERATORS_END} Way out: elastic-infra migrate {file} --to job", err=True)
 
 
 def why_not(ask: Ask, job: str, config: JobConfig, target: str) -> list[str]:

@@ -68,13 +68,15 @@ def nobody(space: Namespace, folder: Path) -> Path:
 
 
 def test_a_cluster_that_can_run_the_job_is_told_so(space: Namespace, tmp_path: Path) -> None:
-    """Nothing stands in the way, an autoscaler and a volume included."""
+    """Nothing stands in the way, an autoscaler and a volume included; how long the operator lives is told beside it."""
     more = {"autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}, "storage": {"checkpoint": {"size": "1Gi"}}}
     resources = {"resources": {"cpu": "1", "memory": "1Gi"}}
 
     code, said = check(space.cluster, space.cluster.kubeconfig, tmp_path, namespace=space.name, **more, **resources)
 
-    assert said == f"The cluster can run train in namespace {space.name}.\n"
+    ready, operator = said.splitlines()
+    assert ready == f"The cluster can run train in namespace {space.name}."
+    assert operator.endswith("Way out: elastic-infra migrate job.yaml --to job")
     assert code == READY
 
 

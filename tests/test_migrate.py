@@ -1,0 +1,58 @@
+"""The command `migrate`: the changed lines on stdout, what they mean on stderr, the file only where it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli import elastic_infra
+
+JOB = "name: digits\nimage: i\nscript: s\nelastic: {nnodes: '2:4'}\nstorage: {checkpoint: {claim: c}}\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job file in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("job.yaml")
+    file.write_text(JOB)
+    return file
+
+
+def test_the_lines_are_a_patch_and_the_file_stays(job: Path) -> None:
+    """`git apply` takes what is printed, and the file then says what was promised."""
+    result = elastic_infra("migrate", "job.yaml", "--to", "job")
+
+    assert (result.code, job.read_text()) == (0, JOB)
+    subprocess.run(["git", "apply", "-"], input=result.out, text=True, check=True)
+    assert job.read_text() == JOB + "target: job\n"
+
+
+def test_what_up_will_do_is_told(job: Path) -> None:
+    """The consequence, what is gained and lost, and that the job has to be stopped first."""
+    said = elastic_infra("migrate", str(job), "--to", "job").err
+
+    assert "job.yaml: gained: no operator is needed, but Kubernetes 1.31.\n" in said
+    assert "job.yaml: lost: a pod that replaces another comes after a delay" in said
+    assert "restart  digits\n" in said
+    assert "`elastic-infra cancel digits`" in " ".join(said.split())
+    assert "checkpoint" not in said
+
+
+def test_the_file_is_written_where_it_is_asked_for(job: Path) -> None:
+    """And there and back again is the way it came, but for the key."""
+    assert elastic_infra("migrate", str(job), "--to", "job", "--write").code == 0
+    assert job.read_text() == JOB + "target: job\n"
+
+    assert elastic_infra("migrate", str(job), "--to", "pytorchjob", "--write").code == 0
+    assert job.read_text() == JOB + "target: pytorchjob\n"
+
+
+def test_a_job_that_is_there_already_stays(job: Path) -> None:
+    """Nothing to change is no error."""
+    result = elastic_infra("migrate", str(job), "--to", "pytorchjob")
+
+    assert (result.code, result.out) == (0, "")
+    assert "the job is a PyTorchJob already, so nothing has to change." in result.err
