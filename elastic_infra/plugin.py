@@ -67,16 +67,22 @@ def host() -> Host:
 
 
 def serve() -> None:
-    """Answer the engine whose address is the first argument, until the engine ends this process.
+    """Answer the engine whose address is among the arguments, until the engine ends this process.
 
     Raises:
-        SystemExit: a command was given, as if this were the command line, which would wait for an engine for ever.
+        SystemExit: no argument is an address, so that a person started this, who would wait for an engine for ever.
     """
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in COMMANDS:
+    if not any(map(_is_address, arguments)):
+        command = next((word for word in arguments if word in COMMANDS), "")
         sys.stderr.write(
             "This is the plugin that the Pulumi engine starts. The command line is `elastic-infra` or "
-            f"`python -m elastic_infra.cli`: elastic-infra {arguments[0]} --help\n"
+            f"`python -m elastic_infra.cli`: {' '.join(filter(None, ['elastic-infra', command, '--help']))}\n"
         )
         sys.exit(BAD_INPUT)
     main(host(), arguments)
+
+
+def _is_address(argument: str) -> bool:
+    name, _, port = argument.rpartition(":")
+    return bool(name) and port.isdecimal()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from elastic_infra import plugin
 from tests.cli import elastic_infra
 from tests.operations import kube
 from tests.test_operations_commands import Cluster, found
@@ -79,7 +80,10 @@ BAD: Final[list[tuple[str, str]]] = [
     ("run bad.yaml", "bad.yaml: elastic.nnodes: "),
     ("check bad.yaml", "bad.yaml: elastic.nnodes: "),
     ("schema job.yaml", "(job.yaml)"),
-    ("migrate job.yaml", "No such command 'migrate'."),
+    ("migrate bad.yaml --to job", "bad.yaml: elastic.nnodes: "),
+    ("migrate job.yaml", "Missing option '--to'"),
+    ("migrate job.yaml --to slurm", "'slurm' is not one of 'auto', 'pytorchjob', 'job'"),
+    ("submit job.yaml", "No such command 'submit'."),
 ]
 """A command line, and what it says on stderr."""
 
@@ -153,7 +157,7 @@ def test_every_command_is_tried() -> None:
     """A command that is new comes with what it says of bad input."""
     from elastic_infra.cli.app import COMMANDS
 
-    assert {line.split()[0] for line, _ in BAD} == {*COMMANDS, "migrate"}
+    assert {line.split()[0] for line, _ in BAD} == {*COMMANDS, "submit"}
 
 
 def test_the_plugin_is_not_the_command_line() -> None:
@@ -165,3 +169,18 @@ def test_the_plugin_is_not_the_command_line() -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "The command line is `elastic-infra`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "command"), [("", "--help"), ("render x", "render --help"), ("job.yaml", "--help"), ("--help", "--help")]
+)
+def test_a_plugin_without_an_engine_ends(
+    line: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person who starts `pulumi-resource-elastic-infra` is told what it is, and it does not wait."""
+    monkeypatch.setattr(sys, "argv", ["pulumi-resource-elastic-infra", *line.split()])
+    with pytest.raises(SystemExit) as end:
+        plugin.serve()
+
+    assert end.value.code == 2
+    assert capsys.readouterr().err.endswith(f"`python -m elastic_infra.cli`: elastic-infra {command}\n")
