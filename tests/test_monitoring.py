@@ -1,0 +1,178 @@
+"""The monitoring example: its alerts fire when they should, and its queries find what the launcher serves."""
+
+from __future__ import annotations
+
+import functools
+import http
+import itertools
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from elastic_infra import JobConfig, render
+from elastic_infra.launcher.agent.status_server import METRICS
+from tests.launcher.launched import Launched
+from tests.ports import free_port
+from tools.run import ROOT, needed
+
+FOLDER: Final = ROOT / "examples/monitoring"
+WHERE: Final = "Debian's package `prometheus` has it: apt-get download prometheus; dpkg -x prometheus_*.deb FOLDER."
+
+
+def _rules() -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus-rule.yaml").read_text())["spec"]
+    return spec
+
+
+def _panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    return found
+
+
+def _queries() -> list[str]:
+    recorded = [rule["expr"] for group in _rules()["groups"] for rule in group["rules"]]
+    return [*recorded, *(target["expr"] for panel in _panels() for target in panel["targets"])]
+
+
+def test_every_metric_is_served() -> None:
+    """A name that the launcher does not serve is a panel that stays empty."""
+    served = {f"elastic_infra_{name}" for name, *_ in METRICS} | {"elastic_infra_phase"}
+    named = set(itertools.chain.from_iterable(re.findall(r"\belastic_infra_\w+", query) for query in _queries()))
+
+    assert named <= served
+    assert len(named) > 8, "the pattern finds the names"
+
+
+def test_every_recorded_series_is_recorded() -> None:
+    """Alerts are on series that other rules make."""
+    recorded = {rule["record"] for group in _rules()["groups"] for rule in group["rules"] if "record" in rule}
+    named = set(itertools.chain.from_iterable(re.findall(r"\btraining_job:[\w:]+", query) for query in _queries()))
+
+    assert named == recorded
+
+
+def test_every_alert_is_tried_both_ways() -> None:
+    """For each there is a case in which it fires, and one in which it does not."""
+    alerts = {rule["alert"] for group in _rules()["groups"] for rule in group["rules"] if "alert" in rule}
+    tests = yaml.safe_load((FOLDER / "rules-test.yaml").read_text())["tests"]
+    cases = [case for each in tests for case in each["alert_rule_test"]]
+
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+def test_the_panels_lie_beside_each_other() -> None:
+    """Grafana moves panels that overlap."""
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in _panels())
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(set(cells)) == len(cells)
+    assert {panel["id"] for panel in _panels()} == set(range(1, len(_panels()) + 1))
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job"])
+def test_the_monitor_selects_the_pods_of_every_target(target: str) -> None:
+    """By the labels and the name of the port that a job's pods have."""
+    monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text())["spec"]
+    job = {"image": "i", "script": "s", "elastic": {"nnodes": "2:4"}, "launcher": {"metrics_port": 9100}}
+    config = JobConfig.from_mapping({**job, "target": target})
+    (pod,) = _pods(render("digits", config).workload)
+    ports = [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
+    (label,) = (each["sourceLabels"][0] for each in monitor["podMetricsEndpoints"][0]["relabelings"])
+
+    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert monitor["podMetricsEndpoints"][0]["port"] in ports
+    assert label in {f"__meta_kubernetes_pod_label_{re.sub(r'[./-]', '_', name)}" for name in pod["metadata"]["labels"]}
+
+
+def _pods(manifest: Any) -> Iterator[dict[str, Any]]:
+    """Pod templates within an object."""
+    for key, value in manifest.items() if isinstance(manifest, dict) else ():
+        if key == "template":
+            yield value
+        else:
+            yield from _pods(value)
+
+
+@pytest.mark.slow
+def test_the_alerts_pass_promtool(tmp_path: Path) -> None:
+    """Prometheus's own checker reads the rules, and its tests run.
+
+    The alerts' texts are left out of the tests: promtool asks for them word by word.
+    """
+    promtool = needed("promtool", WHERE)
+    (tmp_path / "whole.yaml").write_text(yaml.safe_dump(_rules()))
+    silent = _rules()
+    for rule in silent["groups"][0]["rules"]:
+        rule.pop("annotations", None)
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(silent))
+    (tmp_path / "rules-test.yaml").write_text((FOLDER / "rules-test.yaml").read_text())
+
+    for command in (["check", "rules", "whole.yaml"], ["test", "rules", "rules-test.yaml"]):
+        done = subprocess.run([promtool, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+SCRIPT: Final = """
+import time
+from elastic_infra.training import Progress
+
+progress = Progress()
+step = 0
+while not progress.step(step):
+    progress.checkpoint(step)
+    step += 1
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+def test_every_query_of_the_dashboard_finds_a_real_job(tmp_path: Path) -> None:
+    """A real Prometheus scrapes a real launcher, and no panel stays empty."""
+    prometheus, port, status = needed("prometheus", WHERE), free_port(), free_port()
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(_rules()).replace("interval: 30s", "interval: 1s"))
+    labels = {"namespace": "a", "training_job": "job", "pod": "job-0"}
+    scrape = {"job_name": "jobs", "static_configs": [{"targets": [f"127.0.0.1:{status}"], "labels": labels}]}
+    settings = {"global": {"scrape_interval": "1s"}, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(settings))
+    environ = {"ELASTIC_INFRA_METRICS_PORT": str(status)}
+    listen = f"--web.listen-address=127.0.0.1:{port}"
+    server = [prometheus, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", listen]
+    launcher = Launched(tmp_path, "--standalone", "--nproc-per-node", "2", "train.py", environ=environ)
+    with subprocess.Popen(server, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            for query in (target["expr"] for panel in _panels() for target in panel["targets"]):
+                asked = query.replace("$namespace", ".*").replace("$training_job", "job")
+                launcher.wait_for(functools.partial(_result, port, asked), f"an answer to {asked}")
+        finally:
+            running.terminate()
+            launcher.end()
+
+
+def _result(port: int, query: str) -> list[Any]:
+    """What Prometheus answers; nothing while it starts."""
+    address = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(address) as answer:
+            found: list[Any] = json.load(answer)["data"]["result"]
+            return found
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:
+            return []
+        raise
+    except urllib.error.URLError:
+        return []
