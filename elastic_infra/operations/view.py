@@ -125,7 +125,8 @@ def _group(seen: Seen) -> Iterator[str]:
         size = formatting.count(len(members) if isinstance(members, list) else 0, "node")
         yield f"generation {generation}: {formatting.count(_count(newest, 'world_size'), 'worker')} on {size}"
         step, saved = _highest(seen, "highest_step"), _highest(seen, "checkpoint_step")
-        yield "no step reported" if step is None else f"step {step}" + ("" if saved is None else f", {saved} saved")
+        told = "no step reported" if step is None else f"step {step}" + ("" if saved is None else f", {saved} saved")
+        yield told + _failed_saves(seen)
         yield (
             f"restarts: {_count(newest, 'restart_count')} of {_count(newest, 'max_restarts')} charged, "
             f"{formatting.count(_count(newest, 'membership_changes'), 'change')} of members{_in_place(newest)}"
@@ -144,6 +145,12 @@ def _in_place(newest: Mapping[str, Any]) -> str:
     """In how many of the changes workers kept their processes; empty where none did."""
     moves = _count(newest, "moves")
     return f", {moves} in place" if moves else ""
+
+
+def _failed_saves(seen: Seen) -> str:
+    """How many checkpoints could not be saved; empty where all could."""
+    failed = _highest(seen, "failed_saves")
+    return f"; {formatting.count(failed, 'save')} failed since the launcher began" if failed else ""
 
 
 def _restored(seen: Seen) -> Iterator[str]:

@@ -1,15 +1,12 @@
-"""What the adapters of frameworks share: a missing package, a warning, and the shape of torch's files."""
+"""What the adapters of frameworks share: a missing package, and the shape of torch's files."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-
-from . import console
 
 _ZIP: Final = b"PK\x03\x04"
 
@@ -33,12 +30,6 @@ def needs(package: str, adapter: str) -> Iterator[None]:
             raise
         message = f"{adapter} needs the package {package}, which is not installed. Install {package} in the image."
         raise ModuleNotFoundError(message, name=package) from None
-
-
-def warn(line: str) -> None:
-    """Write a warning to stderr, once for the job: every worker of a job finds the same checkpoints."""
-    if os.environ.get("RANK", "0") == "0":
-        console.warn(line)
 
 
 def damage_of_torch_file(path: Path) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 
 
@@ -11,3 +12,9 @@ def warn(line: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"elastic_infra.training: {line}\n")
         sys.stderr.flush()
+
+
+def warn_for_job(line: str) -> None:
+    """Write a warning once for the job, of what every worker sees: only rank 0 writes the line."""
+    if os.environ.get("RANK", "0") == "0":
+        warn(line)

@@ -20,7 +20,8 @@ from __future__ import annotations
 import contextlib
 
 from .accumulation import accumulation_steps
-from .adapted import needs, warn
+from .adapted import needs
+from .console import warn_for_job
 from .hf_checkpoints import latest
 from .progress import Progress
 
@@ -49,7 +50,7 @@ class ElasticCallback(TrainerCallback):
     ) -> None:
         """A phase without steps begins; the first step ends it."""
         if args.save_total_limit == 1:
-            warn(
+            warn_for_job(
                 "save_total_limit is 1, so that a worker killed while saving can leave no whole checkpoint. "
                 "Set save_total_limit to 2 or more."
             )

@@ -14,7 +14,8 @@ import struct
 from pathlib import Path
 from typing import Any, Final
 
-from .adapted import damage_of_torch_file, warn
+from .adapted import damage_of_torch_file
+from .console import warn_for_job
 
 _STATE: Final = "trainer_state.json"
 _NAME: Final = re.compile(r"checkpoint-(\d+)")
@@ -38,7 +39,7 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
         damage = _damage(path)
         if damage is None:
             return str(path)
-        warn(f"The checkpoint {path} is skipped: {damage}.")
+        warn_for_job(f"The checkpoint {path} is skipped: {damage}.")
     return None
 
 

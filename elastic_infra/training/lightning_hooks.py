@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from .adapted import damage_of_torch_file, warn
+from .adapted import damage_of_torch_file
+from .console import warn_for_job
 from .progress import Progress
 
 Trainer: TypeAlias = Any
@@ -38,7 +39,7 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
         damage = _damage(path)
         if damage is None:
             return str(path)
-        warn(f"The checkpoint {path} is skipped: {damage}.")
+        warn_for_job(f"The checkpoint {path} is skipped: {damage}.")
     return None
 
 

@@ -18,12 +18,15 @@ import torch
 
 from ..launcher.workers import channel
 from . import schedule, transfer
+from .console import warn_for_job
 from .process_group import ElasticGroup, rebind
 from .progress import Progress
 from .sampler import ElasticSampler, MicroBatch
 from .state import ElasticState, Restored
 from .undo import StepUndo
 
+BUSY_SECONDS: Final = 1.0
+"""Seconds until rank 0 looks again whether a slow volume has taken the snapshot before."""
 MEMORY_SHARE: Final = 0.01
 """Share of the training time for copies to memory, where the script names no interval."""
 
@@ -90,6 +93,7 @@ class Elastic:
         self._loader = loader
         self._snapshots = snapshots or Snapshots()
         self._durable_at = time.monotonic()
+        self._slow_is_told = False
         self._copy_seconds = 0.0
         """Time of the last copy to memory."""
         self._plan = schedule.Plan(0)
@@ -218,7 +222,7 @@ class Elastic:
         if dismissed.saves == "part" and self._holds:
             self._keep(durable=True)
         elif dismissed.saves == "whole" and self._holds:
-            self.state.save_alone(saved=self.progress.checkpoint)
+            self.state.save_alone(*self._reports())
 
     def _settle(self) -> None:
         """Make the wrappers use the new group, and bring all ranks to the newest state."""
@@ -242,11 +246,25 @@ class Elastic:
         self._group.look()
         if durable or self.state.step % (self._snapshots.memory_steps or self._plan.memory_steps) == 0:
             begin = time.monotonic()
-            copied = self.state.snapshot(durable=durable, saved=self.progress.checkpoint)
+            saved, failed = self._reports()
+            copied = self.state.snapshot(durable=durable, saved=saved, failed=failed)
             if copied and not durable:
                 self._copy_seconds = time.monotonic() - begin
         if durable:
             self._durable_at = time.monotonic()
+
+    def _reports(self) -> tuple[Callable[[int], None], Callable[[int], None]]:
+        """What tells the launcher how a save that begins now has ended: in a snapshot, or in none."""
+        begin = time.monotonic()
+
+        def saved(step: int) -> None:
+            self.progress.checkpoint(step, time.monotonic() - begin)
+
+        def failed(step: int) -> None:
+            del step
+            self.progress.checkpoint_failed()
+
+        return saved, failed
 
     def _durable_is_due(self) -> bool:
         if self._snapshots.durable_steps is not None:
@@ -271,8 +289,19 @@ class Elastic:
         step_seconds = (now - self._looked[1]) / max(1, step - self._looked[0])
         self._looked = (step, now)
         until_durable = self._durable_at + self._snapshots.durable_seconds - now
+        if until_durable <= 0 and self.state.is_saving:
+            self._tell_slow(now - self._durable_at)
+            until_durable = BUSY_SECONDS
         seen = schedule.Seen(step, step - self._begun[0], step_seconds, self._copy_seconds, until_durable)
         return schedule.plan(seen, self._snapshots.durable_seconds, MEMORY_SHARE)
+
+    def _tell_slow(self, seconds: float) -> None:
+        if not self._slow_is_told:
+            warn_for_job(
+                f"A snapshot is still being saved in {self.state.folder} after {seconds:.0f} s, so the next one comes "
+                "later than durable_seconds says. Use a faster volume, or a longer durable_seconds."
+            )
+        self._slow_is_told = True
 
     def _micro_batches(self, batches: Iterator[Any]) -> Iterator[tuple[Any, AbstractContextManager[None]]]:
         sampler = self._sampler()

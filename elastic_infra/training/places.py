@@ -80,6 +80,11 @@ class Files:
         finally:
             os.close(descriptor)
 
+    def unlink(self, path: Path) -> None:
+        """Delete a file, if it is there and can be deleted."""
+        with contextlib.suppress(OSError):
+            path.unlink()
+
     def remove(self, folder: Path) -> None:
         """Delete a folder with its content; a folder that is deleted in part goes the next time."""
         shutil.rmtree(folder, ignore_errors=True)
@@ -105,17 +110,24 @@ class Disk:
         return f".draft-{snapshot}-{run}"
 
     def write_part(self, name: str, data: memoryview | bytes, note: bytes) -> None:
-        """Write both files and sync them."""
+        """Write both files and sync them; what does not fit on the disk takes no room there."""
         path = self._root / name
+        draft, final = (path.with_name(f"{path.name}.{end}") for end in ("draft", "json"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._files.write(path, data)
-        self._files.write(path.with_name(f"{path.name}.draft"), note)
-        self._files.rename(path.with_name(f"{path.name}.draft"), path.with_name(f"{path.name}.json"))
+        try:
+            self._files.write(path, data)
+            self._files.write(draft, note)
+        except OSError:
+            self._files.unlink(draft)
+            self._files.unlink(path)
+            raise
+        self._files.rename(draft, final)
 
     def publish(self, snapshot: str, run: str, manifest: bytes, is_whole: Callable[[], bool]) -> None:
         """Write the manifest and rename the draft; a whole snapshot of another writer stays."""
         draft, target = self._root / self.draft(snapshot, run), self._root / snapshot
         self._files.write(draft / MANIFEST, manifest)
+        self._files.sync(draft)
         if target.exists() and not is_whole():
             self._files.rename(target, self._root / f".damaged-{snapshot}-{run}")
         try:

@@ -94,13 +94,20 @@ class Progress:
             self._times[memory.AT] = time.monotonic()
             self._slot[memory.PHASES] -= 1
 
-    def checkpoint(self, n: int) -> None:
+    def checkpoint(self, n: int, seconds: float | None = None) -> None:
         """Report that all steps up to ``n`` are saved; the launcher prefers to admit newcomers right after.
 
         Args:
             n: number of the last step in the checkpoint, as given to ``step``.
+            seconds: how long the saving took, for ``/metrics``. None, the default: not known.
         """
+        if seconds is not None:
+            self._times[memory.SAVE_SECONDS] = seconds
         self._slot[memory.CHECKPOINT] = n
+
+    def checkpoint_failed(self) -> None:
+        """Report that a checkpoint could not be saved, and training goes on; the launcher shows the number of these."""
+        self._slot[memory.FAILED_SAVES] += 1
 
     def restored(self, n: int, source: str = "disk") -> None:
         """Report the state from which training goes on; the launcher shows the source, and the steps that are lost.

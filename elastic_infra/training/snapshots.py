@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import threading
@@ -26,6 +27,14 @@ FORMAT: Final = 1
 WAIT_SECONDS: Final = 600.0
 """How long rank 0 waits for the other ranks' parts: long, so that a slow volume does not cost a snapshot."""
 _STEP: Final = "step-"
+_ADVICE: Final = {
+    errno.ENOSPC: "Free space there, or enlarge the volume.",
+    errno.EDQUOT: "Free space there, or raise the quota.",
+    errno.EROFS: "Mount the volume so that it can be written.",
+    errno.EACCES: "Give the job's account the right to write there.",
+    errno.EPERM: "Give the job's account the right to write there.",
+}
+"""What to do about the usual faults of a place."""
 
 Warn = Callable[[str], None]
 
@@ -70,6 +79,8 @@ class Folder:
         self._keep = keep or Keep()
         self._written: tuple[int, str] | None = None
         """Step and run of the part that this rank wrote last."""
+        self._failure = ""
+        """Why the last save failed; empty where it succeeded."""
 
     @property
     def root(self) -> str:
@@ -88,7 +99,8 @@ class Folder:
             saving: events of this snapshot, for a caller in another thread.
 
         Returns:
-            Whether this rank's share of the work succeeded; a failure is a warning, and training goes on.
+            Whether this rank's share of the work succeeded. A failure is a warning, once until another one comes or a
+            save succeeds, and training goes on.
         """
         saving = saving or Saving()
         try:
@@ -98,10 +110,12 @@ class Folder:
                 if writer.rank == 0:
                     self._publish(step, writer, saving.given_up)
                 self._written = (step, writer.run)
-        except (OSError, TimeoutError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._warn(f"The snapshot of step {step} cannot be saved in {self.root}: {reason}. Training goes on.")
+        except OSError as error:
+            self._tell_failure(step, error)
             return False
+        if self._failure:
+            self._warn(f"Snapshots in {self.root} are saved again, from step {step} on.")
+            self._failure = ""
         return True
 
     def steps(self) -> tuple[int, ...]:
@@ -132,6 +146,13 @@ class Folder:
             message = f"{name} has another checksum than the manifest says"
             raise ValueError(message)
         return data
+
+    def _tell_failure(self, step: int, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if reason != self._failure:
+            what = f"The snapshot of step {step} cannot be saved in {self.root}: {reason}."
+            self._warn(" ".join([what, *_advice(error), "Training goes on."]))
+        self._failure = reason
 
     def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
         draft = self._place.draft(_name_of(step), writer.run)
@@ -209,6 +230,12 @@ def place_of(folder: str | os.PathLike[str]) -> Place:
     from .object_store import ObjectStore
 
     return ObjectStore(str(folder))
+
+
+def _advice(error: OSError) -> tuple[str, ...]:
+    """What to do about an error, where that is known; the packages of object stores give no number with theirs."""
+    number = errno.EACCES if isinstance(error, PermissionError) else error.errno
+    return (_ADVICE[number],) if number in _ADVICE else ()
 
 
 def _name_of(step: int) -> str:

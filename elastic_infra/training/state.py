@@ -117,7 +117,13 @@ class ElasticState:
         else:
             object.__setattr__(self, name, value)
 
-    def snapshot(self, *, durable: bool = False, saved: Callable[[int], None] | None = None) -> bool:
+    def snapshot(
+        self,
+        *,
+        durable: bool = False,
+        saved: Callable[[int], None] | None = None,
+        failed: Callable[[int], None] | None = None,
+    ) -> bool:
         """Copy the state after ``step`` steps to memory now and, if ``durable``, to disk in the background.
 
         Training waits only for the copy to memory. While this rank's part of a durable snapshot is being written its
@@ -127,6 +133,7 @@ class ElasticState:
         Args:
             durable: whether the snapshot is written to disk too.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
+            failed: called in the same way where the snapshot cannot be saved, after a warning.
 
         Returns:
             Whether the state was copied.
@@ -134,21 +141,33 @@ class ElasticState:
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
-        is_busy = self._writing is not None and self._writing.is_alive() and not self._saving.written.is_set()
-        if not durable and (is_busy or self._memory is None):
+        if not durable and (self._memory is None or (self.is_saving and not self._saving.written.is_set())):
             return False
         if durable:
             self.wait()
         part = self._copy()
         if durable and self._folder is not None:
             object.__setattr__(self, "_saving", snapshots.Saving())
-            order = (self._folder, self.step, part, _writer(), self._saving, saved)
-            thread = threading.Thread(target=_save, args=order, name="snapshot", daemon=True)
+            save = self._saver(part, _writer(), saved, failed)
+            thread = threading.Thread(target=save, name="snapshot", daemon=True)
             thread.start()
             object.__setattr__(self, "_writing", thread)
         return True
 
-    def save_alone(self, saved: Callable[[int], None] | None = None) -> None:
+    @property
+    def folder(self) -> str:
+        """The folder of the durable snapshots as messages name it; empty where snapshots stay in memory only."""
+        folder = cast("snapshots.Folder | None", self._folder)
+        return folder.root if folder is not None else ""
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a durable snapshot is being written; on rank 0, until it is whole or given up."""
+        return self._writing is not None and self._writing.is_alive()
+
+    def save_alone(
+        self, saved: Callable[[int], None] | None = None, failed: Callable[[int], None] | None = None
+    ) -> None:
         """Save the whole state after ``step`` steps to disk without the other ranks, which may be gone.
 
         Returns once the snapshot is on disk, or a warning says why it is not. The random number generators of the other
@@ -156,6 +175,7 @@ class ElasticState:
 
         Args:
             saved: called with the step once the snapshot is on disk.
+            failed: called with the step where the snapshot cannot be saved.
 
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
@@ -165,7 +185,8 @@ class ElasticState:
         self.wait()
         part = _bytes_of(self.step, self.capture())
         alone = snapshots.Writer(run=f"{_run()}-alone-{_rank()}")
-        _save(self._folder, self.step, part, alone, snapshots.Saving(), saved)
+        object.__setattr__(self, "_saving", snapshots.Saving())
+        self._saver(part, alone, saved, failed)()
 
     def wait(self) -> None:
         """Wait until no snapshot is being written to disk.
@@ -255,6 +276,23 @@ class ElasticState:
         if rng:
             generators.restore(tree["rng"])
 
+    def _saver(
+        self,
+        part: memoryview,
+        writer: snapshots.Writer,
+        saved: Callable[[int], None] | None,
+        failed: Callable[[int], None] | None,
+    ) -> Callable[[], None]:
+        """What saves a part, in this thread or another one, and says how that ended."""
+        folder, step, saving = cast("snapshots.Folder", self._folder), self.step, self._saving
+
+        def save() -> None:
+            told = saved if folder.save(step, part, writer, saving) else failed
+            if told is not None:
+                told(step)
+
+        return save
+
     def _copy(self) -> memoryview:
         """Copy the state to the node's memory, if it has room; returns this rank's part of a durable snapshot."""
         is_whole = _rank() == 0 or (self._memory is not None and self._memory.keeps_state)
@@ -316,19 +354,6 @@ class ElasticState:
             warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
             return None
         return {**{name: value for name, value in shared.items() if name != "rng"}, **own}
-
-
-def _save(
-    folder: snapshots.Folder,
-    step: int,
-    part: memoryview,
-    writer: snapshots.Writer,
-    saving: snapshots.Saving,
-    saved: Callable[[int], None] | None,
-) -> None:
-    """Write a durable snapshot, in its own thread."""
-    if folder.save(step, part, writer, saving) and saved is not None:
-        saved(step)
 
 
 def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapshots.Folder:

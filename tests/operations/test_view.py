@@ -91,6 +91,16 @@ def test_the_source_of_the_last_state_is_shown() -> None:
     assert not any("went on" in line for line in shown(job, pod, snapshots=fresh))
 
 
+def test_failed_saves_are_shown_beside_the_steps() -> None:
+    """All nodes fail to write to a full volume, so the highest count is that of the job; none is nothing to show."""
+    fine = {"job-worker-0": kube.snapshot(0, checkpoint_step=30, failed_saves=0)}
+    full = {f"job-worker-{index}": kube.snapshot(index, checkpoint_step=30, failed_saves=2) for index in (0, 1)}
+    job, pods = kube.workload("Running", **LIVE), (kube.pod(0), kube.pod(1))
+
+    assert "step 40, 30 saved" in shown(job, *pods, snapshots=fine)
+    assert "step 41, 30 saved; 2 saves failed since the launcher began" in shown(job, *pods, snapshots=full)
+
+
 def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
     """With what to set for more, and the warning that says why a pod waits."""
     waiting = kube.pod(1, "Pending")

@@ -49,6 +49,10 @@ class Snapshot:
     lowest_step: int | None
     highest_step: int | None
     checkpoint_step: int | None
+    save_seconds: float | None
+    """Seconds that the newest checkpoint took to save; None where the script has not said so."""
+    failed_saves: int
+    """Checkpoints that could not be saved, by the count of the local worker with the most."""
     restored_step: int | None
     """The step from which the workers went on last; None where they have not said so."""
     restored_from: str
@@ -73,6 +77,8 @@ METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], .
     ("workers_running", "gauge", "Workers that run on this node.", lambda seen: seen.workers_running),
     ("step", "gauge", "The highest step a local worker reported.", lambda seen: seen.highest_step),
     ("checkpoint_step", "gauge", "The newest step reported as saved.", lambda seen: seen.checkpoint_step),
+    ("save_seconds", "gauge", "Time that the newest checkpoint took to save.", lambda seen: seen.save_seconds),
+    ("failed_saves_total", "counter", "Checkpoints that could not be saved.", lambda seen: seen.failed_saves),
     ("restored_step", "gauge", "The step from which the workers went on last.", lambda seen: seen.restored_step),
     ("steps_lost_total", "counter", "Steps that a restore took back.", lambda seen: seen.steps_lost),
     ("store_connected", "gauge", "Whether the store answers.", lambda seen: int(seen.store_connected)),

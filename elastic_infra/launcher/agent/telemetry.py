@@ -15,7 +15,7 @@ from ..protocol.events import StepsSeen
 from ..protocol.state import State
 from ..settings import LauncherSettings
 from ..workers.progress import Slot
-from . import restores, status_server
+from . import restores, saves, status_server
 
 PROGRESS_SECONDS: Final = (1.0, 10.0)
 """Seconds between two ``progress`` events, since steps are many: every second in a young generation, whose first steps
@@ -77,6 +77,7 @@ class Observer:
         self._restores = restores.Watch()
         self._restore: restores.Restore | None = None
         self._steps_lost = 0
+        self._saves = saves.Watch()
         self._pace = Pace()
         self.fork_server_ready = False
 
@@ -95,7 +96,8 @@ class Observer:
         self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
 
     def look(self, state: State, generation: int, slots: Sequence[Slot]) -> None:
-        """Write an event once all workers of a generation have said from where they go on."""
+        """Count failed saves, and write an event once all workers of a generation have said from where they go on."""
+        self._saves.look(slots)
         found = self._restores.look(generation, slots)
         if found is None:
             return
@@ -147,6 +149,8 @@ class Observer:
             lowest_step=group.lowest if group else None,
             highest_step=group.highest if group else None,
             checkpoint_step=group.checkpoint if group else None,
+            save_seconds=self._saves.seconds,
+            failed_saves=self._saves.failed,
             restored_step=self._restore.step if self._restore else None,
             restored_from=self._restore.source if self._restore else "",
             steps_lost=self._steps_lost,

@@ -26,8 +26,10 @@ STOP: Final = 0
 """The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
 One word holds both, so that no worker can pair an old step with a new consent."""
 
-# Words of a slot, written by its worker; those that end in AT and UNTIL hold seconds of CLOCK_MONOTONIC as doubles.
+# Words of a slot, written by its worker. AT, PHASE_UNTIL, OPTIMIZED_AT and FAILED_AT hold seconds of CLOCK_MONOTONIC as
+# doubles, and SAVE_SECONDS a duration as a double.
 STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT, RESTORED = range(10)
+FAILED_SAVES, SAVE_SECONDS = range(10, 12)
 
 SOURCES: Final = ("process", "memory", "peer", "disk", "nothing")
 """Where a state comes from, the nearest first; ``RESTORED`` holds the step times ``_SOURCE_BASE`` plus the index."""
@@ -56,6 +58,10 @@ class Slot:
     """CLOCK_MONOTONIC of the exception that left the script; the process may take seconds more to end."""
     restored: tuple[int, str] | None = None
     """The step from which this worker went on, and where its state came from; None before that, or unreported."""
+    failed_saves: int = 0
+    """Number of checkpoints that this worker could not save."""
+    save_seconds: float | None = None
+    """Seconds that the newest checkpoint took to save; None before it, or unreported."""
 
     @property
     def stepped_at(self) -> float | None:
@@ -105,7 +111,7 @@ class Memory:
     def forget_steps(self) -> None:
         """Empty every slot for the steps of another generation; the workers are parked and write none.
 
-        The newest saved step stays, since the thread that saves may still report.
+        What is known of checkpoints stays, since the thread that saves may still report.
         """
         for slot in range(1, self.slots + 1):
             base = slot * WORDS
@@ -140,6 +146,8 @@ class Memory:
             optimized_at=self._reals[base + OPTIMIZED_AT] or None,
             failed_at=self._reals[base + FAILED_AT] or None,
             restored=_restored(words[base + RESTORED]),
+            failed_saves=words[base + FAILED_SAVES],
+            save_seconds=self._reals[base + SAVE_SECONDS] or None,
         )
 
 

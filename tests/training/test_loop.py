@@ -1,0 +1,67 @@
+"""A loop goes on where its snapshots cannot be saved, and the launcher hears of it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from elastic_infra.launcher.workers.progress import Memory, Slot
+from elastic_infra.training import Elastic, ElasticState, Snapshots
+from elastic_infra.training.places import Disk, Files
+from elastic_infra.training.snapshots import Folder
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """The launcher's memory, in which this worker reports."""
+    memory = Memory.create(str(tmp_path / "progress-1"), slots=1)
+    for name, value in memory.variable(0).items():
+        monkeypatch.setenv(name, value)
+    return memory
+
+
+def reported(shared: Memory) -> Slot:
+    """What this worker has reported."""
+    (slot,) = shared.read()
+    return slot
+
+
+def test_training_goes_on_without_snapshots(tmp_path: Path, shared: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder cannot be made: all steps are done, one line says so, and the launcher counts the saves."""
+    (tmp_path / "file").touch()
+    state = ElasticState(tmp_path / "file" / "snapshots", model=torch.nn.Linear(1, 1))
+
+    assert Elastic(state, snapshots=Snapshots(durable_steps=1)).run(lambda _: None, until=3)
+    assert (reported(shared).failed_saves, reported(shared).checkpoint) == (3, None)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be saved in" in line
+    assert "Not a directory" in line
+
+
+def test_training_does_not_wait_for_a_slow_volume(
+    tmp_path: Path, shared: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snapshots are due at each step, and the first is not on disk: the steps go on, one line says so, none fails."""
+    on_disk = threading.Event()
+    write = Files.write
+
+    def slow(self: Files, path: Path, data: memoryview | bytes) -> None:
+        assert on_disk.wait(60)
+        write(self, path, data)
+
+    def step(state: ElasticState) -> None:
+        if state.step == 5:
+            on_disk.set()
+
+    monkeypatch.setattr(Files, "write", slow)
+    state = ElasticState(tmp_path / "snapshots", model=torch.nn.Linear(1, 1))
+    assert Elastic(state, snapshots=Snapshots(durable_seconds=0)).run(step, until=6)
+
+    assert Folder(Disk(tmp_path / "snapshots"), pytest.fail).steps()[-1] == 1
+    assert reported(shared).failed_saves == 0
+    assert reported(shared).save_seconds is not None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"A snapshot is still being saved in {tmp_path}/snapshots" in line
