@@ -10,12 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .places import MANIFEST
 
 _CHUNK: Final = 1 << 24
+_USER: Final = re.compile(r"//((?:[^/@]*|.*:.*))@")
+"""Name and password in a URL; the keys of S3 may have slashes."""
+_SIGNATURE: Final = re.compile(r"(?i)\b((?:[\w-]*(?:signature|credential|token|accesskeyid|secret|sig))=)[^&\s\"'<>]+")
+"""What signs a request, in the address that an error names."""
 
 
 class MissingPackageError(ImportError):
@@ -34,9 +38,13 @@ class ObjectStore:
     """Each look is a request, which costs money."""
 
     def __init__(self, url: str) -> None:
-        self.root = re.sub(r"//[^/@]*@", "//", url).rstrip("/")
-        self._files, path = _open(url, self.root)
+        self.root = _USER.sub("//", url).partition("?")[0].rstrip("/")
+        self._secrets = _secrets_of(url)
+        self._files, path = _open(url, self.root, self._secrets)
         self._root = path.rstrip("/")
+
+    def check(self) -> None:
+        """Nothing: the account may have the right to write and none to delete what a check would write."""
 
     def prefix(self, run: str) -> str:
         """Parts stay in the folder of the run that wrote them."""
@@ -58,7 +66,7 @@ class ObjectStore:
 
     def names(self) -> list[str]:
         """The names directly below the root."""
-        with _os_errors():
+        with self._os_errors():
             self._files.invalidate_cache()
             try:
                 found = self._files.ls(self._root, detail=False)
@@ -68,7 +76,7 @@ class ObjectStore:
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Bytes of each object in the folder and in the folders of its runs."""
-        with _os_errors():
+        with self._os_errors():
             self._files.invalidate_cache()
             top = self._path(folder)
             try:
@@ -79,12 +87,12 @@ class ObjectStore:
 
     def read(self, name: str) -> bytes:
         """The content of an object."""
-        with _os_errors():
+        with self._os_errors():
             return bytes(self._files.cat_file(self._path(name)))
 
     def remove(self, folder: str) -> None:
         """Delete the manifest first, so that what is left in between is no snapshot."""
-        with contextlib.suppress(OSError), _os_errors():
+        with contextlib.suppress(OSError), self._os_errors():
             with contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(self._path(f"{folder}/{MANIFEST}"))
             self._files.rm(self._path(folder), recursive=True)
@@ -105,15 +113,30 @@ class ObjectStore:
 
     def _write(self, name: str, data: memoryview | bytes) -> None:
         view = memoryview(data)
-        with _os_errors(), self._files.open(self._path(name), "wb") as file:
+        with self._os_errors(), self._files.open(self._path(name), "wb") as file:
             for begin in range(0, len(view), _CHUNK):
                 file.write(view[begin : begin + _CHUNK])
+
+    @contextlib.contextmanager
+    def _os_errors(self) -> Iterator[None]:
+        """Each file system of fsspec has errors of its own besides OSError, which all mean that the place has a fault.
+
+        The text is the file system's; what is secret in it is hidden.
+        """
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            kind = PermissionError if isinstance(error, PermissionError) else OSError
+            text = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            raise kind(_hidden(text, self._secrets)) from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
 
-def _open(url: str, shown: str) -> tuple[Any, str]:
+def _open(url: str, shown: str, secrets: Sequence[str]) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -125,21 +148,25 @@ def _open(url: str, shown: str) -> tuple[Any, str]:
     try:
         files, path = url_to_fs(url)
     except ImportError as error:
-        message = f"Snapshots in {shown} need a package that is missing: {error}. Install it in the training image."
-        raise MissingPackageError(message) from error
+        said = _hidden(str(error), secrets)
+        message = f"Snapshots in {shown} need a package that is missing: {said}. Install it in the training image."
+        raise MissingPackageError(message) from None
     except ValueError as error:
-        message = f"Snapshots cannot be kept in {shown}: {error}. Give a path, or a URL whose scheme fsspec knows."
-        raise ValueError(message) from error
+        said = _hidden(str(error), secrets)
+        message = f"Snapshots cannot be kept in {shown}: {said}. Give a path, or a URL whose scheme fsspec knows."
+        raise ValueError(message) from None
     return files, str(path)
 
 
-@contextlib.contextmanager
-def _os_errors() -> Iterator[None]:
-    """Each file system of fsspec has errors of its own besides OSError, which all mean that the place has a fault."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        raise OSError(message) from error
+def _secrets_of(url: str) -> tuple[str, ...]:
+    """What of a URL no message may show: name and password together and alone, and what comes after ``?``."""
+    found = _USER.search(url)
+    user = found[1] if found else ""
+    return tuple(filter(None, (f"{user}@" if user else "", user.partition(":")[2], url.partition("?")[2])))
+
+
+def _hidden(text: str, secrets: Sequence[str]) -> str:
+    """The text of an error without the URL's secrets and without signatures."""
+    for secret in secrets:
+        text = text.replace(secret, "***@" if secret.endswith("@") else "***")
+    return _SIGNATURE.sub(r"\1***", text)

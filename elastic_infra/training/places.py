@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,6 +25,9 @@ class Place(Protocol):
     """The folder as messages name it."""
     poll_seconds: float
     """Seconds between two looks for the other ranks' parts."""
+
+    def check(self) -> None:
+        """Raise an OSError where it is known that nothing can be written."""
 
     def prefix(self, run: str) -> str:
         """The text before a part's name in a published snapshot."""
@@ -99,6 +103,11 @@ class Disk:
         self.root = str(root)
         self._root = Path(root)
         self._files = files or Files()
+
+    def check(self) -> None:
+        """Make a folder and delete it; what permissions say is not true for root, nor on every volume."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        Path(tempfile.mkdtemp(prefix=".draft-", dir=self._root)).rmdir()
 
     def prefix(self, run: str) -> str:
         """No text: the draft folder becomes the snapshot."""

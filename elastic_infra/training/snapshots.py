@@ -70,6 +70,10 @@ class Saving:
     """Parts that are still missing are not waited for."""
 
 
+class NewerFormatError(ValueError):
+    """A snapshot was saved by a newer version; the message names the snapshot, and says what to do."""
+
+
 class Folder:
     """The snapshots of one job."""
 
@@ -111,15 +115,28 @@ class Folder:
                     self._publish(step, writer, saving.given_up)
                 self._written = (step, writer.run)
         except OSError as error:
-            self._tell_failure(step, error)
+            self._tell_failure(f"The snapshot of step {step}", error)
             return False
         if self._failure:
             self._warn(f"Snapshots in {self.root} are saved again, from step {step} on.")
             self._failure = ""
         return True
 
+    def check(self) -> None:
+        """Warn where nothing can be saved, so that this is known before the first snapshot is due."""
+        try:
+            self._place.check()
+        except OSError as error:
+            self._tell_failure("Snapshots", error)
+
     def steps(self) -> tuple[int, ...]:
-        """Steps of the whole snapshots, newest first; a warning names each snapshot that is not whole."""
+        """Steps of the whole snapshots, newest first; a warning names each snapshot that is not whole.
+
+        Raises:
+            NewerFormatError: a newer version saved one. It is not passed over, since an older one, or none, would be
+                trained on from.
+            OSError: the folder cannot be listed.
+        """
         found = []
         for name in self._names():
             reason = self._fault_of(name)
@@ -147,11 +164,11 @@ class Folder:
             raise ValueError(message)
         return data
 
-    def _tell_failure(self, step: int, error: OSError) -> None:
+    def _tell_failure(self, what: str, error: OSError) -> None:
         reason = error.strerror or str(error)
         if reason != self._failure:
-            what = f"The snapshot of step {step} cannot be saved in {self.root}: {reason}."
-            self._warn(" ".join([what, *_advice(error), "Training goes on."]))
+            said = f"{what} cannot be saved in {self.root}: {reason}."
+            self._warn(" ".join([said, *_advice(error), "Training goes on."]))
         self._failure = reason
 
     def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
@@ -164,7 +181,7 @@ class Folder:
         notes = self._await_parts(self._place.draft(name, writer.run), writer.world, given_up)
         parts = {f"{prefix}{part}": note for part, note in notes.items()}
         manifest = json.dumps({"format": FORMAT, "step": step, "world": writer.world, "parts": parts}, indent=1)
-        self._place.publish(name, writer.run, manifest.encode(), lambda: not self._fault_of(name))
+        self._place.publish(name, writer.run, manifest.encode(), lambda: self._is_whole(name))
         with contextlib.suppress(OSError):  # the snapshot is there; old ones are deleted with the next
             self._prune()
 
@@ -185,7 +202,7 @@ class Folder:
         return next((rank for rank in range(world) if f"{_part_name(rank)}.json" not in there), None)
 
     def _prune(self) -> None:
-        whole = [name for name in self._names() if not self._fault_of(name)]
+        whole = [name for name in self._names() if self._is_whole(name)]
         for name in whole[self._keep.last :]:
             if not self._keep.every or int(name.removeprefix(_STEP)) % self._keep.every:
                 self._place.remove(name)
@@ -196,14 +213,32 @@ class Folder:
         """The names of all snapshots, whole or not, the newest first."""
         return sorted((name for name in self._place.names() if name.startswith(_STEP)), reverse=True)
 
+    def _is_whole(self, name: str) -> bool:
+        """Whether this version can use a snapshot; one of a newer version stays where it is, and counts as none."""
+        try:
+            return not self._fault_of(name)
+        except NewerFormatError:
+            return False
+
     def _fault_of(self, name: str) -> str:
-        """Why a snapshot is not whole; empty where it is. Only lengths count; ``part`` compares checksums."""
+        """Why a snapshot is not whole; empty where it is. Only lengths count; ``part`` compares checksums.
+
+        Raises:
+            NewerFormatError: this version cannot know whether it is whole.
+        """
         try:
             manifest = self._manifest(name)
         except (OSError, ValueError):
             return "it has no manifest, so it was not finished"
-        if manifest.get("format") != FORMAT:
-            return f"its format is {manifest.get('format')}, and this version reads {FORMAT}"
+        version = manifest.get("format")
+        if isinstance(version, int) and version > FORMAT:
+            message = (
+                f"{self.root}/{name} has format {version}, and this version of elastic_infra reads formats up to "
+                f"{FORMAT}. Train with the version that saved it or a newer one, or use another folder."
+            )
+            raise NewerFormatError(message)
+        if version != FORMAT:
+            return f"its format is {version}, and this version reads {FORMAT}"
         sizes = self._place.sizes(name)
         for part, note in manifest["parts"].items():
             if sizes.get(part) != note["bytes"]:

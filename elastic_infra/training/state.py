@@ -12,17 +12,19 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 import torch
 import torch.distributed as dist
 
 from ..launcher.workers import progress
-from . import generators, host_memory, snapshots, transfer
+from . import fitting, generators, host_memory, snapshots, transfer
 from .console import warn
 from .host_memory import DamagedError, Tree
 from .node_memory import NodeMemory
 
+SHOWN: Final = 5
+"""Misfits that an error names: with another model there are hundreds."""
 Source = Literal["process", "memory", "peer", "disk", "nothing"]
 
 
@@ -217,13 +219,16 @@ class ElasticState:
         Every rank must call this method, after ``init_process_group`` where there are several ranks.
 
         Raises:
-            StateError: the snapshot does not fit the members, or the folder of durable snapshots cannot be read.
+            StateError: the snapshot does not fit the members or is of a newer version, or the folder of durable
+                snapshots cannot be read.
         """
         held = self._memory.newest() if self._memory is not None else None
-        on_disk = self._durable_steps() if _rank() == 0 else ()
-        everywhere = _gather((held[0] if held else -1, on_disk))
-        in_memory = [step for step, _ in everywhere]
-        best, disk = max(in_memory), everywhere[0][1]
+        self._check_folder()
+        everywhere = _gather((held[0] if held else -1, *(self._durable_steps() if _rank() == 0 else ((), ""))))
+        in_memory = [step for step, _, _ in everywhere]
+        best, (_, disk, fault) = max(in_memory), everywhere[0]
+        if fault:
+            raise StateError(fault)
         if best >= 0 and best >= max(disk, default=-1):
             return self._from_memory(best, in_memory, held)
         return self._from_disk(disk)
@@ -261,17 +266,16 @@ class ElasticState:
         Raises:
             StateError: members are missing, too many, or of another form.
         """
-        saved, mine = set(tree["members"]), set(self.members)
-        if saved != mine:
-            message = _names("misses", mine - saved) + _names("has besides", saved - mine)
-            message = f"The snapshot{message}. Give ElasticState the members it was saved with, or use another folder."
-            raise StateError(message)
-        for name, member in self.members.items():
+        members = {name: _unwrapped(member) for name, member in self.members.items()}
+        found = [*fitting.misfits(members, tree["members"])]
+        if found:
+            raise _misfit(*found)
+        for name, member in members.items():
             try:
-                _unwrapped(member).load_state_dict(tree["members"][name])
+                member.load_state_dict(tree["members"][name])
             except (RuntimeError, ValueError, KeyError, TypeError) as error:
-                message = f"The snapshot's {name} does not fit: {error}"
-                raise StateError(message) from error
+                what = f"{name}: {' '.join(str(error).split())}"
+                raise _misfit(what) from error
         self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
         if rng:
             generators.restore(tree["rng"])
@@ -330,16 +334,24 @@ class ElasticState:
                 return Restored(step, "disk")
         return Restored(0, "nothing")
 
-    def _durable_steps(self) -> tuple[int, ...]:
+    def _check_folder(self) -> None:
+        """Warn where the volume takes no snapshots: once a node, since nodes may have other volumes."""
+        folder = cast("snapshots.Folder | None", self._folder)
+        if folder is not None and os.environ.get("LOCAL_RANK", "0") == "0":
+            folder.check()
+
+    def _durable_steps(self) -> tuple[tuple[int, ...], str]:
+        """The steps on disk, newest first, and why they cannot be used, for all ranks to say."""
         folder = cast("snapshots.Folder | None", self._folder)
         if folder is None:
-            return ()
+            return (), ""
         try:
-            return folder.steps()
+            return folder.steps(), ""
+        except snapshots.NewerFormatError as error:
+            return (), str(error)
         except OSError as error:
             reason = error.strerror or error
-            message = f"The snapshots in {folder.root} cannot be listed: {reason}. Check the address and the rights."
-            raise StateError(message) from error
+            return (), f"The snapshots in {folder.root} cannot be listed: {reason}. Check the address and the rights."
 
     def _read(self, step: int) -> Tree | None:
         """The shared part of a durable snapshot with this rank's generators; None where the snapshot is damaged."""
@@ -444,5 +456,8 @@ def _rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def _names(verb: str, names: set[str]) -> str:
-    return f" {verb} {', '.join(sorted(names))}" if names else ""
+def _misfit(*found: str) -> StateError:
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    what = "; ".join([*found[:SHOWN], *more]).removesuffix(".")
+    advice = "Give ElasticState the members that the snapshot was saved with, or use another folder."
+    return StateError(f"The snapshot does not fit: {what}. {advice}")

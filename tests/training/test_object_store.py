@@ -6,10 +6,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry as known
 
 from elastic_infra.training import ElasticState, Restored, StateError
 from elastic_infra.training.object_store import ObjectStore
@@ -140,6 +143,41 @@ def test_errors_of_a_store_are_a_warning_while_training_goes_on(warnings: list[s
     assert not folder.save(1, b"part", Writer())
     assert len(warnings) == 1
     assert "cannot be saved in memory://bucket/job: RuntimeError: step-000000000001/0/rank-00000.bin" in warnings[0]
+
+
+class Refusing(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A bucket that takes nothing, and shows nothing in its folder `closed`; its errors name the whole address."""
+
+    protocol = "refusing"
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        del mode
+        message = f"Access Denied: https://key:se/cret@host/{path}?X-Amz-Signature=f00&X-Amz-Credential=key/1&part=1"
+        raise PermissionError(message)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:  # noqa: FBT001, FBT002  fsspec's signature
+        del detail
+        if "closed" in path:
+            message = "Forbidden for se/cret"
+            raise PermissionError(message)
+        return []
+
+
+def test_a_bucket_without_rights_is_named_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To list it is needed at the start, to write to it is a warning; the text is the store's."""
+    monkeypatch.setitem(known, "refusing", Refusing)
+    with pytest.raises(StateError, match=r"in refusing://bucket/closed cannot be listed: Forbidden for \*\*\*\. Check"):
+        ElasticState("refusing://key:se/cret@bucket/closed").restore()
+    state = ElasticState("refusing://key:se/cret@bucket/job", model=torch.nn.Linear(1, 1))
+    assert state.restore() == Restored(0, "nothing")
+    state.snapshot(durable=True)
+    state.wait()
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "step 0 cannot be saved in refusing://bucket/job: Access Denied: https://***@host/" in line
+    assert "?X-Amz-Signature=***&X-Amz-Credential=***&part=1. Give the job's account the right to write there." in line
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from elastic_infra.training.places import MANIFEST, Disk, Files
-from elastic_infra.training.snapshots import Folder, Keep, Saving, Writer
+from elastic_infra.training.snapshots import Folder, Keep, NewerFormatError, Saving, Writer
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -192,7 +192,7 @@ def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, wa
     if damage == "manifest":
         (newest / MANIFEST).unlink()
     elif damage == "format":
-        (newest / MANIFEST).write_text('{"format": 99, "parts": {}}')
+        (newest / MANIFEST).write_text('{"format": 0, "parts": {}}')
     elif damage == "length":
         (newest / "rank-00000.bin").write_bytes(b"short")
     else:
@@ -202,6 +202,20 @@ def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, wa
     assert "step-000000000003 is skipped: " in warnings[-1]
     Folder(Disk(tmp_path), warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="again"))
     assert read(folder) == {3: CONTENT[3]}
+
+
+def test_a_snapshot_of_a_newer_version_stays(tmp_path: Path, warnings: list[str]) -> None:
+    """An older version neither reads nor deletes it, and saves its own beside it."""
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=1))
+    folder.save(2, CONTENT[2], Writer())
+    newer = tmp_path / "step-000000000002" / MANIFEST
+    newer.write_text(newer.read_text().replace('"format": 1', '"format": 2'))
+
+    assert folder.save(1, CONTENT[1], Writer())
+    assert folder.save(3, CONTENT[3], Writer())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000002", "step-000000000003"]
+    with pytest.raises(NewerFormatError, match="step-000000000002 has format 2"):
+        folder.steps()
 
 
 @pytest.mark.parametrize(

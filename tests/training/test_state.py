@@ -15,6 +15,7 @@ import torch
 from elastic_infra.launcher.workers.progress import VARIABLE
 from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError
 from elastic_infra.training import state as state_module
+from elastic_infra.training.places import MANIFEST
 from elastic_infra.training.snapshots import Writer
 
 
@@ -102,19 +103,50 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
-    """Members missing, extra, or of another shape."""
+    """Members missing, extra, or of another shape or type, each with what is expected and what is there."""
     state = trained(tmp_path, 1)
     state.snapshot(durable=True)
     state.wait()
 
-    with pytest.raises(StateError, match=r"has besides data, optimizer, scheduler\. Give ElasticState the members"):
+    with pytest.raises(StateError, match=r"it has data besides; it has optimizer .*\. Give ElasticState the members"):
         ElasticState(tmp_path, model=state.model).restore()
-    with pytest.raises(StateError, match="misses ema"):
+    with pytest.raises(StateError, match="does not fit: it misses ema"):
         trained(tmp_path, 0, ema=torch.nn.Linear(1, 1)).restore()
     other = trained(tmp_path, 0)
     other.members["model"] = torch.nn.Linear(3, 4)
-    with pytest.raises(StateError, match=r"The snapshot's model does not fit: (?s:.*)Missing key"):
+    with pytest.raises(StateError, match=r"does not fit: model: .*Missing key\(s\) in state_dict: .*Give ElasticState"):
         other.restore()
+    other.members["model"] = torch.nn.Sequential(torch.nn.Linear(3, 5), *state.model[1:])
+    with pytest.raises(StateError, match=r"size mismatch for 0\.weight: .*\[4, 3\].*\[5, 3\]"):
+        other.restore()
+
+
+def test_a_snapshot_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not passed over for an older one, also where the memory has the state; all ranks say so."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    state = trained(tmp_path / "c", 1)
+    for _ in range(2):
+        state.snapshot(durable=True)
+        state.wait()
+        train(state, 1)
+    manifest = tmp_path / "c" / "step-000000000002" / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+
+    said = r"step-000000000002 has format 2, and .* reads formats up to 1\. Train with the version that saved it"
+    with pytest.raises(StateError, match=said):
+        trained(tmp_path / "c", 0).restore()
+
+
+def test_a_folder_that_takes_nothing_is_told_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not ten minutes later, when the first snapshot is due; that one says nothing new."""
+    (tmp_path / "file").touch()
+    state = trained(tmp_path / "file" / "snapshots", 0)
+    assert state.restore() == Restored(0, "nothing")
+    state.snapshot(durable=True)
+    state.wait()
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"Snapshots cannot be saved in {tmp_path}/file/snapshots: Not a directory. Training goes on." in line
 
 
 def test_a_copy_is_taken_at_once(tmp_path: Path) -> None:
