@@ -19,6 +19,7 @@ import torch
 from ..launcher.workers import channel
 from . import schedule, transfer
 from .console import warn_for_job
+from .outside import Outside
 from .process_group import ElasticGroup, rebind
 from .progress import Progress
 from .sampler import ElasticSampler, MicroBatch
@@ -105,6 +106,7 @@ class Elastic:
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
         self._undo = StepUndo(state) if self._group.is_movable else None
+        self._outside = Outside(state)
         self._holds = False
         """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
         self._step: Literal["", "done", "stop", "broken"] = ""
@@ -126,15 +128,16 @@ class Elastic:
         """
         self._begin()
         batches = self._batches()
-        while self.state.step < until and not self.stopped:
-            self._step = ""
-            yield self.state.step + 1, self._micro_batches(batches)
-            if not self._step:
-                message = "A step ended outside of `with elastic.step():`. Put the whole step into it."
-                raise RuntimeError(message)
-            if self._step in {"stop", "broken"} or self._group.is_broken:
-                self._end_generation()
-                batches = self._batches()
+        with self._outside.watched():
+            while self.state.step < until and not self.stopped:
+                self._step = ""
+                yield self.state.step + 1, self._micro_batches(batches)
+                if not self._step:
+                    message = "A step ended outside of `with elastic.step():`. Put the whole step into it."
+                    raise RuntimeError(message)
+                if self._step in {"stop", "broken"} or self._group.is_broken:
+                    self._end_generation()
+                    batches = self._batches()
         self._group.leave()
         self.state.wait()
         self.finished = self.state.step >= until
@@ -149,7 +152,8 @@ class Elastic:
         if self._undo is not None:
             self._undo.begin()
         try:
-            yield
+            with self._outside.step():
+                yield
         except Exception as error:
             if self._undo is None or not self._group.takes(error):
                 raise
@@ -234,6 +238,7 @@ class Elastic:
 
     def _tell(self, restored: Restored) -> None:
         self.restored = restored
+        self._outside.forget()
         self.progress.restored(restored.step, restored.source)
         self._begun = self._looked = (restored.step, time.monotonic())
         self._plan = schedule.Plan(restored.step + 1)
