@@ -48,7 +48,8 @@ class ElasticCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """A phase without steps begins; the first step ends it."""
+        """Report the checkpoint from which training goes on. A phase without steps begins; the first step ends it."""
+        self.progress.restored(state.global_step)
         if args.save_total_limit == 1:
             warn_for_job(
                 "save_total_limit is 1, so that a worker killed while saving can leave no whole checkpoint. "

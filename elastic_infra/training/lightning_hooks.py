@@ -152,7 +152,8 @@ class StepReports:
         self._begin_phase("start")
 
     def on_train_start(self, trainer: Trainer, pl_module: object) -> None:
-        """The restored step is no news."""
+        """Report the checkpoint from which training goes on; its step is no news."""
+        self.progress.restored(trainer.global_step)
         self._reported = trainer.global_step
 
     def on_train_batch_start(self, *_: object) -> None:

@@ -26,6 +26,7 @@ class Progress:
     Usage::
 
         progress = Progress()
+        progress.restored(first - 1)
         for n in range(first, last):
             train_one_step()
             if progress.step(n):
@@ -109,17 +110,18 @@ class Progress:
         """Report that a checkpoint could not be saved, and training goes on; the launcher shows the number of these."""
         self._slot[memory.FAILED_SAVES] += 1
 
-    def restored(self, n: int, source: str = "disk") -> None:
+    def restored(self, n: int, source: str | None = None) -> None:
         """Report the state from which training goes on; the launcher shows the source, and the steps that are lost.
 
         Args:
             n: number of steps that are done in this state; 0 at the beginning.
-            source: where the state comes from: "process", "memory", "peer", "disk", the default, or "nothing".
+            source: where the state comes from: "process", "memory", "peer", "disk" or "nothing". None, the default:
+                from disk, or from nothing where no step is done.
 
         Raises:
             ValueError: the source is another word.
         """
-        self._slot[memory.RESTORED] = memory.restored_word(n, source)
+        self._slot[memory.RESTORED] = memory.restored_word(n, source or ("disk" if n else "nothing"))
 
     @property
     def stopped(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import Any
@@ -66,8 +67,8 @@ def test_a_node_joins_at_a_clean_step_and_the_batch_stays(package: str, app: App
 
 def test_a_killed_worker_repeats_no_more_than_the_steps_since_the_checkpoint(package: str, app: App) -> None:
     """Two workers on one node, one is killed: both go on from the newest whole checkpoint."""
-    storage = app.storage
-    job = app.launch(ELASTICRUN, SCRIPTS[package])
+    storage, events = app.storage, app.folder / "events"
+    job = app.launch(ELASTICRUN, SCRIPTS[package], ELASTIC_INFRA_EVENTS=str(events))
     job.wait_for(lambda: storage.trains(2), "training")
     old = storage.everyone()
     os.kill(storage.trainers(2)[1], signal.SIGKILL)
@@ -79,6 +80,14 @@ def test_a_killed_worker_repeats_no_more_than_the_steps_since_the_checkpoint(pac
     read = len(rows(storage.reads(), 2))
     ahead = 2 * BATCH  # a broken step, and what was read for a step that never came
     assert BATCH * STEPS <= read <= BATCH * (STEPS + SAVE_EVERY) + ahead, job.output
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    fresh, again = (line for line in lines if line["event"] == "state_restored")
+    assert (fresh["step"], fresh["source"], fresh["steps_lost"]) == (0, "nothing", 0)
+    assert (again["step"], again["source"]) == (
+        max(resumed(job.output), default=0),
+        "disk" if again["step"] else "nothing",
+    )
+    assert again["steps_lost"] <= SAVE_EVERY
 
 
 def test_scripts_with_adapters_run_under_torchrun(package: str, app: App) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from elastic_infra.launcher.workers.progress import Memory
 from elastic_infra.training.lightning_hooks import LauncherEnvironment, StepReports, latest
 
 LAUNCHED = {
@@ -88,6 +89,22 @@ def test_batches_are_counted_anew_where_a_step_has_another_number_of_them() -> N
     unknown = counted(9)
     reports.on_load_checkpoint(SimpleNamespace(accumulate_grad_batches=2), None, unknown)
     assert unknown == counted(9)
+
+
+@pytest.mark.parametrize(("step", "source"), [(0, "nothing"), (7, "disk")])
+def test_the_checkpoint_from_which_training_goes_on_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, source: str
+) -> None:
+    """The launcher shows it and counts the lost steps; the restored step itself is not reported as made."""
+    shared = Memory.create(str(tmp_path / "progress"), slots=1)
+    for name, value in shared.variable(0).items():
+        monkeypatch.setenv(name, value)
+    reports, trainer = StepReports(tmp_path), SimpleNamespace(global_step=step)
+    reports.on_train_start(trainer, None)
+    reports.on_train_batch_end(trainer, None)
+
+    (slot,) = shared.read()
+    assert (slot.restored, slot.step) == ((step, source), None)
 
 
 def test_the_newest_whole_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ def main():
     saved = sorted(options.output.glob("step-*[0-9]"), key=lambda folder: int(folder.name.removeprefix("step-")))
     if saved:
         load(accelerator, saved[-1])
+    progress.restored(step.number)
     accelerator.print(f"resuming from {saved[-1]}" if saved else "starting afresh", flush=True)
     for points, sides in accelerator.skip_first_batches(data, step.number * parts):
         with accelerator.accumulate(model):

@@ -40,7 +40,7 @@ def test_steps_above_the_restored_one_are_lost(shared: Memory) -> None:
     for generation, (highest, restored) in enumerate([(20, 0), (30, 12), (31, 29)], 1):
         shared.forget_steps()
         for worker in workers(shared):
-            worker.restored(restored)
+            worker.restored(restored, "disk")
             worker.step(restored + 1)
         expected = {1: 0, 2: 8, 3: 1}[generation]
         assert watch.look(generation, shared.read()) == Restore(restored, "disk", expected)
