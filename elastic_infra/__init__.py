@@ -43,7 +43,10 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib import metadata
 
-        return metadata.version("elastic-infra")
+        try:
+            return metadata.version("elastic-infra")
+        except metadata.PackageNotFoundError:
+            return metadata.version("elastic-infra-training")  # has this file too, and not the component
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     message = f"module {__name__!r} has no attribute {name!r}"

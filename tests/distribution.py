@@ -41,6 +41,20 @@ class Environment:
         output([UV, "pip", "install", "--python", made.bin / "python", *requirements], environ=settings)
         return made
 
+    @classmethod
+    def empty(cls, folder: Path) -> Environment:
+        """An environment on this Python with nothing in it."""
+        output([UV, "venv", "--quiet", "--python", sys.executable, folder])
+        return cls(folder)
+
+    def install(self, wheel: Path) -> None:
+        """Install one file, and nothing that it asks for."""
+        output([UV, "pip", "install", "--offline", "--no-deps", "--python", self.bin / "python", wheel])
+
+    def uninstall(self, name: str) -> None:
+        """Take a distribution out."""
+        output([UV, "pip", "uninstall", "--python", self.bin / "python", name])
+
     @property
     def bin(self) -> Path:
         """The folder of its programs."""

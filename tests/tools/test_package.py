@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import email
 import email.message
 import re
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from tools.metadata import absolute
 from tools.run import ROOT
 
 LAUNCHER = "elastic_infra/manifests/launcher.zip"
+LAUNCHER_SOURCES = ROOT / "elastic_infra/launcher"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,48 @@ def test_the_sdist_makes_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path
     (source,) = tmp_path.iterdir()
 
     assert build("wheel", tmp_path / "dist", source).read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the library for scripts alone."""
+    return build("wheel", tmp_path_factory.mktemp("training"), ROOT / "distributions/training")
+
+
+def imported(path: Path) -> Iterator[Path]:
+    """The modules of the launcher that a module imports relatively, and the packages around these."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level > 1:
+            package = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            yield from (
+                folder / "__init__.py"
+                for folder in (package, *package.parents)
+                if LAUNCHER_SOURCES in (folder, *folder.parents)
+            )
+            yield from (package / f"{name.name}.py" for name in node.names if (package / f"{name.name}.py").is_file())
+
+
+def test_the_wheel_of_the_library_holds_what_the_library_imports(
+    training: Path, metadata: email.message.Message
+) -> None:
+    """Of the launcher no other module, so that one more import fails here and not in an image; no dependency."""
+    needed = {ROOT / name for name in tracked("elastic_infra/training")}
+    found: set[Path] = set()
+    while found != needed:
+        found = set(needed)
+        needed |= {module for path in found if path.suffix == ".py" for module in imported(path)}
+    sources = {path.relative_to(ROOT).as_posix() for path in needed}
+
+    with zipfile.ZipFile(training) as file:
+        names = {name for name in file.namelist() if ".dist-info/" not in name}
+        (described,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        page = email.message_from_bytes(file.read(described))
+        assert file.read("elastic_infra_training.pth") == b"elastic_infra_training\n"
+    inside = {name.removeprefix("elastic_infra_training/") for name in names if "/" in name}
+    assert inside == {*sources, "elastic_infra/__init__.py", "elastic_infra/py.typed", "LICENSE"}
+    assert names - {f"elastic_infra_training/{name}" for name in inside} == {"elastic_infra_training.pth"}
+    assert page["Version"] == metadata["Version"]
+    assert page.get_all("Requires-Dist") == ["torch>=2.6; extra == 'torch'"]
 
 
 def test_the_page_of_an_index_leads_to_this_release(metadata: email.message.Message) -> None:

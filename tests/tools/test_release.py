@@ -64,6 +64,15 @@ def test_the_workflow_keeps_no_token_and_pins_each_action() -> None:
     assert "secrets." not in str(jobs)
 
 
+def test_the_workflow_builds_every_distribution() -> None:
+    """The main one, and each that is made of its sources."""
+    commands = "\n".join(step.get("run", "") for step in workflow()["jobs"]["build"]["steps"])
+    others = [path.parent.relative_to(ROOT) for path in ROOT.glob("distributions/*/pyproject.toml")]
+
+    assert others
+    assert all(f"--wheel {path}" in commands for path in others)
+
+
 @pytest.mark.parametrize("file", release.CI_EXAMPLES)
 def test_the_ci_that_others_copy_installs_this_release(file: str) -> None:
     """Unpinned, a release of ours would change what their pull requests show."""
