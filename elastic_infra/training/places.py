@@ -133,12 +133,12 @@ class Disk:
         self._files.rename(draft, final)
 
     def publish(self, snapshot: str, run: str, manifest: bytes, is_whole: Callable[[], bool]) -> None:
-        """Write the manifest and rename the draft; a whole snapshot of another writer stays."""
+        """Write the manifest and rename the draft; a whole snapshot of another writer stays, a damaged one goes."""
         draft, target = self._root / self.draft(snapshot, run), self._root / snapshot
         self._files.write(draft / MANIFEST, manifest)
         self._files.sync(draft)
         if target.exists() and not is_whole():
-            self._files.rename(target, self._root / f".damaged-{snapshot}-{run}")
+            self._files.rename(target, self._root / f".draft-damaged-{snapshot}-{run}")
         try:
             self._files.rename(draft, target)
         except OSError:
@@ -165,7 +165,7 @@ class Disk:
         self._files.remove(self._root / folder)
 
     def remove_drafts(self, newest: str, seconds: float) -> None:
-        """Delete drafts by the age of their folders."""
+        """Delete drafts, and damaged snapshots that gave way, by the age of their folders."""
         published = (self._root / newest).stat().st_mtime
         for draft in self._root.glob(".draft-*"):
             with contextlib.suppress(OSError):

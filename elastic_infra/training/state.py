@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from ..launcher.workers import progress
 from . import fitting, generators, host_memory, snapshots, transfer
-from .console import warn
+from .console import warn, warn_for_node
 from .host_memory import DamagedError, Tree
 from .node_memory import NodeMemory
 
@@ -223,7 +223,8 @@ class ElasticState:
                 snapshots cannot be read.
         """
         held = self._memory.newest() if self._memory is not None else None
-        self._check_folder()
+        if self._folder is not None:
+            self._folder.check()
         everywhere = _gather((held[0] if held else -1, *(self._durable_steps() if _rank() == 0 else ((), ""))))
         in_memory = [step for step, _, _ in everywhere]
         best, (_, disk, fault) = max(in_memory), everywhere[0]
@@ -334,12 +335,6 @@ class ElasticState:
                 return Restored(step, "disk")
         return Restored(0, "nothing")
 
-    def _check_folder(self) -> None:
-        """Warn where the volume takes no snapshots: once a node, since nodes may have other volumes."""
-        folder = cast("snapshots.Folder | None", self._folder)
-        if folder is not None and os.environ.get("LOCAL_RANK", "0") == "0":
-            folder.check()
-
     def _durable_steps(self) -> tuple[tuple[int, ...], str]:
         """The steps on disk, newest first, and why they cannot be used, for all ranks to say."""
         folder = cast("snapshots.Folder | None", self._folder)
@@ -373,7 +368,7 @@ def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapsh
         place = snapshots.place_of(folder)
     except (ImportError, ValueError) as error:
         raise StateError(str(error)) from error
-    return snapshots.Folder(place, warn, keep)
+    return snapshots.Folder(place, warn_for_node, keep)
 
 
 def _tree_of(part: bytes | None) -> Tree:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from elastic_infra.training.places import MANIFEST, Disk, Files
-from elastic_infra.training.snapshots import Folder, Keep, NewerFormatError, Saving, Writer
+from elastic_infra.training.snapshots import WAIT_SECONDS, Folder, Keep, NewerFormatError, Saving, Writer
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -202,6 +202,20 @@ def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, wa
     assert "step-000000000003 is skipped: " in warnings[-1]
     Folder(Disk(tmp_path), warnings.append, Keep(last=1)).save(3, CONTENT[3], Writer(run="again"))
     assert read(folder) == {3: CONTENT[3]}
+
+
+def test_a_damaged_snapshot_gives_way_and_is_deleted(tmp_path: Path, warnings: list[str]) -> None:
+    """Training comes to its step again; once the new snapshot is whole the damaged one takes no room."""
+    folder = Folder(Disk(tmp_path), warnings.append)
+    folder.save(3, CONTENT[2], Writer())
+    damaged = tmp_path / "step-000000000003"
+    (damaged / MANIFEST).unlink()
+    written = damaged.stat().st_mtime - 2 * WAIT_SECONDS
+    os.utime(damaged, (written, written))
+
+    assert Folder(Disk(tmp_path), warnings.append).save(3, CONTENT[3], Writer(run="again"))
+    assert read(folder) == {3: CONTENT[3]}
+    assert list(tmp_path.iterdir()) == [damaged]
 
 
 def test_a_snapshot_of_a_newer_version_stays(tmp_path: Path, warnings: list[str]) -> None:

@@ -137,13 +137,17 @@ def test_a_snapshot_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: p
         trained(tmp_path / "c", 0).restore()
 
 
-def test_a_folder_that_takes_nothing_is_told_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not ten minutes later, when the first snapshot is due; that one says nothing new."""
+def test_a_folder_that_takes_nothing_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not ten minutes later, when the first snapshot is due; that one and other workers of the node say nothing new."""
     (tmp_path / "file").touch()
-    state = trained(tmp_path / "file" / "snapshots", 0)
-    assert state.restore() == Restored(0, "nothing")
-    state.snapshot(durable=True)
-    state.wait()
+    for local_rank in range(3):
+        monkeypatch.setenv("LOCAL_RANK", f"{local_rank}")
+        state = trained(tmp_path / "file" / "snapshots", 0)
+        assert state.restore() == Restored(0, "nothing")
+        state.snapshot(durable=True)
+        state.wait()
 
     (line,) = capsys.readouterr().err.splitlines()
     assert f"Snapshots cannot be saved in {tmp_path}/file/snapshots: Not a directory. Training goes on." in line
