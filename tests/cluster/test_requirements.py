@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elastic_infra.config.load import read_mapping
+from elastic_infra.config.load import parse_mapping, read_mapping
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, Namespace, restarts
 from tests.cluster.stack import job_stack
@@ -17,7 +18,12 @@ from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "shape"
-EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*/job.yaml"))
+OVERLAYS = dict(
+    re.findall(r"(?ms)^## (.*?)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", (ROOT / "docs/overlays.md").read_text())
+)
+"""What the page on overlays shows, by heading."""
 LONG = jobs.Training()
 HEADLESS = '299 - "spec.SessionAffinity is ignored for headless services"'
 """Kubernetes 1.34 says this of every headless Service: it fills in the default, then warns of it."""
@@ -77,6 +83,26 @@ def test_the_server_accepts_every_example(shared_space: Namespace, example: Path
     settings = {**read_mapping(example), "namespace": shared_space.name}
 
     for manifest in jobs.objects(example.parent.name, settings, "ours"):
+        assert unexpected_warnings(shared_space, manifest) == []
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job"])
+@pytest.mark.parametrize("case", OVERLAYS)
+def test_the_server_accepts_every_overlay(shared_space: Namespace, case: str, target: str) -> None:
+    """What the page shows, in every workload and as the pod that its controller makes of it.
+
+    What gives up the restricted profile is for namespaces that enforce none, such as `default` here.
+    """
+    settings = parse_mapping(OVERLAYS[case])
+    namespace = "default" if "security" in settings else shared_space.name
+    config = {**jobs.config(shared_space, LONG, target=target, **settings), "namespace": namespace}
+    rendered = jobs.objects("patched", config, "ours")
+    (workload,) = (manifest for manifest in rendered if manifest["kind"] in {"PyTorchJob", "Job"})
+    spec = workload["spec"]
+    template = spec["pytorchReplicaSpecs"]["Worker"]["template"] if target == "pytorchjob" else spec["template"]
+    metadata = {**template["metadata"], "name": "patched", "namespace": namespace}
+
+    for manifest in (*rendered, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}):
         assert unexpected_warnings(shared_space, manifest) == []
 
 
