@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -50,6 +51,19 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
     yield begin
     for launch in launched:
         launch.end()
+
+
+REPORT = """
+import time
+from elastic_infra.training import Progress
+progress = Progress()
+progress.restored(4)
+progress.step(5)
+progress.checkpoint_failed()
+progress.checkpoint(5, 1.5)
+time.sleep(600)
+"""
+"""Says where it goes on, makes a step, and saves it the second time."""
 
 
 def behave(*mode: str) -> tuple[str, ...]:
@@ -460,6 +474,21 @@ def test_r2_a_long_grace_when_a_peer_failed(start: Start, module: str, saved: in
 
     assert launch.wait() == 1
     assert len(launch.journal("saved")) == saved
+
+
+def test_what_a_script_reports_is_in_the_metrics(start: Start, tmp_path: pathlib.Path) -> None:
+    """Steps, where it went on from, saves that failed, and how long the newest took."""
+    (tmp_path / "train.py").write_text(REPORT)
+    port = free_port()
+    launch = start(str(tmp_path / "train.py"), environ={"ELASTIC_INFRA_METRICS_PORT": str(port)})
+
+    def metrics() -> set[str]:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            return set(answer.read().decode().splitlines())
+        return set()
+
+    expected = {"step 5", "checkpoint_step 5", "failed_saves_total 1", "save_seconds 1.5", "restored_step 4"}
+    launch.wait_for(lambda: metrics() >= {f"elastic_infra_{line}" for line in expected}, f"{expected} in the metrics")
 
 
 def test_a_working_folder_that_is_gone_keeps_nobody_from_running(tmp_path: pathlib.Path) -> None:
