@@ -6,6 +6,8 @@ PYTEST_ARGS ?=
 # Most tests wait for processes; PYTEST_ARGS="-n 0" runs them one after the other.
 SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
+# Which programs `make tools` builds; all by default.
+TOOLS ?=
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 # Thousands of processes import torch or Pulumi here: each module is compiled once, on machines that turn it off as well.
@@ -103,7 +105,7 @@ versions: ## every pinned version
 	@$(BASE) -m tools.versions
 
 tools: ## build the programs of the test cluster (minutes, once); as root also Debian's packages for it
-	@$(BASE) -m tools.build build
+	@$(BASE) -m tools.build build $(TOOLS)
 	@$(BASE) -m tools.debian
 
 .PHONY: cluster-up cluster-down cluster-status test-cluster

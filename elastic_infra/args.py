@@ -516,7 +516,7 @@ class Overlays(TypedDict):
     """Patches of the rendered objects, merged as `kubectl patch` merges."""
 
     pod: NotRequired[dict[str, Any]]
-    """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key, lists by Kubernetes' own keys, null deletes. The training container is `pytorch`. Identity cannot be overlaid. A change restarts the job, as any change of its pods."""
+    """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key, lists by Kubernetes' own keys, null deletes. The training container is `pytorch`, also where a TrainJob's pod calls the container `node`. Identity cannot be overlaid. A change restarts the job, as any change of its pods."""
 
 
 class ElasticTrainingJobArgs(TypedDict):
@@ -601,7 +601,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """Patches for fields of Kubernetes that this config lacks."""
 
     target: NotRequired[str]
-    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31."""
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it needs Kubeflow Trainer 2.3, its size is the maximum of nodes, and training runs with the nodes that have come."""
 
     children: NotRequired[str]
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""

@@ -18,16 +18,17 @@ from elastic_infra.config.values import Late
 from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
+from elastic_infra.manifests.model import ROLES
 from elastic_infra.manifests.render import lasting
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
-from elastic_infra.manifests.updates import foreign_paths, restart_paths
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, parts, restart_paths
 from elastic_infra.provider import provider_version
 
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Part of the name of every child in every state file: never to be changed."""
 
-_MOUNT_THE_LAUNCHER: Final = ("store", "workload")
+_MOUNT_THE_LAUNCHER: Final = ("store", "runtime", "workload")
 """The roles that wait for the launcher: the others are made meanwhile, while the state is small, for some backends
 write it whole with each step."""
 
@@ -36,7 +37,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     """An elastic PyTorch training job on Kubernetes: it keeps training while nodes come and go."""
 
     job_name: pulumi.Output[str]
-    """Name of the PyTorchJob, or of the batch/v1 Job."""
+    """Name of the PyTorchJob, the batch/v1 Job or the TrainJob."""
 
     namespace: pulumi.Output[str]
     """Namespace of every object."""
@@ -54,7 +55,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
     """host:port of the rendezvous store inside the cluster; none for a single pod and for etcd."""
 
     scale_path: pulumi.Output[str | None]
-    """Path of the scale subresource on the API server, for an autoscaler of one's own; none for a batch/v1 Job."""
+    """Path of the scale subresource on the API server, for an autoscaler of one's own; only a PyTorchJob has one."""
 
     def __init__(
         self,
@@ -93,9 +94,9 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
             mounting = self._mounting(names, newest, pin, manifests.launcher, first)
             manifests = render(job, config, cast("Late", pin.name))
-        workload = self._register(
-            names, config, manifests, lambda role: mounting if role in _MOUNT_THE_LAUNCHER else first, pin_of_size
-        )
+        common = {role: mounting if role in _MOUNT_THE_LAUNCHER else first for role in ROLES}
+        common["workload"] = pulumi.ResourceOptions.merge(common["workload"], _made_anew_with(stable.runtime))
+        workload = self._register(names, config, manifests, common, pin_of_size)
         self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -169,7 +170,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         names: child_names.ChildNames,
         config: JobConfig,
         manifests: Manifests,
-        common: Callable[[str], pulumi.ResourceOptions],
+        common: Mapping[str, pulumi.ResourceOptions],
         pin_of_size: size_pin.SizePin | None,
     ) -> pulumi.Input[pulumi.Resource]:
         """Register every object but the launcher; returns the workload, which waits for the pin of its size.
@@ -182,7 +183,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         def register(
             role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], *, is_new: bool = False
         ) -> pulumi.Resource:
-            options = pulumi.ResourceOptions.merge(common(role), pulumi.ResourceOptions(version=provider_version()))
+            options = pulumi.ResourceOptions.merge(common[role], pulumi.ResourceOptions(version=provider_version()))
             own = _own_options(names.resource, role, config, manifest, before, is_new=is_new)
             for more in (names.aliases(role), own):
                 options = pulumi.ResourceOptions.merge(options, more)
@@ -227,7 +228,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self.max_nodes = _after(workload, config.elastic.max_nodes)
         self.labels = _after(workload, object_labels(name, config))
         self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
-        self.scale_path = _after(workload, None if config.kind == "Job" else scale)
+        self.scale_path = _after(workload, scale if config.kind == "PyTorchJob" else None)
         self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
 
 
@@ -262,6 +263,13 @@ def _token(manifest: Manifest) -> str:
     """The type under which pulumi_kubernetes knows an object: ``kubernetes:apps/v1:Deployment``."""
     version = str(manifest["apiVersion"])
     return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
+
+
+def _made_anew_with(runtime: Manifest | None) -> pulumi.ResourceOptions | None:
+    """A TrainJob goes with its runtime also where only values differ that are known late: no name tells them."""
+    trigger = None if runtime is None else launcher_pin.fingerprint(parts(runtime, RUNTIME_RESTARTS))
+    is_late = isinstance(trigger, pulumi.Output)
+    return pulumi.ResourceOptions(replacement_trigger=trigger) if is_late else None
 
 
 def _own_options(

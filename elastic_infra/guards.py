@@ -17,7 +17,7 @@ import pulumi
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import Manifest, Manifests, Value
-from elastic_infra.manifests.updates import CLAIM_IDENTITY, parts, restart_paths
+from elastic_infra.manifests.updates import CLAIM_IDENTITY, parts, replacing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +41,7 @@ def guards(config: JobConfig, manifests: Manifests) -> tuple[Guard, ...]:
     """Every guard of a job."""
     found = []
     if config.run_policy.on_restart == "refuse":
-        record = parts(manifests.workload, (*restart_paths(config), "metadata.namespace"))
-        found.append(Guard("restarts_on", record, _RESTART, _RESTART_REMEDY))
+        found.append(Guard("restarts_on", replacing(config, manifests), _RESTART, _RESTART_REMEDY))
     if manifests.checkpoint is not None:
         found.append(_claim(manifests.checkpoint))
     return tuple(found)

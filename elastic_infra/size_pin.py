@@ -40,7 +40,7 @@ def size_pin(
         options: for the stash.
     """
     own = pulumi.ResourceOptions(
-        replacement_trigger=fingerprint(replacing(config, stable.workload)),
+        replacement_trigger=fingerprint(replacing(config, stable)),
         ignore_changes=["input"],  # the word of an earlier deployment is no change
     )
     word = secrets.token_hex(8)

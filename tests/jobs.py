@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elastic_infra import JobConfig, render
+from elastic_infra.manifests.figures import pod_template, workload_of
 
 NAME = "job"
 IMAGE = "registry.example.com/team/train:1"
@@ -25,15 +26,19 @@ def indexed(**fields: Any) -> JobConfig:
     return elastic(target="job", **fields)
 
 
+def train_job(**fields: Any) -> JobConfig:
+    """The same as a TrainJob of Kubeflow Trainer."""
+    return elastic(target="trainjob", **fields)
+
+
 def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
     """The rendered objects by role."""
     return dict(render(name, config).objects())
 
 
 def pod_spec(config: JobConfig) -> dict[str, Any]:
-    """The pod's spec in the workload."""
-    spec = objects(config)["workload"]["spec"]
-    template = spec["template"] if config.kind == "Job" else spec["pytorchReplicaSpecs"]["Worker"]["template"]
+    """The pod's spec in the workload, or in its runtime."""
+    template: Any = pod_template(workload_of(render(NAME, config)))
     pod: dict[str, Any] = template["spec"]
     return pod
 

@@ -29,6 +29,15 @@ _KUBERNETES_SPECS: Final = {
 }
 
 
+_TRAINER: Final = ("trainer", build.TRAINER_MODULE, "manifests/base/crds/trainer.kubeflow.org_{}s.yaml")
+_CUSTOM: Final = {
+    "PyTorchJob": ("training-operator", build.OPERATOR_MODULE, build.CRD_PATH),
+    "TrainJob": _TRAINER,
+    "TrainingRuntime": _TRAINER,
+}
+"""Kind to the tool, the module and the file that define the kind."""
+
+
 class SchemasMissing(Exception):  # noqa: N818 - a reason to skip, not a fault
     """The pinned Go modules cannot be had here; the message says why."""
 
@@ -40,7 +49,7 @@ def faults(manifest: Mapping[str, Any]) -> list[str]:
         SchemasMissing: without Go, or without its modules.
     """
     version, kind = manifest["apiVersion"], manifest["kind"]
-    schema, named = _pytorch_job() if kind == "PyTorchJob" else _kubernetes(version, kind)
+    schema, named = _custom(kind) if kind in _CUSTOM else _kubernetes(version, kind)
     return list(_walk(manifest, schema, named, ""))
 
 
@@ -50,7 +59,8 @@ def load() -> None:
     Raises:
         SchemasMissing: without Go, or without its modules.
     """
-    _pytorch_job()
+    for kind in _CUSTOM:
+        _custom(kind)
     for version in _KUBERNETES_SPECS:
         _specs(version)
 
@@ -65,8 +75,9 @@ def schemas(version: str) -> Schema:
 
 
 @functools.cache
-def _pytorch_job() -> tuple[Schema, Schema]:
-    document = yaml.load(_module_file("training-operator", build.OPERATOR_MODULE, build.CRD_PATH), yaml.CSafeLoader)
+def _custom(kind: str) -> tuple[Schema, Schema]:
+    tool, module, path = _CUSTOM[kind]
+    document = yaml.load(_module_file(tool, module, path.format(kind.lower())), yaml.CSafeLoader)
     (served,) = [version for version in document["spec"]["versions"] if version["served"]]
     schema = served["schema"]["openAPIV3Schema"]
     named = _specs("v1")

@@ -99,14 +99,17 @@ def job_configs(draw: DrawFn) -> Data:
     rendezvous = {} if shape == "single" or etcd else draw(_rendezvous(shape))
     low, high = _bounds(elastic)
     initial = elastic.get("initial_nodes") or low
-    is_indexed = shape != "single" and high > 1 and not etcd and draw(st.booleans())
-    kind = "single" if shape == "single" else "indexed" if is_indexed else "pytorchjob"
+    targets = ["pytorchjob"] if etcd else ["pytorchjob", "trainjob", *(["job"] if high > 1 else [])]
+    target = "single" if shape == "single" else draw(st.sampled_from(targets))
+    if target == "trainjob":
+        elastic.pop("initial_nodes", None)
+        initial = high
     parts: Data = {
         "elastic": elastic,
         "resources": resources,
         "rendezvous": rendezvous,
         "shared_memory": draw(_shared_memory(resources)),
-        "run_policy": draw(_run_policy(kind, queued=queue is not None, gang=initial)),
+        "run_policy": draw(_run_policy(target, queued=queue is not None, gang=initial)),
         "placement": draw(_placement(queue)),
         "security": draw(SECURITIES),
         "overlays": draw(OVERLAYS),
@@ -115,15 +118,16 @@ def job_configs(draw: DrawFn) -> Data:
     }
     parts["disruption"] |= draw(_disruption(shape))
     parts["storage"] = draw(_storage(host_path=parts["security"].get("profile") == "baseline"))
-    if shape == "range" and queue is None and not is_indexed and draw(st.booleans()):
+    if shape == "range" and queue is None and target == "pytorchjob" and draw(st.booleans()):
         parts["autoscaling"] = draw(_autoscaling(resources))
-    if shape == "fixed" or is_indexed:
-        parts["target"] = "job" if is_indexed else "pytorchjob"
+    if shape == "fixed" or target in {"job", "trainjob"}:
+        parts["target"] = target
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
     if not rendezvous:
         given.pop("rendezvous", None)
     what = draw(WHAT_RUNS)
-    if is_indexed and shape == "range" and "initial_nodes" not in elastic and what.get("wait_for") == "running":
+    is_open = target == "job" and shape == "range" and "initial_nodes" not in elastic
+    if (is_open or target == "trainjob") and what.get("wait_for") == "running":
         what = {**what, "wait_for": "succeeded"}
     # A copy, since tests break parts of it and some strategies give the same object each time.
     return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **what, **given})
@@ -217,6 +221,8 @@ def _run_policy(draw: DrawFn, kind: str, *, queued: bool, gang: int) -> Data:
         "rerun": TEXT,
         "on_restart": st.sampled_from(["replace", "refuse"]),
     }
+    if kind == "trainjob":
+        del both["ttl_seconds_after_finished"]
     suspend = {} if queued else {"suspend": st.booleans()}
     return draw(some(both | suspend | (operator if kind == "pytorchjob" else {})))
 
@@ -359,4 +365,4 @@ def _autoscaling(draw: DrawFn, resources: Data) -> Data:
     return scaling | (draw(some({"behavior": BEHAVIORS})) if owner == "component" else {})
 
 
-JOB_NAMES = st.builds("{}{}{}".format, st.sampled_from("az"), st.text("a0-", max_size=47), st.sampled_from("z9"))
+JOB_NAMES = st.builds("{}{}{}".format, st.sampled_from("az"), st.text("a0-", max_size=45), st.sampled_from("z9"))

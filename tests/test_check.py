@@ -103,8 +103,26 @@ def test_the_targets_that_a_cluster_can_run_are_suggested(tmp_path: Path, monkey
         told.append(elastic_infra("check", file, "--suggest"))
 
     assert [result.code for result in told] == [1, 0]
-    assert [line[:20] for line in told[0].out.splitlines()] == ["pytorchjob: no: The ", "job: no: autoscaling"]
-    assert told[1].out.splitlines()[1] == "job: yes"
+    assert [line[:20] for line in told[0].out.splitlines()] == [
+        "pytorchjob: no: The ",
+        "job: no: autoscaling",
+        "trainjob: no: autosc",
+    ]
+    assert [line[:30] for line in told[1].out.splitlines()[1:]] == ["job: yes", "trainjob: no: The cluster has "]
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [((), []), ((check.JOB_SET,), ["JobSet"]), ((check.TRAINER, check.JOB_SET), ["TrainJob", "JobSet"])],
+)
+def test_a_train_job_needs_trainer_and_job_set(missing: tuple[str, ...], named: list[str]) -> None:
+    """By their definitions alone; a PyTorchJob does not ask."""
+    answers = dict.fromkeys(missing, Answer(1, "", "Error from server (NotFound)"))
+    fields = {key: value for key, value in JOB.items() if key != "autoscaling"}
+    found = asked({**fields, "target": "trainjob"}, **answers)
+
+    assert [fault.split()[4] for fault in found] == named
+    assert asked(**answers) == []
 
 
 def test_an_account_that_may_not_look_is_no_missing_namespace() -> None:

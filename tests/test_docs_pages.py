@@ -17,7 +17,7 @@ from elastic_infra.cli.check import VERBS, actions
 from elastic_infra.config.flyte import fields_of
 from elastic_infra.config.schema import json_schema
 from tests.cli import elastic_infra
-from tests.jobs import IMAGE, elastic, job, objects
+from tests.jobs import IMAGE, elastic, job, objects, train_job
 from tools import build, modules
 from tools.metadata import RELATIVE
 from tools.run import ROOT, SetupError
@@ -72,7 +72,7 @@ def test_links_have_the_form_that_the_site_rewrites(page: str) -> None:
 
 def test_the_role_covers_all_that_a_job_needs() -> None:
     """The page's Role is enough for `pulumi up` of every kind of job, and gives rights on no other kind."""
-    kinds = [manifest for config in (elastic(**FULL), job()) for manifest in objects(config).values()]
+    kinds = [manifest for config in (elastic(**FULL), job(), train_job()) for manifest in objects(config).values()]
     needed = {(verb, kind) for verb, kind in actions(kinds)}
     given = {
         (verb, ".".join(filter(None, [resource.removesuffix("s"), group])))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from elastic_infra.cli.migrate import GAINED_AND_LOST
+from elastic_infra.manifests.figures import WORKLOAD_KINDS
 from tests.cli import elastic_infra
 
 JOB = "name: digits\nimage: i\nscript: s\nelastic: {nnodes: '2:4'}\nstorage: {checkpoint: {claim: c}}\n"
@@ -28,6 +31,11 @@ def test_the_lines_are_a_patch_and_the_file_stays(job: Path) -> None:
     assert (result.code, job.read_text()) == (0, JOB)
     subprocess.run(["git", "apply", "-"], input=result.out, text=True, check=True)
     assert job.read_text() == JOB + "target: job\n"
+
+
+def test_every_workload_object_has_its_gains_and_losses() -> None:
+    """Of one node and of several."""
+    assert set(GAINED_AND_LOST) == set(itertools.product(WORKLOAD_KINDS, (False, True)))
 
 
 def test_what_up_will_do_is_told(job: Path) -> None:

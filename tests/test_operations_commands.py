@@ -21,6 +21,7 @@ import pytest
 
 from elastic_infra.cli import kubectl
 from elastic_infra.cli.kubectl import Answer, ClusterError
+from tests import jobs
 from tests.cli import Result, elastic_infra
 from tests.operations import kube
 
@@ -92,13 +93,13 @@ def test_bad_input_asks_nothing_of_the_cluster(cluster: Cluster, command: tuple[
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_job_that_is_not_there_is_said_to_be_missing(cluster: Cluster, command: tuple[str, ...]) -> None:
-    """Both kinds were asked for, where the flags say; a cluster without the operator has single pods all the same."""
+    """Each kind was asked for, where the flags say; a cluster without the operator has single pods all the same."""
     cluster.answers(pytorchjobs_kubeflow_org=(1, "", 'error: the server doesn\'t have a resource type "pytorchjobs"'))
     result = run(command, "job", "-n", "team", "--context", "prod", "--kubeconfig", "file")
 
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("There is no job job in this namespace.")
-    assert len(cluster.asked) == 2
+    assert len(cluster.asked) == 3
     assert all(line.endswith("--context=prod --kubeconfig=file --namespace=team") for line in cluster.asked)
 
 
@@ -132,6 +133,23 @@ def test_a_size_is_a_number_of_nodes(cluster: Cluster, nodes: str) -> None:
     """Numbers below one, and text, are refused before the cluster is asked."""
     assert run(("scale", nodes)).code == 2
     assert cluster.asked == []
+
+
+def test_a_train_job_is_read_with_its_runtime(cluster: Cluster) -> None:
+    """The runtime holds the nodes and the pods; the switch that stops the job is the TrainJob's."""
+    made = jobs.objects(jobs.train_job())
+    own, runtime = ({**made[role], "status": {}} for role in ("workload", "runtime"))
+    cluster.answers(
+        trainjobs_trainer_kubeflow_org=found(own),
+        trainingruntimes_trainer_kubeflow_org=found(runtime),
+        patch=(0, "", ""),
+    )
+    scaled, cancelled = run(("scale", "3")), run(("cancel",))
+
+    assert (scaled.code, "keeps its 4 nodes" in scaled.err) == (2, True), scaled.err
+    assert cancelled.code == 0, cancelled.err
+    assert cluster.asked[3].split()[:3] == ["get", "trainingruntimes.trainer.kubeflow.org", runtime["metadata"]["name"]]
+    assert cluster.asked[-1].startswith("patch trainjobs.trainer.kubeflow.org job --type=merge")
 
 
 def test_a_refused_size_changes_nothing(cluster: Cluster) -> None:

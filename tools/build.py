@@ -29,6 +29,7 @@ from tools.run import Say, SetupError, needed, output, stopwatch
 PROGRESS_SECONDS: Final = 30
 KUBERNETES_MODULE: Final = "k8s.io/kubernetes"
 OPERATOR_MODULE: Final = "github.com/kubeflow/training-operator"
+TRAINER_MODULE: Final = "github.com/kubeflow/trainer/v2"
 CRD_PATH: Final = "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
 
 

@@ -29,7 +29,7 @@ RECORD: Final = VENV / "setup.json"
 
 MISSED: Final[Mapping[str, str]] = {
     "pulumi": "No Pulumi engine, so previews are left out and tests of it are skipped",
-    "sources": "No sources of Kubernetes and of the training operator, so tests against their schemas are skipped",
+    "sources": "No sources of Kubernetes and of Kubeflow's operators, so tests against their schemas are skipped",
 }
 """What a missing part means, by the part's name."""
 
@@ -79,7 +79,10 @@ def record_now() -> Record:
     """Today's interpreter and checksums, nothing missed."""
     metadata, _, _ = (ROOT / "pyproject.toml").read_text().partition("\n[tool.")
     locks = [(ROOT / lock).read_text() for lock in (python_env.BOOTSTRAP_LOCK, python_env.LOCK)]
-    tools = [(modules.HERE / tool / "go.sum").read_text() for tool in ("kubernetes", "pulumi", "training-operator")]
+    tools = [
+        (modules.HERE / tool / "go.sum").read_text()
+        for tool in ("kubernetes", "pulumi", "trainer", "training-operator")
+    ]
     version = ".".join(map(str, sys.version_info[:2]))
     return Record(interpreter=f"{version} {ROOT}", lock=_checksum([metadata, *locks]), tools=_checksum(tools))
 
@@ -135,7 +138,8 @@ def _get_sources(say: Say) -> None:
     go = build.go_program()
     build.crd_path(go)
     build.module_folder(modules.HERE / "kubernetes", build.KUBERNETES_MODULE, go)
-    say("sources: Kubernetes and the training operator are there")
+    build.module_folder(modules.HERE / "trainer", build.TRAINER_MODULE, go)
+    say("sources: Kubernetes, the training operator and Trainer are there")
 
 
 _PARTS: Final = {"pulumi": _get_pulumi, "sources": _get_sources}

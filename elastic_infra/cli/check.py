@@ -19,7 +19,7 @@ from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.manifests import Manifest, render
 
 NOT_READY: Final = 1
-TARGETS: Final = ("pytorchjob", "job")
+TARGETS: Final = ("pytorchjob", "job", "trainjob")
 VERBS: Final = ("create", "patch", "delete")
 """What `pulumi up` and `pulumi destroy` do to an object."""
 SCHEMA: Final = "/openapi/v3/apis/kubeflow.org/v1"
@@ -30,6 +30,8 @@ OPERATORS_END: Final = (
 """kubeflow/community-distribution#3540. Training goes on with it as before."""
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
+TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+JOB_SET: Final = "/apis/jobset.x-k8s.io/v1alpha2"
 OLDEST_FOR_INDEXED: Final = (1, 31)
 """Kubernetes' first version in which an Indexed Job may change its size and end with one success, by default:
 https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"""
@@ -90,11 +92,13 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
     if fault := kubectl.unreachable(version):
         yield fault
         return
-    if config.is_indexed_job and (fault := too_old(version)):
+    if config.has_indices and (fault := too_old(version)):
         yield fault
     kinds = {manifest["kind"] for manifest in objects}
     if "PyTorchJob" in kinds and (fault := operator(ask("get", "--raw", SCHEMA))):
         yield fault
+    if "TrainJob" in kinds:
+        yield from trainer(ask)
     if fault := missing_namespace(namespace, ask("get", "namespace", namespace)):
         yield fault
     if refused := [action for action in actions(objects) if _is_refused(ask, namespace, action)]:
@@ -122,8 +126,18 @@ def operator(answer: Answer) -> str | None:
     return None
 
 
+def trainer(ask: Ask) -> Iterator[str]:
+    """What of Kubeflow Trainer is not there."""
+    for path, what in ((TRAINER, "TrainJob (trainjobs.trainer.kubeflow.org)"), (JOB_SET, "JobSet (jobset.x-k8s.io)")):
+        if ask("get", "--raw", path).code:
+            yield (
+                f"The cluster has no {what}: its definition is missing. Install Kubeflow Trainer 2.3 "
+                "with JobSet, or set target to 'job', which needs neither."
+            )
+
+
 def too_old(version: Answer) -> str | None:
-    """Why Kubernetes cannot run an Indexed Job of several nodes; nothing where it does not say its version."""
+    """Why Kubernetes cannot run a Job of several nodes, a TrainJob's too; nothing where it does not say its version."""
     told = json.loads(version.out).get("serverVersion", {})
     numbers = re.fullmatch(r"v(\d+)\.(\d+).*", str(told.get("gitVersion", "")))
     if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_FOR_INDEXED:

@@ -19,15 +19,20 @@ import typer
 from elastic_infra.cli import kubectl
 from elastic_infra.cli.files import BAD_INPUT
 from elastic_infra.cli.kubectl import Answer, Ask, ClusterError
-from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.manifests.figures import with_runtime
 from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.operations import view
 from elastic_infra.operations import workload as jobs
 from elastic_infra.operations.objects import Object, RefusedError, name_of, text
 from elastic_infra.operations.view import Seen
 
-KINDS: Final = {"PyTorchJob": "pytorchjobs.kubeflow.org", "Job": "jobs.batch"}
+KINDS: Final = {
+    "PyTorchJob": "pytorchjobs.kubeflow.org",
+    "Job": "jobs.batch",
+    "TrainJob": "trainjobs.trainer.kubeflow.org",
+}
 """Kinds of workload object, as kubectl names them."""
+RUNTIMES: Final = "trainingruntimes.trainer.kubeflow.org"
 AT_ONCE: Final = 8
 """Status ports that are asked at a time: each question is a process of kubectl."""
 LOG_LINES: Final = 5000
@@ -66,7 +71,7 @@ def connected(context: str | None, kubeconfig: Path | None, namespace: str | Non
 
 
 def find(ask: Ask, name: str) -> Object:
-    """The workload object of a job.
+    """The workload object of a job, a TrainJob with its runtime.
 
     Raises:
         ClusterError: the cluster does not say.
@@ -77,12 +82,21 @@ def find(ask: Ask, name: str) -> Object:
         if NOT_SERVED in answer.err:  # a cluster without the training operator runs single pods
             continue
         if kubectl.checked(answer).out.strip():
-            return _own(json.loads(answer.out))
+            return _with_its_runtime(ask, _own(json.loads(answer.out)))
     message = (
-        f"There is no job {name} in this namespace. `kubectl get pytorchjobs,jobs -A -l {MANAGED_BY}=elastic-infra` "
-        "lists the jobs of every namespace; choose one with --namespace or --context."
+        f"There is no job {name} in this namespace. `kubectl get pytorchjobs,jobs,trainjobs -A "
+        f"-l {MANAGED_BY}=elastic-infra` lists the jobs of every namespace; choose one with --namespace or --context."
     )
     raise RefusedError(message)
+
+
+def _with_its_runtime(ask: Ask, workload: Object) -> Object:
+    """A TrainJob with the pods that its runtime has; another workload as it is."""
+    if workload["kind"] != "TrainJob":
+        return workload
+    runtime = text(workload, "spec.runtimeRef.name")
+    answer = kubectl.checked(ask("get", RUNTIMES, runtime, "--ignore-not-found", "--output=json"))
+    return with_runtime(workload, json.loads(answer.out)) if answer.out.strip() else workload
 
 
 def look(ask: Ask, workload: Object, *, with_logs: bool) -> Seen:
@@ -99,7 +113,8 @@ def look(ask: Ask, workload: Object, *, with_logs: bool) -> Seen:
     running = [pod for pod in view.nodes(pods) if text(pod, "status.phase") == "Running"]
     eldest = sorted(running, key=lambda pod: text(pod, "status.startTime"))[: int(with_logs)]
     events: list[Object] = _noted(notes, lambda: _list(ask, "events", "--field-selector=type=Warning"), list[Object]())
-    logs = {name_of(pod): _noted(notes, lambda pod=pod: _log(ask, name_of(pod)), "") for pod in eldest}  # type: ignore[misc]
+    trains = jobs.training_container(workload)
+    logs = {name_of(pod): _noted(notes, lambda pod=pod: _log(ask, name_of(pod), trains), "") for pod in eldest}  # type: ignore[misc]
     snapshots = snapshots_of(ask, workload, running, notes)
     return Seen(workload, pods, snapshots, logs, events, tuple(dict.fromkeys(notes)), time.time())
 
@@ -156,8 +171,8 @@ def _own(workload: Object) -> Object:
     raise RefusedError(message)
 
 
-def _log(ask: Ask, pod: str) -> str:
-    options = (f"--container={TRAINING_CONTAINER}", f"--tail={LOG_LINES}", "--timestamps")
+def _log(ask: Ask, pod: str, container: str) -> str:
+    options = (f"--container={container}", f"--tail={LOG_LINES}", "--timestamps")
     return kubectl.checked(ask("logs", pod, *options)).out
 
 

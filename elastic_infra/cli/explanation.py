@@ -121,8 +121,8 @@ def meaning(name: str, config: JobConfig) -> Meaning:
 
 
 def _workload(config: JobConfig) -> str:
-    if config.kind == "PyTorchJob":
-        return "PyTorchJob"
+    if config.kind != "Job":
+        return config.kind
     return "Indexed batch/v1 Job" if config.is_indexed_job else "batch/v1 Job"
 
 
@@ -139,6 +139,8 @@ def _scaled_by(config: JobConfig) -> str:
         owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
         followed = (metric.name or metric.type for metric in config.autoscaling.metrics)
         return f"{owner} changes it ({', '.join(followed)})"
+    if config.kind == "TrainJob" and config.elastic.is_range:
+        return "the TrainJob asks for all, and those that have come train"
     if config.elastic.is_range:
         return "elastic-infra scale changes it" if config.is_indexed_job else "kubectl scale changes it"
     return "fixed"

@@ -22,6 +22,7 @@ class Target(str, Enum):
     AUTO = "auto"
     PYTORCHJOB = "pytorchjob"
     JOB = "job"
+    TRAINJOB = "trainjob"
 
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job in YAML or JSON.", show_default=False)]

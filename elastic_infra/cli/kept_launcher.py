@@ -10,7 +10,7 @@ import yaml
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import Manifest, Manifests, render
-from elastic_infra.manifests.figures import WORKLOAD_KINDS
+from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS
 from elastic_infra.manifests.launcher import ARCHIVE
 from elastic_infra.manifests.updates import restarting
 
@@ -46,7 +46,7 @@ def _restarting(config: JobConfig, objects: list[Manifest]) -> object:
     workload = next((by_kind[kind] for kind in WORKLOAD_KINDS if kind in by_kind), None)
     if workload is None:
         return None
-    return restarting(config, Manifests(workload, store=by_kind.get("Deployment")))
+    return restarting(config, Manifests(workload, store=by_kind.get("Deployment"), runtime=by_kind.get(RUNTIME_KIND)))
 
 
 def _objects(document: str) -> list[dict[str, Any]]:

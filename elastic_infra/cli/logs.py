@@ -11,7 +11,6 @@ import typer
 from elastic_infra.cli import cluster_job, kubectl
 from elastic_infra.cli.kubectl import Kubectl
 from elastic_infra.config.env import TEE
-from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.manifests.figures import variables
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE
 from elastic_infra.operations import ranks, view
@@ -46,7 +45,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         if not pods:
             message = f"{jobs.described(workload)} has no pods now. `elastic-infra status {name}` says why."
             raise RefusedError(message)
-        options = [f"--container={TRAINING_CONTAINER}", f"--tail={-1 if tail is None else tail}"]
+        options = [f"--container={jobs.training_container(workload)}", f"--tail={-1 if tail is None else tail}"]
         options += [f"--{option}" for option, is_set in {"follow": follow, "previous": previous}.items() if is_set]
         found = _of_all(ask, name, made, options) if rank is None else _of_rank(ask, workload, rank, pods, options)
         for line in found:

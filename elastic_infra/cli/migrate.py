@@ -25,6 +25,12 @@ GAINED_AND_LOST: Final[Mapping[tuple[str, bool], tuple[str, ...]]] = {
         "lost: an autoscaler cannot change the size; `elastic-infra scale` can.",
     ),
     ("Job", True): ("gained: no operator is needed.",),
+    ("TrainJob", False): (
+        "gained: Kubeflow Trainer runs the job, from version 2.3 on, and no training operator is needed.",
+        "lost: the number of nodes does not move: the TrainJob asks for the maximum, and those that have come train.",
+        "lost: a pod that replaces another comes after a delay, 10 s at the first loss of an index and up to 10 min.",
+    ),
+    ("TrainJob", True): ("gained: Kubeflow Trainer runs the job, from version 2.3 on.",),
     ("PyTorchJob", False): (
         "gained: a pod that replaces another comes at once, and an autoscaler may change the size.",
         "lost: the cluster needs Kubeflow's training operator, which gets fixes only.",

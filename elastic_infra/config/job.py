@@ -127,10 +127,11 @@ class JobConfig(Part):
     overlays: Overlays = Overlays()
     """Patches for fields of Kubernetes that this config lacks."""
 
-    target: Literal["auto", "pytorchjob", "job"] = "auto"
+    target: Literal["auto", "pytorchjob", "job", "trainjob"] = "auto"
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
     a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where
-    there are several; it needs no operator, but Kubernetes 1.31."""
+    there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it
+    needs Kubeflow Trainer 2.3, its size is the maximum of nodes, and training runs with the nodes that have come."""
 
     children: Literal["name", "resource"] = "name"
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi
@@ -195,8 +196,10 @@ class JobConfig(Part):
         return self
 
     @property
-    def kind(self) -> Literal["PyTorchJob", "Job"]:
+    def kind(self) -> Literal["PyTorchJob", "Job", "TrainJob"]:
         """Kind of the workload object."""
+        if self.target == "trainjob":
+            return "TrainJob"
         is_job = self.target == "job" or (self.target == "auto" and self.elastic.max_nodes == 1)
         return "Job" if is_job else "PyTorchJob"
 
@@ -211,6 +214,11 @@ class JobConfig(Part):
         return self.kind == "Job" and self.elastic.max_nodes > 1
 
     @property
+    def has_indices(self) -> bool:
+        """Whether the nodes are indices of a batch/v1 Job: an Indexed Job's, or those of a TrainJob's Job."""
+        return self.is_indexed_job or self.kind == "TrainJob"
+
+    @property
     def initial_nodes(self) -> int:
         """Nodes the job is created with."""
         elastic = self.elastic
@@ -221,7 +229,8 @@ class JobConfig(Part):
         """What sets the number of nodes once the job is there; `scale` is a person, by `elastic-infra scale`."""
         if self.autoscaling is not None:
             return "autoscaler"
-        return "scale" if self.elastic.is_range and self.elastic.initial_nodes is None else "config"
+        is_left_open = self.elastic.is_range and self.elastic.initial_nodes is None and self.kind != "TrainJob"
+        return "scale" if is_left_open else "config"
 
     @property
     def nproc_per_node(self) -> int:
@@ -245,7 +254,7 @@ class JobConfig(Part):
     @property
     def restarts_in_place(self) -> bool:
         """Whether `backoff_limit` counts: failed containers that are restarted, or a batch/v1 Job's failed pods."""
-        return self.kind == "Job" or self.restart_policy == "OnFailure"
+        return self.kind != "PyTorchJob" or self.restart_policy == "OnFailure"
 
     @property
     def backoff_limit(self) -> int:

@@ -10,6 +10,9 @@ from elastic_infra.config.errors import Fault
 from elastic_infra.config.job import JobConfig
 from elastic_infra.config.values import DnsLabel
 
+TRAIN_NODES = "node"
+"""Name of the one Job in a TrainJob's JobSet, as Trainer's own runtimes have it."""
+
 MAX_LABEL = 63
 """Longest DNS label and longest value of a label: RFC 1123."""
 
@@ -57,12 +60,23 @@ class ObjectNames:
         """The Job controller's host name for the pod of one index, which its replacements have as well."""
         return f"{self.job}-{index}"
 
+    def train_node(self, index: int | str) -> str:
+        """The same where a TrainJob's JobSet made the Job, and called the Job `<job>-node-0`."""
+        return f"{self.job}-{TRAIN_NODES}-0-{index}"
+
+
+def host_name(name: str, config: JobConfig, index: int | str) -> str:
+    """The host name of one index of a job that has indices."""
+    names = ObjectNames(name)
+    return names.train_node(index) if config.kind == "TrainJob" else names.indexed(index)
+
 
 def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
     """The faults of a job's name, those of derived names included.
 
     A single pod's job has all 63 characters: its pod carries the name as a label, and Kubernetes shortens the pod's
-    own. The operator names a pod and a Service after each node; the Job controller the host of each index.
+    own. The operator names a pod and a Service after each node; the Job controller the host of each index; JobSet
+    refuses a job whose pods would have longer names.
     """
     try:
         _label.validate_python(name, strict=True)
@@ -75,6 +89,8 @@ def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
         return ()
     if config.is_indexed_job:
         return _too_long(str(name), "host or Service", max(names.indexed(last), names.rendezvous, key=len))
+    if config.kind == "TrainJob":
+        return _too_long(str(name), "pod", f"{names.train_node(last)}-abcde")
     return _too_long(str(name), "pod", names.worker(last))
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 TRAINING_CONTAINER: Final = "pytorch"
 """Name of the training container, by which the operator finds it."""
 
+TRAIN_CONTAINER: Final = "node"
+"""The same in the pods of a TrainJob:
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/webhooks/trainingruntime_webhook.go"""
+
 DIRECTIVE: Final = "$patch"
 """An item of a list with ``$patch: delete`` removes the item with its key, as in ``kubectl patch``."""
 
@@ -27,8 +31,8 @@ class Overlays(Part):
 
     pod: dict[str, JsonValue] = {}
     """Patch of the template of every training pod (core/v1 PodTemplateSpec, verbatim): mappings are merged by key,
-    lists by Kubernetes' own keys, null deletes. The training container is `pytorch`. Identity cannot be overlaid. A
-    change restarts the job, as any change of its pods."""
+    lists by Kubernetes' own keys, null deletes. The training container is `pytorch`, also where a TrainJob's pod calls
+    the container `node`. Identity cannot be overlaid. A change restarts the job, as any change of its pods."""
 
 
 def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
@@ -45,6 +49,12 @@ def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
     for key in spec.keys() & _FIELDS.keys():
         yield Fault(f"overlays.pod.spec.{key}", _FIELDS[key])
     yield from _container_faults(spec.get("containers", []))
+    if config.kind == "TrainJob" and TRAIN_CONTAINER in _names(spec.get("containers", [])):
+        yield Fault(
+            "overlays.pod.spec.containers",
+            f"has a container {TRAIN_CONTAINER!r}, the name of the training container in a TrainJob. Call the training "
+            f"container {TRAINING_CONTAINER!r} here, and another container by another name.",
+        )
 
 
 def _metadata_faults(metadata: Mapping[str, JsonValue]) -> Iterator[Fault]:
@@ -80,6 +90,11 @@ def _training_faults(path: str, container: Mapping[str, JsonValue]) -> Iterator[
         name = _mapping(each).get("name")
         if isinstance(name, str) and reserved(name):
             yield Fault(f"{path}.env.{name}", "is set by the operator, torch or the launcher. Remove it.")
+
+
+def _names(containers: JsonValue) -> set[JsonValue]:
+    found = (_mapping(each).get("name") for each in containers) if isinstance(containers, list) else ()
+    return {name for name in found if isinstance(name, str)}
 
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -92,7 +92,13 @@ _OWN_KEYS: Final = frozenset(
         "sidecar.istio.io/inject",
     }
 )
-_OWN_PREFIXES: Final = ("elastic-infra/", "pulumi.com/", "training.kubeflow.org/")
+_OWN_PREFIXES: Final = (
+    "elastic-infra/",
+    "jobset.sigs.k8s.io/",
+    "pulumi.com/",
+    "trainer.kubeflow.org/",
+    "training.kubeflow.org/",
+)
 
 ELASTIC_QUEUE: Final = "kueue.x-k8s.io/elastic-job"
 """Only batch/v1 Jobs and Ray may have it:

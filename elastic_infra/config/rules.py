@@ -140,12 +140,12 @@ def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
             yield Fault("run_policy.backoff_limit", "(-1) a batch/v1 Job has no unlimited form. Give a number.")
 
 
-def indexed_job_has_no_operator(config: JobConfig) -> Iterator[Fault]:
+def indices_have_no_operator(config: JobConfig) -> Iterator[Fault]:
     """The Job controller has no word for what the training operator does beside making pods."""
-    if not config.is_indexed_job:
+    if not config.has_indices:
         return
-    policy = config.run_policy
-    reason = "is for the training operator, and target 'job' has none. Remove it, or set target 'pytorchjob'."
+    policy, target = config.run_policy, config.target
+    reason = f"is for the training operator, and target {target!r} has none. Remove it, or set target 'pytorchjob'."
     given = {
         "run_policy.scheduling_policy": policy.scheduling_policy is not None,
         "run_policy.restart_policy": policy.restart_policy == "OnFailure",  # the other value is a Job's own behaviour
@@ -153,17 +153,21 @@ def indexed_job_has_no_operator(config: JobConfig) -> Iterator[Fault]:
         "run_policy.managed_by": policy.managed_by == "kubeflow.org/training-operator",
     }
     yield from (Fault(path, reason) for path, is_given in given.items() if is_given)
-    if config.autoscaling is not None:
-        yield Fault(
-            "autoscaling",
-            "needs a scale subresource, and a batch/v1 Job (target 'job') has none. Remove it, and change the size by "
-            "`elastic-infra scale`, or set target 'pytorchjob'.",
-        )
     if config.elastic.rdzv_backend != "c10d":
         yield Fault(
             "elastic.rdzv_backend",
             f"{config.elastic.rdzv_backend!r} has torchrun run the job, which exits with 1 for any failure: with "
-            "target 'job' a node that is preempted fails the job. Use 'c10d', or target 'pytorchjob'.",
+            f"target {target!r} a node that is preempted fails the job. Use 'c10d', or target 'pytorchjob'.",
+        )
+
+
+def indexed_job_has_no_autoscaler(config: JobConfig) -> Iterator[Fault]:
+    """An autoscaler needs a scale subresource."""
+    if config.is_indexed_job and config.autoscaling is not None:
+        yield Fault(
+            "autoscaling",
+            "needs a scale subresource, and a batch/v1 Job (target 'job') has none. Remove it, and change the size by "
+            "`elastic-infra scale`, or set target 'pytorchjob'.",
         )
 
 
@@ -174,6 +178,37 @@ def indexed_job_counts_ready_pods(config: JobConfig) -> Iterator[Fault]:
             "wait_for",
             "'running' waits for a number of ready pods, and with target 'job' the number of this job may change. Set "
             "elastic.initial_nodes, or wait for 'succeeded' or 'none'.",
+        )
+
+
+def train_job_has_one_size(config: JobConfig) -> Iterator[Fault]:
+    """A TrainJob has one number of nodes for its whole life."""
+    given = {
+        "elastic.initial_nodes": config.elastic.initial_nodes is not None,
+        "autoscaling": config.autoscaling is not None,
+    }
+    for path in (path for path, is_given in given.items() if is_given and config.kind == "TrainJob"):
+        yield Fault(
+            path,
+            "a TrainJob (target 'trainjob') has the maximum of nodes for its whole life, and trains with those that "
+            "have come. Remove it, or set target 'pytorchjob' or 'job'.",
+        )
+
+
+def train_job_is_not_watched(config: JobConfig) -> Iterator[Fault]:
+    """Trainer deletes no TrainJob that has finished, and says of none that it runs."""
+    if config.kind != "TrainJob":
+        return
+    if config.run_policy.ttl_seconds_after_finished is not None:
+        yield Fault(
+            "run_policy.ttl_seconds_after_finished",
+            "Trainer deletes no finished TrainJob (kubeflow/trainer#4052). Remove it, or set target 'job'.",
+        )
+    if config.wait_for == "running":
+        yield Fault(
+            "wait_for",
+            "'running' waits for a condition, and a TrainJob has none that says that it runs. Wait for 'succeeded' or "
+            "'none'.",
         )
 
 
@@ -213,7 +248,7 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
 def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
     """An autoscaler needs a range and a metric, and must be the only one to change the size."""
     scaling = config.autoscaling
-    if scaling is None or config.kind == "Job":
+    if scaling is None or config.kind != "PyTorchJob":
         return
     if not config.elastic.is_range:
         yield Fault(
@@ -298,8 +333,11 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     gang_can_be_complete,
     processes_match_gpus,
     only_for_several_nodes,
-    indexed_job_has_no_operator,
+    indices_have_no_operator,
+    indexed_job_has_no_autoscaler,
     indexed_job_counts_ready_pods,
+    train_job_has_one_size,
+    train_job_is_not_watched,
     rendezvous_fits_backend,
     host_fits_port,
     autoscaling_has_room,

@@ -35,9 +35,9 @@ def _lifetime(config: JobConfig) -> Iterator[Fault]:
 
 
 def _restarts(config: JobConfig) -> Iterator[Fault]:
-    if config.is_indexed_job and 0 <= config.backoff_limit < config.elastic.max_nodes:
+    if config.has_indices and 0 <= config.backoff_limit < config.elastic.max_nodes:
         yield _few_restarts(config, "failed pods of all nodes together")
-    if config.kind == "Job":
+    if config.kind != "PyTorchJob":
         return
     given = config.run_policy.backoff_limit
     if config.restart_policy == "ExitCode" and given is not None:
@@ -116,8 +116,18 @@ def _indexed_job(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def _train_job(config: JobConfig) -> Iterator[Fault]:
+    if config.kind == "TrainJob" and config.placement.queue is not None and config.elastic.is_range:
+        yield Fault(
+            "placement.queue",
+            "Kueue admits a TrainJob with all its nodes or not at all: this job waits for quota for "
+            f"{config.elastic.max_nodes} nodes, though it can train with {config.elastic.min_nodes}. Lower the maximum "
+            "of elastic.nnodes to what the queue has.",
+        )
+
+
 def _operator(config: JobConfig) -> Iterator[Fault]:
-    if config.kind == "Job":
+    if config.kind != "PyTorchJob":
         return
     if config.placement.queue is not None:
         yield Fault(
@@ -147,4 +157,14 @@ def _operator(config: JobConfig) -> Iterator[Fault]:
             )
 
 
-_GROUPS: Final = (_lifetime, _restarts, _resources, _progress, _environment, _overlays, _indexed_job, _operator)
+_GROUPS: Final = (
+    _lifetime,
+    _restarts,
+    _resources,
+    _progress,
+    _environment,
+    _overlays,
+    _indexed_job,
+    _train_job,
+    _operator,
+)

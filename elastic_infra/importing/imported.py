@@ -8,14 +8,15 @@ from typing import Any, cast
 
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.config.env import reserved
-from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.config.pod_rules import is_own_key
 from elastic_infra.importing import pod
 from elastic_infra.importing.command_line import read_command
 from elastic_infra.importing.kinds import Workload, is_of_job_controller, read_workload
 from elastic_infra.importing.patch import differing, missing, places
 from elastic_infra.manifests import render
-from elastic_infra.manifests.figures import pod_template
+from elastic_infra.manifests.figures import pod_template, workload_of
+from elastic_infra.manifests.train_job import renamed
 
 Data = dict[str, Any]
 
@@ -172,5 +173,7 @@ def _overlayable_container(container: Mapping[str, Any]) -> Data:
 
 
 def _rendered(job: Data) -> Data:
+    """The pod's template, with the name of its container that overlays have whatever the workload."""
     config = JobConfig.from_mapping(job)
-    return cast("Data", pod_template(render(str(job["name"]), config).workload))
+    template = cast("Data", pod_template(workload_of(render(str(job["name"]), config))))
+    return renamed(template, TRAIN_CONTAINER, TRAINING_CONTAINER) if config.kind == "TrainJob" else template

@@ -144,7 +144,7 @@ def _train_job(spec: Mapping[str, Any]) -> Workload:
     trainer = spec.get("trainer") or {}
     runtime = (spec.get("runtimeRef") or {}).get("name")
     notes = [f"leaves out what the runtime {runtime!r} adds, which only the cluster knows: image, volumes, policies."]
-    unread = ("initializer", "podTemplateOverrides", "podSpecOverrides", "managedBy")
+    unread = ("initializer", "runtimePatches", "podTemplateOverrides", "podSpecOverrides", "managedBy")
     notes += [f"drops spec.{name}." for name in unread if spec.get(name)]
     container = {
         "name": "pytorch",
@@ -157,7 +157,7 @@ def _train_job(spec: Mapping[str, Any]) -> Workload:
         "spec": {"containers": [container]},
     }
     run_policy = {"suspend": spec["suspend"]} if spec.get("suspend") is not None else {}
-    return Workload(template, {"run_policy": run_policy}, elastic, tuple(notes))
+    return Workload(template, {"run_policy": run_policy, "target": "trainjob"}, elastic, tuple(notes))
 
 
 def _run_policy(given: Mapping[str, Any]) -> Data:

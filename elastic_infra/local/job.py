@@ -14,7 +14,7 @@ from elastic_infra.local.faults import Shape
 from elastic_infra.local.operator_env import operator_env
 from elastic_infra.local.state import Rules
 from elastic_infra.manifests import render
-from elastic_infra.manifests.figures import NO_LIMIT
+from elastic_infra.manifests.figures import NO_LIMIT, workload_of
 from elastic_infra.manifests.metadata import COMPLETION_INDEX, OPERATOR_REPLICA_INDEX
 
 KUBERNETES_GRACE_SECONDS: Final = 30
@@ -29,7 +29,7 @@ class LocalJob:
         node: pod template of a node.
         store: pod template of the rendezvous store; None where the store has no own pod.
         config_maps: ConfigMaps that were rendered, by name.
-        operator: variables that the operator adds; none for a Job.
+        operator: variables that the operator adds; none for a Job, a TrainJob's too.
         is_indexed: whether the nodes are the indices of a Job.
         store_on_node_0: whether the first node serves the store, as torchrun.
         gpus: accelerators of each node.
@@ -62,10 +62,10 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
     elastic = config.elastic.model_copy(update={"initial_nodes": nodes})
     launcher = config.launcher.model_copy(update={"config_map": None})  # a shared one is the cluster's
     manifests = render(name, config.model_copy(update={"elastic": elastic, "launcher": launcher}))
-    workload = _plain(manifests.workload)
+    workload = _plain(workload_of(manifests))
     store = _plain(manifests.store)["spec"]["template"] if manifests.store else None
     mounted = _plain(manifests.launcher) if manifests.launcher else None
-    is_job = workload["kind"] == "Job"
+    is_job = workload["kind"] != "PyTorchJob"
     gpu = config.resources.gpu
     return LocalJob(
         name=config.name or name,
@@ -74,7 +74,7 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
         store=store,
         config_maps={mounted["metadata"]["name"]: mounted} if mounted else {},
         operator={} if is_job else operator_env(workload),
-        is_indexed=config.is_indexed_job,
+        is_indexed=config.has_indices,
         rules=_rules(workload, store),
         shape=_shape(config, nodes, has_store=store is not None),
         rendezvous_port=config.rendezvous.port,
@@ -141,11 +141,11 @@ def _worker(workload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _rules(workload: Mapping[str, Any], store: Mapping[str, Any] | None) -> Rules:
     spec = workload["spec"]
-    is_job = workload["kind"] == "Job"
+    is_job = workload["kind"] != "PyTorchJob"
     template = spec["template"] if is_job else _worker(workload)["template"]
     limit = (spec if is_job else spec["runPolicy"]).get("backoffLimit")
     return Rules(
-        workload=workload["kind"],
+        workload="Job" if is_job else "PyTorchJob",
         restart_policy="Never" if is_job else _worker(workload)["restartPolicy"],
         backoff_limit=None if limit is None or limit < 0 or limit == NO_LIMIT else limit,
         permanent=_permanent(spec) if is_job else frozenset(),

@@ -1,4 +1,4 @@
-"""What every batch/v1 Job of this package has: its pods, and what the Job controller makes of their failures."""
+"""What every batch/v1 Job of this package has, a TrainJob's too: pods, and what the controller makes of failures."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ def batch_job(
         "spec": {
             **shape,
             **without_none(
-                template=_template(name, config, launcher, arguments, torchrun),
-                backoffLimit=config.backoff_limit if config.backoff_limit >= 0 else NO_LIMIT,
-                podFailurePolicy={"rules": _failure_rules()},
+                template=job_template(name, config, launcher, arguments, torchrun),
+                **failure_handling(config, TRAINING_CONTAINER),
                 ttlSecondsAfterFinished=policy.ttl_seconds_after_finished,
                 activeDeadlineSeconds=policy.active_deadline_seconds,
                 suspend=policy.suspend,
@@ -53,9 +52,34 @@ def batch_job(
     }
 
 
-def _template(
+def indexed_shape() -> dict[str, Value]:
+    """What the spec of a Job of several nodes has beside their number."""
+    return {
+        # One node that has succeeded proves that the training has; the others are told to end.
+        "successPolicy": {"rules": [{"succeededCount": 1}]},
+        # Without a limit for each index the controller delays all new pods by the failures of the whole job.
+        "backoffLimitPerIndex": NO_LIMIT,
+        # The one value that a pod failure policy allows: a pod is replaced once it has ended.
+        "podReplacementPolicy": "Failed",
+    }
+
+
+def failure_handling(config: JobConfig, container: str) -> dict[str, Value]:
+    """What a Job does about pods that fail.
+
+    Args:
+        container: name of the training container.
+    """
+    return {
+        "backoffLimit": config.backoff_limit if config.backoff_limit >= 0 else NO_LIMIT,
+        "podFailurePolicy": {"rules": _failure_rules(container)},
+    }
+
+
+def job_template(
     name: str, config: JobConfig, launcher: str | Late | None, arguments: list[Value], torchrun: Mapping[str, Value]
 ) -> dict[str, Value]:
+    """The template of a Job's pods, with the id of their run."""
     storage = mounted(name, config, launcher)
 
     def made(variables: Mapping[str, Value]) -> dict[str, Value]:
@@ -69,10 +93,10 @@ def _template(
     return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}
 
 
-def _failure_rules() -> list[Value]:
+def _failure_rules(container: str) -> list[Value]:
     # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
     codes: dict[str, Value] = {
-        "containerName": TRAINING_CONTAINER,
+        "containerName": container,
         "operator": "In",
         "values": list(exit_codes.PERMANENT),
     }

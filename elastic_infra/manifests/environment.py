@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import EnvVar, JobConfig, mount_paths
-from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.names import host_name
 from elastic_infra.launcher.defaults import runtime_defaults
 from elastic_infra.launcher.settings import HangTimeout, LauncherSettings, env_name
 from elastic_infra.manifests.metadata import node_index_label
@@ -49,10 +49,10 @@ def container_environment(name: str, config: JobConfig, torchrun: Mapping[str, V
 
 def _composed(name: str, config: JobConfig) -> list[Value]:
     """The variables made of others, which come after these: the kubelet knows `$(NAME)` of variables before."""
-    if not config.is_indexed_job:
+    if not config.has_indices:
         return []
     index = f"$({env_name('replica_index')})"
-    return [{"name": env_name("node_name"), "value": ObjectNames(name).indexed(index)}]
+    return [{"name": env_name("node_name"), "value": host_name(name, config, index)}]
 
 
 def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Value]:
@@ -70,7 +70,7 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         **({CHECKPOINT_DIR: checkpoint.mount_path} if checkpoint else {}),
     }
     fields = {"POD_IP": "status.podIP"}
-    if not config.is_indexed_job:  # whose pods have another name after each loss
+    if not config.has_indices:  # whose pods have another name after each loss
         fields[env_name("node_name")] = "metadata.name"
     if not config.is_single_pod:
         fields[env_name("replica_index")] = f"metadata.labels['{node_index_label(config)}']"

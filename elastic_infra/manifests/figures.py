@@ -10,13 +10,16 @@ from typing import Final
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.values import quantity
-from elastic_infra.manifests.model import Value
+from elastic_infra.manifests.model import Manifest, Manifests, Value
 
 NO_LIMIT: Final = 2**31 - 1
 """The most that an int32 field of Kubernetes can hold: of failed pods, what no job reaches."""
 
-WORKLOAD_KINDS: Final = ("PyTorchJob", "Job")
+WORKLOAD_KINDS: Final = ("PyTorchJob", "Job", "TrainJob")
 """Kinds of workload object, as `Manifests.workload` has them."""
+
+RUNTIME_KIND: Final = "TrainingRuntime"
+"""Kind of the object that holds a TrainJob's pods: `with_runtime` makes one object of both for the readers here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Figures:
 
 
 def figures(workload: Mapping[str, Value]) -> Figures:
-    """The figures of a PyTorchJob or a batch/v1 Job of this package."""
+    """The figures of a PyTorchJob, a batch/v1 Job or, with its runtime, a TrainJob of this package."""
     spec = at(workload, "spec")
     policy = at(spec, "elasticPolicy")
     life = at(spec, "runPolicy") if policy else spec
@@ -63,6 +66,33 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         active_deadline_seconds=_number(at(life, "activeDeadlineSeconds")),
         ttl_seconds_after_finished=_number(at(life, "ttlSecondsAfterFinished")),
     )
+
+
+def with_runtime(train_job: Mapping[str, Value], runtime: Mapping[str, Value]) -> dict[str, Value]:
+    """A TrainJob with the fields of the Job that Trainer makes of its runtime, in the places that a Job has them."""
+    jobs = items(at(runtime, "spec.template.spec.replicatedJobs"))
+    made, own = at(next(jobs, {}), "template.spec"), at(train_job, "spec")
+    return {
+        **train_job,
+        "spec": {
+            **(made if isinstance(made, Mapping) else {}),
+            "parallelism": at(runtime, "spec.mlPolicy.numNodes"),
+            **(own if isinstance(own, Mapping) else {}),
+        },
+    }
+
+
+def workload_of(manifests: Manifests) -> Manifest:
+    """The workload of rendered objects for the readers here, a TrainJob with its runtime."""
+    runtime = manifests.runtime
+    return manifests.workload if runtime is None else with_runtime(manifests.workload, runtime)
+
+
+def of_runtime(runtime: Mapping[str, Value], job: str) -> dict[str, Value]:
+    """The same where the TrainJob is not seen: its name is given, and its metadata are its runtime's."""
+    metadata = at(runtime, "metadata")
+    own = {**(metadata if isinstance(metadata, Mapping) else {}), "name": job}
+    return with_runtime({"apiVersion": runtime.get("apiVersion"), "kind": "TrainJob", "metadata": own}, runtime)
 
 
 def replicas(workload: Mapping[str, Value]) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
-from elastic_infra.manifests.batch_job import batch_job
-from elastic_infra.manifests.figures import NO_LIMIT
+from elastic_infra.manifests.batch_job import batch_job, indexed_shape
 from elastic_infra.manifests.model import Manifest, Value
 from elastic_infra.manifests.rendezvous import rendezvous_settings
 from elastic_infra.manifests.service import service_name
@@ -26,22 +25,17 @@ def indexed_job(name: str, config: JobConfig, launcher: str | Late | None) -> Ma
         config,
         launcher,
         arguments=[],
-        torchrun=_variables(name, config),
+        torchrun=torchrun_variables(name, config),
         shape={
             "completionMode": "Indexed",
             "parallelism": nodes,
             "completions": nodes,
-            # One node that has succeeded proves that the training has; the others are told to end.
-            "successPolicy": {"rules": [{"succeededCount": 1}]},
-            # Without a limit for each index the controller delays all new pods by the failures of the whole job.
-            "backoffLimitPerIndex": NO_LIMIT,
-            # The one value that a pod failure policy allows: a pod is replaced once it has ended.
-            "podReplacementPolicy": "Failed",
+            **indexed_shape(),
         },
     )
 
 
-def _variables(name: str, config: JobConfig) -> dict[str, Value]:
+def torchrun_variables(name: str, config: JobConfig) -> dict[str, Value]:
     """What the operator would tell torchrun: https://docs.pytorch.org/docs/stable/elastic/run.html."""
     elastic = config.elastic
     return {

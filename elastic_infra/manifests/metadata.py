@@ -74,9 +74,23 @@ def metadata(
 
 def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
     """Metadata of the job itself: deleted in the foreground, and in its queue where it has one."""
+    return _told(name, name, config, {**FOREGROUND, **_told_annotations(config), **annotations})
+
+
+def runtime_metadata(name: str, runtime: str, config: JobConfig) -> dict[str, Value]:
+    """Metadata of a TrainJob's runtime, with what policies judge a job by: they see the job's pods in the runtime."""
+    return _told(name, runtime, config, _told_annotations(config))
+
+
+def _told(name: str, object_name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
+    body = metadata(name, object_name, config, annotations)
+    queue = config.placement.queue
+    return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}
+
+
+def _told_annotations(config: JobConfig) -> dict[str, str]:
+    """What readers without the config want to know."""
     on_restart = config.run_policy.on_restart
     told = {} if on_restart == "replace" else {ON_RESTART: on_restart}
     owned = {SIZE_OWNER: config.size_owner} if config.elastic.is_range and config.size_owner != "scale" else {}
-    body = metadata(name, name, config, {**FOREGROUND, **told, **owned, **annotations})
-    queue = config.placement.queue
-    return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}
+    return {**told, **owned}

@@ -15,7 +15,17 @@ Manifest: TypeAlias = dict[str, Value]
 """One Kubernetes object, spelt as the API server reads it."""
 
 
-ROLES: Final = ("launcher", "checkpoint", "service", "token", "store", "workload", "autoscaler", "disruption_budget")
+ROLES: Final = (
+    "launcher",
+    "checkpoint",
+    "service",
+    "token",
+    "store",
+    "runtime",
+    "workload",
+    "autoscaler",
+    "disruption_budget",
+)
 """The fields of `Manifests`, in the order in which the objects are applied."""
 
 
@@ -24,11 +34,12 @@ class Manifests:
     """The objects of one job; None for objects that the config does not need.
 
     Attributes:
-        workload: PyTorchJob or batch/v1 Job.
+        workload: PyTorchJob, batch/v1 Job or TrainJob.
         launcher: ConfigMap with the launcher; None when the image has it.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
         store: Deployment of the dedicated rendezvous store.
+        runtime: TrainingRuntime with the pods of a TrainJob; None for other workloads.
         checkpoint: PersistentVolumeClaim for checkpoints.
         autoscaler: HorizontalPodAutoscaler of this package.
         disruption_budget: PodDisruptionBudget.
@@ -39,6 +50,7 @@ class Manifests:
     service: Manifest | None = None
     token: Manifest | None = None
     store: Manifest | None = None
+    runtime: Manifest | None = None
     checkpoint: Manifest | None = None
     autoscaler: Manifest | None = None
     disruption_budget: Manifest | None = None

@@ -10,13 +10,14 @@ from elastic_infra.manifests.disruption import pod_disruption_budget
 from elastic_infra.manifests.identity import run_id, taken_on
 from elastic_infra.manifests.indexed_job import indexed_job
 from elastic_infra.manifests.launcher import launcher_config_map, newest_launcher
-from elastic_infra.manifests.model import Manifests
+from elastic_infra.manifests.model import Manifest, Manifests
 from elastic_infra.manifests.pytorch_job import pytorch_job
 from elastic_infra.manifests.service import rendezvous_service
 from elastic_infra.manifests.single_pod import single_pod_job
 from elastic_infra.manifests.storage import checkpoint_claim
 from elastic_infra.manifests.store import store_deployment
 from elastic_infra.manifests.store_token import store_token_secret
+from elastic_infra.manifests.train_job import train_job, training_runtime
 
 
 def lasting(name: str, config: JobConfig) -> Manifests:
@@ -45,16 +46,24 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         raise ConfigError(faults)
     own = config.launcher.delivery == "configmap" and config.launcher.config_map is None
     launcher = launcher or newest_launcher(name, config)
-    workload = single_pod_job if config.is_single_pod else indexed_job if config.is_indexed_job else pytorch_job
+    runtime = training_runtime(name, config, launcher) if config.kind == "TrainJob" else None
     scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
     owns_autoscaler = scaling is not None and scaling.owner == "component"
     return Manifests(
-        workload=workload(name, config, launcher),
+        workload=_workload(name, config, launcher) if runtime is None else train_job(name, config, runtime),
         launcher=launcher_config_map(name, config) if own else None,
         service=rendezvous_service(name, config) if host != "none" else None,
         token=store_token_secret(name, config) if host != "none" else None,
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,
+        runtime=runtime,
         checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
         autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,
         disruption_budget=pod_disruption_budget(name, config) if config.disruption.pod_disruption_budget else None,
     )
+
+
+def _workload(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
+    """The workload object that holds its pods itself."""
+    if config.is_single_pod:
+        return single_pod_job(name, config, launcher)
+    return (indexed_job if config.is_indexed_job else pytorch_job)(name, config, launcher)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastic_infra.config import JobConfig
-from elastic_infra.config.names import ObjectNames
+from elastic_infra.config.names import ObjectNames, host_name
 from elastic_infra.manifests.metadata import metadata, node_index_label, node_selector, store_selector
 from elastic_infra.manifests.model import Manifest, Value
 
@@ -11,12 +11,11 @@ from elastic_infra.manifests.model import Manifest, Value
 def service_name(name: str, config: JobConfig) -> str:
     """The Service's name.
 
-    Where the first node of an Indexed Job has the store, the name is its host name, by which it knows that it has: the
-    Job controller makes no Service for it, as the operator does.
+    Where the first index of a Job has the store, the name is its host name, by which it knows that it has: the Job
+    controller makes no Service for it, as the operator does.
     """
-    names = ObjectNames(name)
-    is_of_a_node = config.is_indexed_job and config.rendezvous_host == "worker0"
-    return names.indexed(0) if is_of_a_node else names.rendezvous
+    is_of_a_node = config.has_indices and config.rendezvous_host == "worker0"
+    return host_name(name, config, 0) if is_of_a_node else ObjectNames(name).rendezvous
 
 
 def rendezvous_service(name: str, config: JobConfig) -> Manifest:

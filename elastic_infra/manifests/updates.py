@@ -6,6 +6,7 @@ of these parts replace the job. The component hands the paths to Pulumi as optio
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
@@ -41,6 +42,13 @@ JOB_RESTARTS: Final = (
 """Paths of a batch/v1 Job that Kubernetes refuses to change, and the number of nodes, for which Pulumi's provider
 replaces the Job: https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/provider/diff.go"""
 
+TRAIN_JOB_RESTARTS: Final = ("spec.runtimeRef", "spec.managedBy")
+"""Paths of a TrainJob that Trainer refuses to change. Another content of its pods is another runtime:
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go"""
+
+RUNTIME_RESTARTS: Final = ("spec",)
+"""Paths of a TrainJob's runtime whose change replaces the TrainJob, which has taken the runtime as it was."""
+
 CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
 """Paths of a PersistentVolumeClaim whose change makes it another, empty one, its size included:
 https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
@@ -56,9 +64,36 @@ QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec
 """The paths that Kueue writes in an admitted batch/v1 Job."""
 
 
+QUEUE_OWNED_TRAIN_JOB: Final = ("spec.runtimePatches", "spec.suspend")
+"""The paths that Kueue writes in an admitted TrainJob."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateRules:
+    """What an update of one kind of workload does.
+
+    Attributes:
+        restarts: paths whose change replaces the workload.
+        size: paths of its number of nodes, which change together.
+        queue: paths that Kueue writes in an admitted workload.
+    """
+
+    restarts: tuple[str, ...]
+    size: tuple[str, ...]
+    queue: tuple[str, ...]
+
+
+RULES: Final[Mapping[str, UpdateRules]] = {
+    "PyTorchJob": UpdateRules(PYTORCH_JOB_RESTARTS, REPLICAS, QUEUE_OWNED),
+    "Job": UpdateRules(JOB_RESTARTS, COMPLETIONS, QUEUE_OWNED_JOB),
+    "TrainJob": UpdateRules(TRAIN_JOB_RESTARTS, (), QUEUE_OWNED_TRAIN_JOB),
+}
+"""By the workload's kind."""
+
+
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload whose change replaces it."""
-    return JOB_RESTARTS if config.kind == "Job" else PYTORCH_JOB_RESTARTS
+    return RULES[config.kind].restarts
 
 
 def restarting(config: JobConfig, manifests: Manifests) -> Value:
@@ -68,12 +103,13 @@ def restarting(config: JobConfig, manifests: Manifests) -> Value:
         manifests: of `lasting`, or all with the same launcher, so that a newer launcher changes nothing.
     """
     store = manifests.store["spec"] if manifests.store else None
-    return [replacing(config, manifests.workload), store]
+    return [replacing(config, manifests), store]
 
 
-def replacing(config: JobConfig, workload: Manifest) -> Value:
+def replacing(config: JobConfig, manifests: Manifests) -> dict[str, Value]:
     """What replaces the workload when it changes."""
-    return parts(workload, (*restart_paths(config), "metadata.namespace"))
+    own = parts(manifests.workload, (*restart_paths(config), "metadata.namespace"))
+    return own if manifests.runtime is None else {**own, "runtime": parts(manifests.runtime, RUNTIME_RESTARTS)}
 
 
 def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]:
@@ -82,15 +118,14 @@ def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]
     Args:
         is_new: whether the job is made anew: then a size that people set begins with the number of the config.
     """
-    is_job = config.kind == "Job"
-    queue = (QUEUE_OWNED_JOB if is_job else QUEUE_OWNED) if config.placement.queue is not None else ()
+    queue = RULES[config.kind].queue if config.placement.queue is not None else ()
     is_set_here = config.size_owner == "config" or (config.size_owner == "scale" and is_new)
     return (() if is_set_here else size_paths(config)) + queue
 
 
 def size_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload that hold its number of nodes, which change together."""
-    return COMPLETIONS if config.kind == "Job" else REPLICAS
+    return RULES[config.kind].size
 
 
 def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:

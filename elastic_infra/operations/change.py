@@ -38,6 +38,13 @@ def check_resize(workload: Object, nodes: int) -> None:
     """
     name, size = name_of(workload), jobs.size(workload)
     _check_alive(workload)
+    if workload.get("kind") == "TrainJob":
+        message = (
+            f"{name} is a TrainJob, which keeps its {_nodes(size.max_nodes)} for its whole life: training runs with "
+            f'those that have come. Change elastic.nnodes to a range that ends with the most nodes, such as "1:{nodes}"'
+            f", {NEW_RANGE}; or take target 'job' or 'pytorchjob', whose size moves."
+        )
+        raise RefusedError(message)
     if size.min_nodes == size.max_nodes:
         message = (
             f"{name} has {_nodes(size.max_nodes)}, no range of them, so its size is the config's. Set elastic.nnodes "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal
 
+from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.launcher.settings import env_name
-from elastic_infra.manifests.figures import at, figures, replicas, variables
+from elastic_infra.manifests.figures import at, figures, items, replicas, variables
 from elastic_infra.manifests.metadata import QUEUE, SIZE_OWNER
 from elastic_infra.operations.objects import Object, conditions, moment, name_of, part, text, whole
 
@@ -69,7 +70,8 @@ def state(workload: Object) -> State:
             return end
     if at(workload, "spec.runPolicy.suspend") is True or at(workload, "spec.suspend") is True or "Suspended" in now:
         return "queued" if queue(workload) else "suspended"
-    is_active = bool(whole(workload, "status.active") or whole(workload, "status.ready"))
+    told = (part(workload, "status"), *items(at(workload, "status.jobsStatus")))  # the second of a TrainJob's Jobs
+    is_active = any(whole(each, "active") or whole(each, "ready") for each in told)
     return "running" if now & {"Running", "Restarting"} or is_active else "waits"
 
 
@@ -102,6 +104,11 @@ def workers_per_node(workload: Object) -> int:
     """Worker processes on each node."""
     given = text(workload, "spec.nprocPerNode") or str(variables(workload).get("PET_NPROC_PER_NODE"))
     return int(given) if given.isdecimal() else 1
+
+
+def training_container(workload: Object) -> str:
+    """Name of the container that trains."""
+    return TRAIN_CONTAINER if workload.get("kind") == "TrainJob" else TRAINING_CONTAINER
 
 
 def status_port(workload: Object) -> int | None:

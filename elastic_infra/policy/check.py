@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from elastic_infra.manifests.figures import WORKLOAD_KINDS, at
-from elastic_infra.manifests.metadata import MANAGED_BY
+from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS, at, of_runtime
+from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.policy import rules
 from elastic_infra.policy.rules import Workload
 from elastic_infra.policy.settings import Budget, Level, Policy, Rule
@@ -66,7 +66,7 @@ def check(
     """Every violation of every rule that is on, the jobs in their order.
 
     Args:
-        workloads: workload objects (`Manifests.workload`) of all jobs that belong together.
+        workloads: workload objects of all jobs that belong together, a TrainJob with its runtime (`workload_of`).
         custom: the functions of the rules in `policy.custom` that are on, by their names.
     """
     return tuple(_violations(workloads, policy, custom or {}))
@@ -134,8 +134,18 @@ def _team(workload: Workload, rule: Budget) -> str | None:
     return None if team is None else str(team)
 
 
-def is_ours(resource: Mapping[str, Any]) -> bool:
-    """Whether an object is a workload of this package, and not some other Job of the same stack."""
-    managed = at(resource, "metadata.labels")
-    ours = isinstance(managed, Mapping) and managed.get(MANAGED_BY) == "elastic-infra"
-    return ours and resource.get("kind") in WORKLOAD_KINDS
+def judged(resource: Mapping[str, Any]) -> Workload | None:
+    """The workload that an object of a stack stands for; None for some other Job, and for any other object.
+
+    A rule sees one object at a time. A TrainJob is judged by its runtime, which holds its pods.
+    """
+    labels = at(resource, "metadata.labels")
+    if not isinstance(labels, Mapping) or labels.get(MANAGED_BY) != "elastic-infra":
+        return None
+    if resource.get("kind") == RUNTIME_KIND:
+        return of_runtime(resource, str(labels.get(INSTANCE)))
+    return resource if resource.get("kind") in _WITH_PODS else None
+
+
+_WITH_PODS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind != "TrainJob")
+"""Workloads that hold their pods themselves."""

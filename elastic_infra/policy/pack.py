@@ -12,7 +12,7 @@ import pulumi_policy as pulumi
 from pydantic import ValidationError
 
 from elastic_infra.config.errors import faults_of
-from elastic_infra.policy.check import JOB_RULES, STACK_RULES, CustomJudge, exemption, is_ours, over_budget
+from elastic_infra.policy.check import JOB_RULES, STACK_RULES, CustomJudge, exemption, judged, over_budget
 from elastic_infra.policy.settings import Budget, Policy, Rule
 
 NAME: Final = "elastic-infra"
@@ -80,12 +80,13 @@ def _inlined(schema: Any, parts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
 
 def _job_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
-        if not is_ours(args.props):
+        workload = judged(args.props)
+        if workload is None:
             return
         rule = rule_of(field, args.get_config())
-        if exemption(args.props, rule) is None:
-            for message in JOB_RULES[field](args.props, rule):
-                report(f"job {args.props['metadata']['name']}: {message}")
+        if exemption(workload, rule) is None:
+            for message in JOB_RULES[field](workload, rule):
+                report(f"job {workload['metadata']['name']}: {message}")
 
     return pulumi.ResourceValidationPolicy(
         name=policy_name(field),
@@ -97,7 +98,8 @@ def _job_policy(field: str) -> pulumi.Policy:
 
 def _stack_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.StackValidationArgs, report: Report) -> None:
-        workloads = [resource.props for resource in args.resources if is_ours(resource.props)]
+        found = (judged(resource.props) for resource in args.resources)
+        workloads = [workload for workload in found if workload is not None]
         rule = rule_of(field, args.get_config())
         for message in over_budget(field, workloads, rule) if isinstance(rule, Budget) else ():
             report(message)
@@ -112,9 +114,9 @@ def _stack_policy(field: str) -> pulumi.Policy:
 
 def _custom_policy(name: str, judge: CustomJudge) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
-        if is_ours(args.props):
-            for message in judge(args.props):
-                report(f"job {args.props['metadata']['name']}: {message}")
+        if (workload := judged(args.props)) is not None:
+            for message in judge(workload):
+                report(f"job {workload['metadata']['name']}: {message}")
 
     return pulumi.ResourceValidationPolicy(
         name=policy_name(name), description=(judge.__doc__ or name).strip(), validate=validate

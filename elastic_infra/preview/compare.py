@@ -50,10 +50,12 @@ LAUNCHER_CHANGED: Final = "launcher changed"
 RESOURCE: Final = "Pulumi resource"
 """Path of the change of a job's name in Pulumi."""
 
-_LAUNCHER_VOLUME: Final = {
-    "Job": "spec.template.spec.volumes[launcher].configMap.name",
-    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[launcher].configMap.name",
+_POD: Final = {
+    "Job": "Job spec.template",
+    "PyTorchJob": "PyTorchJob spec.pytorchReplicaSpecs.Worker.template",
+    "TrainJob": "TrainingRuntime spec.template.spec.replicatedJobs[node].template.spec.template",
 }
+"""The place of the pods' template, by the workload's kind."""
 
 
 def compare(base: Side, head: Side) -> Comparison:
@@ -160,7 +162,7 @@ def _renaming(base: Job, head: Job, versions: Versions | None) -> Iterator[Chang
 def _launcher(config: JobConfig, versions: Versions | None) -> Iterator[Change]:
     """Another version of this package has another launcher; an image that has its own keeps it."""
     if versions is not None and config.launcher.delivery == "configmap":
-        places = ("ConfigMap metadata.name", f"{config.kind} {_LAUNCHER_VOLUME[config.kind]}")
+        places = ("ConfigMap metadata.name", f"{_POD[config.kind]}.spec.volumes[launcher].configMap.name")
         if keeps_launchers(versions[0]):
             yield Change(LAUNCHER_READY, *versions, Consequence.NONE)
         else:

@@ -11,11 +11,12 @@ from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import Manifest, Manifests
-from elastic_infra.manifests.updates import foreign_paths, replacing, restart_paths
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, replacing, restart_paths
 from elastic_infra.preview.model import Consequence
 from elastic_infra.preview.tree import Difference, differences, plain, written
 
 WORKLOAD: Final = "workload"
+RUNTIME: Final = "runtime"
 REPLACED_ALWAYS: Final = ("kind", "metadata.name", "metadata.namespace")
 """Identity of an object, whose change is a deletion and a creation under any options."""
 
@@ -43,22 +44,29 @@ def effects(old: Manifests, new: Manifests, config: JobConfig) -> tuple[Effect, 
     Args:
         config: the config behind `new`, whose options hold for the update.
     """
+    return tuple(_effects(old, new, config))
+
+
+def _effects(old: Manifests, new: Manifests, config: JobConfig) -> Iterator[Effect]:
     before, after = dict(old.objects()), dict(new.objects())
-    roles = dict.fromkeys([*before, *after])
-    return tuple(effect for role in roles for effect in _object(role, before.get(role), after.get(role), config))
+    is_new = replacing(config, old) != replacing(config, new)
+    foreign = foreign_paths(config, is_new=is_new)
+    for role in dict.fromkeys([*before, *after]):
+        left, right = before.get(role), after.get(role)
+        if role == WORKLOAD and left and right:
+            yield from workload_effects(left, right, restart_paths(config), foreign)
+        else:
+            yield from _object(role, left, right)
 
 
-def _object(role: str, old: Manifest | None, new: Manifest | None, config: JobConfig) -> Iterator[Effect]:
+def _object(role: str, old: Manifest | None, new: Manifest | None) -> Iterator[Effect]:
     if old is None or new is None:
         kind = (new or old or {}).get("kind")
         yield Effect(role, f"{kind} {'(removed)' if new is None else '(added)'}", Consequence.IN_PLACE)
         return
-    if role == WORKLOAD:
-        is_new = replacing(config, old) != replacing(config, new)
-        yield from workload_effects(old, new, restart_paths(config), foreign_paths(config, is_new=is_new))
-        return
     for difference in differences(old, new, keys_matter=False):
-        yield Effect(role, _place(old, difference), Consequence.IN_PLACE)
+        restarts = role == RUNTIME and _covers(RUNTIME_RESTARTS, plain(difference.path))
+        yield Effect(role, _place(old, difference), Consequence.RESTART if restarts else Consequence.IN_PLACE)
 
 
 def workload_effects(

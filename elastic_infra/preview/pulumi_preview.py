@@ -10,8 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from elastic_infra.manifests.figures import WORKLOAD_KINDS, at, figures, items, pod_template
-from elastic_infra.manifests.updates import JOB_RESTARTS, PYTORCH_JOB_RESTARTS
+from elastic_infra.manifests.figures import (
+    RUNTIME_KIND,
+    WORKLOAD_KINDS,
+    at,
+    figures,
+    items,
+    pod_template,
+    with_runtime,
+)
+from elastic_infra.manifests.updates import RULES, RUNTIME_RESTARTS
 from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.engine_secrets import is_secret, named_secrets, told_apart
@@ -33,7 +41,10 @@ JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Type token of the component, part of the URN of each of its objects."""
 
 LAUNCHER_CHANGED: Final = "launcher changed"
-RESTARTS: Final = {"PyTorchJob": PYTORCH_JOB_RESTARTS, "Job": JOB_RESTARTS}
+RESTARTS: Final = {**{kind: rules.restarts for kind, rules in RULES.items()}, RUNTIME_KIND: RUNTIME_RESTARTS}
+
+HOLD_PODS: Final = (WORKLOAD_KINDS, (RUNTIME_KIND,))
+"""Kinds of the objects that may hold a job's pods."""
 
 _REPLACING: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
 _KUBERNETES: Final = "$kubernetes:"
@@ -142,7 +153,7 @@ def _job(urn: str, steps: Sequence[Step], former: str | None, secrets: Sequence[
     if is_renamed:
         changes.append(Change("name", str(named_before), str(named_after), Consequence.RESTART))
     changes += (change for step in _last_steps(children) for change in _changes(step))
-    changes += (read := list(_read(new, secrets)))
+    changes += (read := [each for kind in HOLD_PODS for each in _read(_made(children, "newState", kind), secrets)])
     is_other = bool(old and new and old["kind"] != new["kind"])
     verdicts = (Consequence.RESTART if is_other else Consequence.NONE, *map(_verdict, children))
     consequence = worst(*verdicts, *(change.consequence for change in changes))
@@ -186,8 +197,15 @@ def _inputs(step: Step, state: str) -> dict[str, Any]:
 
 
 def _workload(children: Sequence[Step], state: str) -> dict[str, Any] | None:
+    """The job's workload, a TrainJob with its runtime."""
+    found, runtime = _made(children, state, WORKLOAD_KINDS), _made(children, state, (RUNTIME_KIND,))
+    return with_runtime(found, runtime) if found and runtime else found
+
+
+def _made(children: Sequence[Step], state: str, kinds: Sequence[str]) -> dict[str, Any] | None:
+    """The object of one of these kinds."""
     found = (_inputs(step, state) for step in children)
-    return next((inputs for inputs in found if inputs.get("kind") in WORKLOAD_KINDS), None)
+    return next((inputs for inputs in found if inputs.get("kind") in kinds), None)
 
 
 def _changes(step: Step) -> Iterator[Change]:
@@ -239,14 +257,14 @@ def _changed_secrets(steps: Sequence[Step]) -> Iterator[SecretChange]:
                 yield SecretChange(at(new, "metadata.namespace") or "default", at(new, "metadata.name"), paths)
 
 
-def _read(workload: dict[str, Any] | None, secrets: Sequence[SecretChange]) -> Iterator[Change]:
-    """Changes of Secrets that the pods of a job read when they start. The job's objects hold the names alone."""
-    if workload is None:
+def _read(holder: dict[str, Any] | None, secrets: Sequence[SecretChange]) -> Iterator[Change]:
+    """Changes of Secrets that the pods of a job read when they start. The object with the pods has the names alone."""
+    if holder is None:
         return
-    for place, name in named_secrets(workload):
+    for place, name in named_secrets(holder):
         for each in secrets:
-            if (each.namespace, each.name) == (at(workload, "metadata.namespace"), name):
-                reached = f"{workload['kind']} {written(place)}"
+            if (each.namespace, each.name) == (at(holder, "metadata.namespace"), name):
+                reached = f"{holder['kind']} {written(place)}"
                 path = f"Secret {name} {each.paths}"
                 yield Change(path, HIDDEN, HIDDEN, Consequence.NONE, (reached,), is_secret=True)
 

@@ -38,6 +38,19 @@ def test_what_the_target_refuses_goes(rest: str, left: str, removed: list[str]) 
     assert (found.config.kind, found.config.elastic.max_nodes) == ("Job", 4)
 
 
+def test_a_train_job_loses_what_moves_its_size() -> None:
+    """Its number of nodes is the maximum for its whole life, and Trainer deletes no job."""
+    file = "image: i\nscript: s\nelastic: {nnodes: '2:4', initial_nodes: 3}\n"
+    found = migrated(file + "run_policy: {ttl_seconds_after_finished: 60}\n", "trainjob")
+
+    assert found.text == "image: i\nscript: s\nelastic: {nnodes: '2:4'}\ntarget: trainjob\n"
+    assert (found.config.kind, found.config.initial_nodes) == ("TrainJob", 4)
+    assert [fault.path for fault in found.removed] == [
+        "elastic.initial_nodes",
+        "run_policy.ttl_seconds_after_finished",
+    ]
+
+
 def test_a_key_that_another_needs_goes_with_it() -> None:
     """The endpoint is of no use without the backend that the target refuses."""
     file = "image: i\nscript: s\nelastic: {nnodes: '2:4', rdzv_backend: etcd, rdzv_endpoint: 'e:1'}\n"

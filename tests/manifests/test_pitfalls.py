@@ -21,6 +21,7 @@ Objects = dict[str, Any]
 
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 INDEXED: Final[Fields] = {**RANGE, "target": "job"}
+TRAIN_JOB: Final[Fields] = {**RANGE, "target": "trainjob"}
 PODS: Final = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
 GANG: Final[Fields] = {"run_policy": {"scheduling_policy": {"queue": "q"}}}
 
@@ -51,6 +52,11 @@ class Impossible:
 
 def _spec(objects: Objects) -> Any:
     return objects["workload"]["spec"]
+
+
+def _train_jobs_job(objects: Objects) -> Any:
+    (only,) = objects["runtime"]["spec"]["template"]["spec"]["replicatedJobs"]
+    return only["template"]["spec"]
 
 
 def _pod(objects: Objects) -> Any:
@@ -294,6 +300,32 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
     "torchrun's exit code 1 fails an Indexed Job": Refused(
         {"target": "job", "elastic": {"nnodes": 2, "rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
         "elastic.rdzv_backend",
+    ),
+    "Trainer's torch plugin says its own number of nodes to the launcher": Impossible(
+        TRAIN_JOB, lambda objects: set(objects["runtime"]["spec"]["mlPolicy"]) == {"numNodes"}
+    ),
+    "a TrainJob trains with what a changed runtime has become": Impossible(
+        TRAIN_JOB,
+        lambda objects: (
+            _spec(objects)["runtimeRef"]["name"] == objects["runtime"]["metadata"]["name"]
+            and _spec(objects)["runtimeRef"]["kind"] == "TrainingRuntime"
+        ),
+    ),
+    "a TrainJob trains again with a late pod when the others have succeeded": Impossible(
+        TRAIN_JOB, lambda objects: _train_jobs_job(objects)["successPolicy"] == {"rules": [{"succeededCount": 1}]}
+    ),
+    "a TrainJob retries a script that cannot run": Impossible(
+        TRAIN_JOB,
+        lambda objects: (
+            _train_jobs_job(objects)["podFailurePolicy"]["rules"][1]["onExitCodes"]
+            == {"containerName": "node", "operator": "In", "values": [1, 2, 93]}
+        ),
+    ),
+    "a TrainJob is asked for a size that moves": Refused(
+        {"target": "trainjob", "elastic": {"nnodes": "2:4", "initial_nodes": 2}}, "elastic.initial_nodes"
+    ),
+    "Kueue holds a TrainJob until there is quota for the most nodes": Warned(
+        {**TRAIN_JOB, "placement": {"queue": "q"}}, "placement.queue"
     ),
     "Kueue stops an Indexed Job whose size changes": Warned(
         {**INDEXED, "placement": {"queue": "q"}}, "placement.queue"

@@ -38,6 +38,7 @@ SHAPES: Final[Mapping[str, dict[str, Any]]] = {
     "one-node-pytorchjob": {"elastic": {"nnodes": 1}, "target": "pytorchjob"},
     "indexed-job": {"target": "job"},
     "indexed-job-fixed": {"elastic": {"nnodes": 2}, "target": "job"},
+    "train-job": {"target": "trainjob"},
     "checkpoint-claim": {"storage": {"checkpoint": {"claim": "checkpoints"}}},
     "checkpoint-made": {"storage": {"checkpoint": {"size": "10Gi"}}},
     "overlays": {"overlays": {"pod": OVERLAY}},
@@ -73,7 +74,7 @@ def test_the_shapes_are_all_there() -> None:
     """Every kind of workload, and no file of a shape that is gone."""
     kinds = {lasting("train", JobConfig.from_mapping({**JOB, **each})).workload["kind"] for each in SHAPES.values()}
 
-    assert kinds == {"Job", "PyTorchJob"}
+    assert kinds == {"Job", "PyTorchJob", "TrainJob"}
     assert {file.stem for file in NEXT.iterdir()} == set(SHAPES)
 
 

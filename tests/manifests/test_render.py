@@ -89,6 +89,7 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
         (jobs.job(elastic={"nnodes": 2}), ["launcher", "service", "token", "workload"]),
         (jobs.job(target="pytorchjob"), ["launcher", "service", "token", "workload"]),
         (jobs.indexed(), ["launcher", "service", "token", "store", "workload"]),
+        (jobs.train_job(), ["launcher", "service", "token", "store", "runtime", "workload"]),
         (jobs.elastic(), ["launcher", "service", "token", "store", "workload"]),
         (jobs.elastic(rendezvous={"host": "worker0"}), ["launcher", "service", "token", "workload"]),
         (

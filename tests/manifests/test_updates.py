@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from elastic_infra.manifests import render
 from elastic_infra.manifests.updates import foreign_paths, restart_paths
 from tests import jobs
 
@@ -42,6 +43,8 @@ METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
             {"target": "job", "placement": {"queue": "gpu"}},
             {*SIZES, "spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
         ),
+        ({"target": "trainjob"}, set()),
+        ({"target": "trainjob", "placement": {"queue": "gpu"}}, {"spec.runtimePatches", "spec.suspend"}),
     ],
 )
 def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]) -> None:
@@ -110,6 +113,36 @@ def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
 def test_changes_of_an_indexed_job(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
     """What the API server refuses to change, or Pulumi's provider replaces a Job for, its size among it."""
     assert _restarts(jobs.indexed(), jobs.indexed(**change)) is restarts
+
+
+@pytest.mark.parametrize(
+    ("change", "restarts"),
+    [
+        ({"elastic": {"nnodes": "2:5"}}, True),
+        ({"image": "other"}, True),
+        ({"rendezvous": {"port": 2000}}, True),
+        ({"run_policy": {"rerun": "again"}}, True),
+        ({"run_policy": {"backoff_limit": 7}}, True),
+        ({"run_policy": {"active_deadline_seconds": 7}}, True),
+        ({"launcher": {"version": "newest"}}, True),
+        ({"launcher": {"config_map": "shared-1"}}, True),
+        ({"run_policy": {"suspend": True}}, False),
+        ({"run_policy": {"on_restart": "refuse"}}, False),
+        ({"disruption": {"pod_disruption_budget": True}}, False),
+        ({"annotations": {"a": "b"}}, True),
+    ],
+)
+def test_changes_of_a_train_job(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
+    """Trainer takes the runtime once: another content is another runtime, to which a live TrainJob cannot go."""
+    assert _restarts(jobs.train_job(), jobs.train_job(**change)) is restarts
+
+
+def test_a_newer_launcher_alone_is_no_other_runtime() -> None:
+    """The name holds a hash of all but the launcher."""
+    one, other = (render("job", jobs.train_job(), launcher) for launcher in ("job-launcher-1", "job-launcher-2"))
+
+    assert one.workload == other.workload
+    assert one.runtime != other.runtime
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import copy
 import json
 from typing import Any
 
+from elastic_infra import render
+from elastic_infra.manifests.figures import workload_of
 from tests import jobs
 
 BEGAN, LATER, NOW = "2026-01-02T03:00:00Z", "2026-01-02T03:10:00Z", 1767324000.0
@@ -20,6 +22,14 @@ def workload(*conditions: str, **fields: Any) -> dict[str, Any]:
     told = [condition(kind) for kind in conditions]
     made["status"] = {"startTime": BEGAN, "conditions": told}
     return made
+
+
+def train_job(*conditions: str, active: int = 0, **fields: Any) -> dict[str, Any]:
+    """A live TrainJob with its runtime, as the commands read both; `active` of its Jobs have pods."""
+    made: dict[str, Any] = copy.deepcopy(workload_of(render(jobs.NAME, jobs.train_job(**fields))))
+    made["metadata"] |= {"uid": "uid-job", "creationTimestamp": BEGAN}
+    counted = [{"name": "node", "active": active, "ready": 0, "succeeded": 0, "failed": 0, "suspended": 0}]
+    return {**made, "status": {"conditions": [condition(kind) for kind in conditions], "jobsStatus": counted}}
 
 
 def condition(kind: str, message: str = "") -> dict[str, str]:

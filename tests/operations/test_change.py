@@ -36,6 +36,8 @@ def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> No
         (kube.workload(**AUTOSCALED), 3, "An autoscaler sets the size of job"),
         (kube.workload(elastic={"nnodes": 2}), 3, "has 2 nodes, no range of them"),
         (kube.workload(elastic={"nnodes": 1}), 3, "has 1 node, no range of them"),
+        (kube.train_job(), 3, 'such as "1:3"'),
+        (kube.train_job(), 3, "keeps its 4 nodes for its whole life"),
         (kube.workload("Succeeded"), 3, "has succeeded and has no pods to change"),
     ],
 )
@@ -53,11 +55,13 @@ def test_both_numbers_of_an_indexed_job_move_together() -> None:
 def test_a_job_is_suspended_where_its_kind_has_the_switch() -> None:
     """The patch that undoes it has the job go on from its checkpoint."""
     several, one = suspension(kube.workload("Running")), suspension(kube.workload(elastic={"nnodes": 1}))
+    of_trainer = suspension(kube.train_job())
 
     assert several is not None
     assert one is not None
     assert several.patch == {"spec": {"runPolicy": {"suspend": True}}}
     assert several.undo == {"spec": {"runPolicy": {"suspend": False}}}
+    assert of_trainer == one
     assert one.patch == {"spec": {"suspend": True}}
 
 

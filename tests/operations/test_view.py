@@ -65,6 +65,21 @@ def test_the_newest_pod_of_an_index_is_its_node() -> None:
     assert "2 of 4 nodes ready (2 to 4, set by `elastic-infra scale`)" in shown(kube.workload(target="job"), *pods)[0]
 
 
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (kube.train_job(), "waits for its pods for 20:00"),
+        (kube.train_job(active=1), "running for 20:00"),
+        (kube.train_job("Suspended"), "suspended for 10:00"),
+        (kube.train_job("Complete"), "succeeded after 10:00"),
+        (kube.train_job("Failed"), "failed after 10:00"),
+    ],
+)
+def test_a_train_job_is_where_trainer_says(job: dict[str, Any], said: str) -> None:
+    """Its pods are counted Job by Job, and all nodes of the maximum should be there."""
+    assert shown(job)[0] == f"job in namespace default: {said}, 0 of 4 nodes ready (2 to 4, set by the config)"
+
+
 @pytest.mark.parametrize(("condition", "said"), [("SuccessCriteriaMet", "succeeded"), ("FailureTarget", "failed")])
 def test_a_job_whose_end_is_decided_has_ended(condition: str, said: str) -> None:
     """A Job waits for its last pod before it is complete, which a silent cluster node may hold for long."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from elastic_infra import ConfigError, JobConfig, render
+from elastic_infra.manifests.figures import workload_of
 from elastic_infra.policy import Policy, check, load_policy
-from elastic_infra.policy.check import JOB_RULES, is_ours
+from elastic_infra.policy.check import JOB_RULES, judged
 
 PINNED = f"registry.example.com/train@sha256:{'0' * 64}"
 RUN_POLICY = {"ttl_seconds_after_finished": 3600, "on_restart": "refuse"}
@@ -279,6 +280,22 @@ def test_other_objects_of_a_stack_are_left_alone() -> None:
     """A Job that this package did not make is none of the pack's business."""
     ours = render("llm", JobConfig.from_mapping({**JOB, "elastic": {"nnodes": 1}}))
 
-    assert is_ours(ours.workload)
-    assert not is_ours({"kind": "Job", "metadata": {"labels": {"app": "migration"}}})
-    assert not is_ours({"kind": "ConfigMap", "metadata": ours.workload["metadata"]})
+    assert judged(ours.workload) == ours.workload
+    assert judged({"kind": "Job", "metadata": {"labels": {"app": "migration"}}}) is None
+    assert judged({"kind": "ConfigMap", "metadata": ours.workload["metadata"]}) is None
+
+
+def test_a_train_job_is_judged_by_its_runtime() -> None:
+    """Pulumi shows a rule one object at a time, and the runtime holds the pods: every rule says the same of it."""
+    config = JobConfig.from_mapping(
+        {**JOB, "target": "trainjob", "placement": {"queue": "q"}, "run_policy": {"on_restart": "refuse"}}
+    )
+    made = render("llm", config)
+    seen, whole = judged(made.runtime or {}), workload_of(made)
+
+    assert judged(made.workload) is None
+    assert seen is not None
+    assert seen["metadata"]["name"] == "llm"
+    for field, judge in JOB_RULES.items():
+        rule = getattr(Policy.model_validate(EVERYTHING), field)
+        assert list(judge(seen, rule)) == list(judge(whole, rule)), field

@@ -88,6 +88,18 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
         side(llm=changed(LLM, run_policy={"backoff_limit": 40, "clean_pod_policy": "All"})),
     ),
     "target-switch": (side(eval=SMALL), side(eval=changed(SMALL, target="pytorchjob"))),
+    "trainer": (
+        side(
+            llm=changed(LLM, target="trainjob"),
+            moved=changed(LLM, target="job"),
+            held=changed(LLM, target="trainjob"),
+        ),
+        side(
+            llm=changed(LLM, target="trainjob", image="registry.example.com/llm:2", elastic__nnodes="2:8"),
+            moved=changed(LLM, target="trainjob"),
+            held=changed(LLM, target="trainjob", run_policy={"suspend": True}),
+        ),
+    ),
     "without-operator": (
         side(llm=LLM, small=changed(LLM, target="job")),
         side(

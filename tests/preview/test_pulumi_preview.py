@@ -48,6 +48,7 @@ EDITS: Final[dict[str, tuple[str, Changes, Changes]]] = {
     "pods-end": ("restart", {}, {"run_policy": {"suspend": True}}),
     "single-pod": ("restart", ONE_NODE, {**ONE_NODE, **NEW_IMAGE}),
     "target": ("restart", {}, {**ONE_NODE, "target": "job"}),
+    "train-job": ("restart", {"target": "trainjob"}, {"target": "trainjob", **NEW_IMAGE}),
     "resource-renamed": ("none", {"resource": "before", "name": "ranking"}, {"resource": "after", "name": "ranking"}),
     "job-renamed": ("restart", {"name": "before-name"}, {"name": "after-name"}),
     "added": ("added", None, EVALUATION),

@@ -1,0 +1,210 @@
+"""TrainJobs on the real API server, with the real controllers of Kubeflow Trainer and JobSet."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import faults, jobs, kube
+from tests.cluster.cluster import Cluster, Namespace, is_ready
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.test_operations import Account, account, roles
+from tests.cluster.testbed import programs
+from tests.cluster.testbed import trainer as controllers
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB = "trained"
+VERSION = "trainer.kubeflow.org/v1alpha1"
+GATE = "tests.elastic-infra/capacity"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
+    """A cluster that serves TrainJobs; skips where there is none."""
+    if cluster.testbed is None:
+        try:
+            api.collection(VERSION, "TrainJob", "default")
+        except kube.KubeError as error:
+            pytest.skip(f"the cluster has no TrainJob: {error}")
+        yield
+        return
+    try:
+        programs.built(controllers.TRAINER.program)
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no Trainer: {error}")
+    with controllers.running(cluster.testbed, api):
+        yield
+
+
+@pytest.fixture
+def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack for the one job of a story, which is destroyed before the namespace."""
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+@pytest.fixture
+def operator(space: Namespace, tmp_path: Path) -> Account:
+    """An account that may operate jobs, with the Role that the documentation has for it."""
+    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
+
+
+def gated(space: Namespace, nodes: str, **changes: Any) -> dict[str, Any]:
+    """The config of a TrainJob whose pods each wait for `let_in`, as pods wait for room in a cluster."""
+    return jobs.config(
+        space,
+        jobs.Training(),
+        target="trainjob",
+        elastic={"nnodes": nodes, "nproc_per_node": 1, "max_restarts": 0},
+        resources={"cpu": "250m", "memory": "1Gi"},
+        runtime={"startup_patience_seconds": 30, "startup_wait_seconds": 5},
+        overlays={"pod": {"spec": {"schedulingGates": [{"name": GATE}]}}},
+        **changes,
+    )
+
+
+def nodes(space: Namespace) -> list[kube.Object]:
+    """The job's pods that are not on their way out, by index."""
+    found = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=worker")
+    alive = [
+        pod
+        for pod in found
+        if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] in {"Pending", "Running"}
+    ]
+    return sorted(alive, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
+
+
+def let_in(space: Namespace, count: int, of: int) -> None:
+    """Room for so many more nodes, the first that wait of `of` pods; returns once the nodes run."""
+    until(f"{of} pods", lambda: len(nodes(space)) == of, describe=space.describe)
+    waiting = [pod for pod in nodes(space) if pod["spec"].get("schedulingGates")]
+    for pod in waiting[:count]:
+        space.api.patch(space.pod(pod["metadata"]["name"]), {"spec": {"schedulingGates": None}})
+    running = sum(map(is_ready, nodes(space))) + count
+    until(f"{running} nodes", lambda: sum(map(is_ready, nodes(space))) == running, describe=space.describe)
+
+
+def train_job(space: Namespace) -> kube.Object:
+    """The TrainJob as the cluster has it now."""
+    return space.api.get(space.named(VERSION, "TrainJob", JOB))
+
+
+def await_end(space: Namespace, end: str) -> None:
+    """Returns once the TrainJob says so."""
+
+    def said() -> bool:
+        told = train_job(space).get("status", {}).get("conditions", [])
+        return end in {each["type"] for each in told if each["status"] == "True"}
+
+    until(f"the TrainJob to be {end}", said, jobs.TRAINING_SECONDS, describe=space.describe)
+
+
+def test_three_of_six_nodes_train_and_end_the_job(space: Namespace, stack: JobStack) -> None:
+    """No gang is needed, and once one node has succeeded no late one trains again: pods that wait are taken away."""
+    created = stack.up(gated(space, "1:6"))
+    let_in(space, 3, of=6)
+    jobs.await_world(space, 3)
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+    steps = jobs.last_step(space)
+    until("no pods", lambda: not nodes(space), describe=space.describe)
+    again = stack.up(gated(space, "1:6"))
+
+    assert created == dict.fromkeys(("launcher", "service", "token", "store", "runtime", "workload"), "create")
+    assert again == {}
+    assert jobs.last_step(space) == steps
+    jobs.check_result(space, jobs.Training())
+
+
+def test_a_train_job_grows_and_shrinks_with_what_the_cluster_has(
+    space: Namespace, stack: JobStack, operator: Account
+) -> None:
+    """More nodes as room comes, fewer as they are lost, and the store may be lost: one TrainJob, never changed.
+
+    The commands know the job, and none of Trainer's variables is in a pod.
+    """
+    settings = gated(space, "1:4", launcher={"metrics_port": 9100})
+    stack.up(settings)
+    let_in(space, 2, of=4)
+    jobs.await_world(space, 2)
+    let_in(space, 1, of=4)
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    uid = train_job(space)["metadata"]["uid"]
+
+    space.api.delete(space.pod(nodes(space)[1]["metadata"]["name"]), grace=0)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+    let_in(space, 1, of=4)
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    faults.lose_store(space)
+    jobs.await_step(space, jobs.last_step(space) + 20)
+    seen, scaled = operator.run("status", JOB), operator.run("scale", JOB, "2")
+    rank = operator.run("logs", JOB, "--rank", "0", "--tail", "1")
+    variables = {each["name"]: each.get("value") for each in nodes(space)[0]["spec"]["containers"][0]["env"]}
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+
+    assert train_job(space)["metadata"]["uid"] == uid
+    assert f"{JOB} in namespace {space.name}: running" in seen.out, seen.err
+    assert "3 of 4 nodes ready (1 to 4, set by the config)" in seen.out
+    assert (scaled.code, "keeps its 4 nodes" in scaled.err) == (2, True), scaled.err
+    assert rank.code == 0, rank.err
+    assert (variables["PET_NNODES"], variables.keys() & {"PET_MASTER_ADDR", "PET_NODE_RANK"}) == ("1:4", set())
+    jobs.check_result(space, jobs.Training())
+
+
+def test_a_change_makes_the_train_job_anew_and_a_hold_does_not(space: Namespace, stack: JobStack) -> None:
+    """Another image is another runtime; a suspended job goes on from its checkpoint; exit code 1 fails it at once."""
+    settings = {**gated(space, "1:2"), "overlays": {}}
+    stack.up(settings)
+    jobs.await_world(space, 2)
+    held = stack.up({**settings, "run_policy": {"suspend": True}})
+    until("no pods", lambda: not nodes(space), describe=space.describe)
+    resumed = stack.up({**settings, "run_policy": {"suspend": False}})
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+    uid = train_job(space)["metadata"]["uid"]
+    image = space.cluster.images[1]
+    changed = stack.up({**settings, "image": image, "env": {**settings["env"], "TOY_IMAGE": image}})
+    jobs.await_image(space, image)
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+
+    faults.signal_worker(space, nodes(space)[1]["metadata"]["name"], signal.SIGKILL)
+    await_end(space, "Failed")
+    (runtime,) = space.api.list(VERSION, "TrainingRuntime", space.name)
+
+    assert held == resumed == {"workload": "update"}
+    assert (changed["runtime"], changed["workload"]) == ("create-replacement", "delete-replaced")
+    assert train_job(space)["metadata"]["uid"] != uid
+    assert train_job(space)["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
+    until("no pods", lambda: not nodes(space), describe=space.describe)
+
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"elastic": {"nnodes": 1}},
+    {"elastic": {"nnodes": 2}, "rendezvous": {"port": 2000}},
+    {"placement": {"queue": "q", "priority_class": "system-cluster-critical", "node_selector": {"a": "b"}}},
+    {"run_policy": {"suspend": True, "active_deadline_seconds": 60, "backoff_limit": -1, "on_restart": "refuse"}},
+    {"security": {"read_only_root": True}, "launcher": {"metrics_port": 9100}, "wait_for": "succeeded"},
+    {"overlays": {"pod": {"spec": {"initContainers": [{"name": "fetch", "image": "fetch:1"}]}}}},
+)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
+def test_the_api_server_and_trainer_take_every_option(shared_space: Namespace, options: dict[str, Any]) -> None:
+    """Without a warning, and with no field that the definitions do not know."""
+    settings = {**jobs.config(shared_space, jobs.Training()), "elastic": {"nnodes": "1:3"}, "target": "trainjob"}
+    manifests = jobs.objects("taken", {**settings, **options}, "ours")
+    runtime, job = (each for each in manifests if each["apiVersion"] == VERSION)
+    warned = shared_space.api.warnings(runtime)
+    shared_space.apply(runtime)  # for which Trainer looks when it judges the TrainJob
+
+    assert (runtime["kind"], job["kind"]) == ("TrainingRuntime", "TrainJob")
+    assert (warned, shared_space.api.warnings(job)) == ((), ())
