@@ -95,7 +95,7 @@ def _line(samples: Sequence[Sample], row: Row, import_seconds: float) -> list[st
         row.name,
         *(cell(summary, row.unit) for summary in (ours, tuned, plain)),
         *(ratio(ours, control) for control in (tuned, plain)),
-        ", ".join(text for text, _ in aims),
+        ", ".join(text if met is not None else f"{text} (not measured)" for text, met in aims),
         verdict([met for _, met in aims]),
     ]
 
