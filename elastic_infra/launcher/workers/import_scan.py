@@ -30,8 +30,12 @@ _ALONE: Final = {"torch", "numpy"}
 """Packages that import ``torch._dynamo`` only for names that the program's own source uses."""
 _TRAINS: Final = re.compile(rb"\b(nn|optim|compile)\b")
 """A program that names none of these makes neither models nor optimizers."""
-_CONFIGURES: Final = re.compile(rb"environ\s*(\[[^\]]*\]\s*=[^=]|\.(update|setdefault|pop)\b)|putenv|\bTORCH[A-Z]*_")
-"""A program that names one of these may change what ``torch._dynamo`` reads when it is imported."""
+_CONFIGURES: Final = re.compile(
+    rb"environ\s*(\[[^\]]*\]\s*=[^=]|\|=|\.(update|setdefault|pop|popitem|clear)\b)|putenv|dotenv|\bTORCH[A-Z]*_"
+    rb"|\bsys\.path\s*(\.(insert|append|extend|remove|pop|clear)\b|\[|\+?=[^=])|\b(simplefilter|filterwarnings)\b"
+)
+"""A program that names one of these may change what ``torch._dynamo`` reads when it is imported: variables, the path,
+filters of warnings. What functions of other packages change is not seen."""
 _HARMLESS: Final = {"collections", "dataclasses", "datetime", "enum", "functools", "itertools", "logging", "math",
                    "numpy", "pathlib", "re", "time", "torch", "typing"}  # fmt: skip
 """Packages whose functions, called while a module is imported, change nothing that another import reads."""

@@ -156,6 +156,11 @@ def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Litera
         ("def main():\n    import torch\n", True),
         ("import torch, model\n", True),
         ("import torch, os\nos.environ['A'] = 'b'\ntorch.optim\n", False),
+        ("import torch, os\nos.environ |= {'A': 'b'}\ntorch.optim\n", False),
+        ("import torch\nfrom dotenv import load_dotenv\nload_dotenv()\ntorch.optim\n", False),
+        ("import torch, warnings\nwarnings.simplefilter('error')\ntorch.optim\n", False),
+        ("import torch, sys\nsys.path.insert(0, 'lib')\ntorch.optim\n", False),
+        ("import torch, sys, os\nprint(sys.path, os.environ['A'])\ntorch.optim\n", True),
     ],
     ids=[
         "tensors only",
@@ -166,6 +171,11 @@ def test_what_is_not_there_declares_nothing(tmp_path: pathlib.Path, kind: Litera
         "not seen",
         "own file",
         "variable first",
+        "variables first",
+        "file of variables first",
+        "filter first",
+        "path first",
+        "only read",
     ],
 )
 def test_dynamo_is_left_out_only_where_nothing_needs_it(tmp_path: pathlib.Path, source: str, needed: bool) -> None:
