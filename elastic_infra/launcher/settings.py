@@ -91,6 +91,10 @@ class LauncherSettings:
     termination_log: str = "/dev/termination-log"
     """File in which the kubelet expects the root cause; written only if the kubelet has made the file."""
 
+    fault_record: str = ""
+    """File in which a runner of faults writes the process id of each worker that it kills, so that the kill is not told
+    as a shortage of memory; empty where there is no such runner."""
+
     store_token: str = dataclasses.field(default="", repr=False)
     """Shared secret that store clients must present; empty means none. The token comes from a Secret (a standalone
     launch makes its own), is never logged, and reaches no worker."""

@@ -108,9 +108,11 @@ class Kubelet:
         cleanup.kill(self._mark(name))
 
     def signal_worker(self, name: str, pid: int | None, number: signal.Signals) -> bool:
-        """Send a signal to a worker, if the process still belongs to the pod."""
+        """Send a signal to a worker, if the process still belongs to the pod; the pod's launcher can read of it."""
         if pid is None or pid not in cleanup.marked(self._mark(name)):
             return False
+        with self._fault_record(name).open("a") as record:
+            record.write(f"{pid}\n")
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
             return True
@@ -146,6 +148,9 @@ class Kubelet:
     def _termination_log(self, name: str) -> Path:
         return self._workspace.logs / f"{name}.reason"
 
+    def _fault_record(self, name: str) -> Path:
+        return self._workspace.logs / f"{name}.faults"
+
     def _program(self, name: str, template: Mapping[str, Any], paths: Mapping[str, str]) -> Program:
         tmp = self._workspace.scratch / name
         tmp.mkdir(exist_ok=True)
@@ -154,6 +159,7 @@ class Kubelet:
             "TMPDIR": str(tmp),
             "ELASTIC_INFRA_EVENTS": str(self._workspace.events / f"{name}.jsonl"),
             "ELASTIC_INFRA_TERMINATION_LOG": str(self._termination_log(name)),
+            "ELASTIC_INFRA_FAULT_RECORD": str(self._fault_record(name)),
         }
         place = Place(
             name=name,

@@ -62,7 +62,7 @@ def test_the_page_tells_all_figures() -> None:
 
     marks = sum(len(lane.marks) for lane in found.lanes) + len(found.marks)
     assert rows == 8 + (1 + len(known.outages)) + (1 + len(found.generations)) + (1 + marks) + len(PHASES)
-    assert "Killed from outside: out of memory (raise resources.memory or use less)" in text
+    assert "Rank 1 was killed by SIGKILL. The runner did this on purpose, as a fault." in text
 
 
 @needs_browser

@@ -175,6 +175,7 @@ class WorkerGroup:
             traceback=trace,
             at=time.time() if at is None else at,
             ended_early=tuple(sorted(self._succeeded)),
+            on_purpose=failures.is_on_purpose(self._settings.fault_record, ended.pid),
         )
         self._failures.append(failure)
         return failure

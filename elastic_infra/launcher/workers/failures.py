@@ -19,10 +19,9 @@ MESSAGE_BYTES: Final = 4096
 """The most bytes of a termination message that the kubelet keeps."""
 
 HINTS: Final[Mapping[int, str]] = {
-    -signal.SIGKILL: "Killed from outside: out of memory (raise resources.memory or use less), unless it was a "
-    "fault on purpose.",
-    -signal.SIGABRT: "Aborted by a library, which says why on stderr; NCCL does so after a collective timeout: look "
-    "then for the rank that hung.",
+    -signal.SIGKILL: "Killed from outside: out of memory (raise resources.memory or use less).",
+    -signal.SIGABRT: "Aborted by a library, which says why on stderr. If the backend is NCCL, a collective may have "
+    "timed out: look then for the rank that hung.",
     -signal.SIGSEGV: "Crashed in native code: a CUDA or extension library, or one built for another torch.",
     -signal.SIGBUS: "Bus error: most likely /dev/shm is full. Raise shared_memory or use fewer loader workers.",
     -signal.SIGILL: "Illegal instruction: the image was built for another CPU.",
@@ -84,6 +83,8 @@ class Failure:
     """Seconds since the epoch."""
     ended_early: tuple[int, ...] = ()
     """Ranks of this node that had exited 0 before: the early end of a rank makes its peers' collectives fail."""
+    on_purpose: bool = False
+    """Whether a runner that strikes jobs with faults killed the worker."""
 
     @property
     def message(self) -> str:
@@ -91,7 +92,9 @@ class Failure:
         ended = f"Rank {self.rank} {describe(self.exit_code)}"
         error = self.error.rstrip(".")
         parts = [f"{ended}: {error}." if error else f"{ended}."]
-        if self.ended_early:
+        if self.on_purpose:
+            parts.append("The runner did this on purpose, as a fault.")
+        elif self.ended_early:
             ranks = ", ".join(map(str, self.ended_early))
             parts.append(f"Rank {ranks} had exited with code 0 before: every rank must make the same collectives.")
         else:
@@ -101,7 +104,7 @@ class Failure:
     def report(self) -> dict[str, object]:
         """All fields, for events and the termination message."""
         return {
-            **{name: value for name, value in dataclasses.asdict(self).items() if value not in {"", ()}},
+            **{name: value for name, value in dataclasses.asdict(self).items() if value not in {"", (), False}},
             "message": self.message,
         }
 
@@ -120,6 +123,17 @@ def describe(exit_code: int) -> str:
         return f"was killed by {signal.Signals(-exit_code).name}"
     except ValueError:
         return f"was killed by signal {-exit_code}"
+
+
+def is_on_purpose(record: str, pid: int) -> bool:
+    """Whether a runner's record of faults names the process; a record that cannot be read names none.
+
+    Args:
+        record: path of the file, with a process id on each line; empty where no runner keeps one.
+    """
+    with contextlib.suppress(OSError), open(record, encoding="utf-8", errors="replace") as file:
+        return str(pid) in file.read().split()
+    return False
 
 
 def read_error_file(path: str) -> tuple[str, str, float | None]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_infra.launcher.workers import failures
-from elastic_infra.launcher.workers.failures import Failure
+from elastic_infra.launcher.workers.failures import Failure, is_on_purpose
 
 FAILURE = Failure(
     rank=3, local_rank=1, generation=2, attempt=1, host="node-a", pid=77, exit_code=1,
@@ -39,6 +39,23 @@ FAILURE = Failure(
 def test_messages(exit_code: int, error: str, expected: str) -> None:
     """The message names rank and end, then what it usually means."""
     assert expected in dataclasses.replace(FAILURE, exit_code=exit_code, error=error).message
+
+
+def test_a_fault_on_purpose_is_no_shortage_of_memory(tmp_path: Path) -> None:
+    """A runner names the workers that it kills; any other one was killed from outside."""
+    record = tmp_path / "faults"
+    record.write_text("17\n41\n")
+    struck = dataclasses.replace(
+        FAILURE, exit_code=-signal.SIGKILL, error="", on_purpose=is_on_purpose(str(record), 41)
+    )
+
+    assert struck.message == "Rank 3 was killed by SIGKILL. The runner did this on purpose, as a fault."
+    assert not any(is_on_purpose(str(path), 4) for path in (record, tmp_path / "none", ""))
+
+
+def test_an_abort_is_put_down_to_nccl_only_where_it_runs() -> None:
+    """Gloo aborts nothing after a timeout, and the launcher does not know the backend."""
+    assert "If the backend is NCCL" in dataclasses.replace(FAILURE, exit_code=-signal.SIGABRT, error="").message
 
 
 def test_a_rank_that_ended_early_is_named() -> None:
