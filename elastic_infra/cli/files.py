@@ -64,8 +64,8 @@ def _named_by_the_checkout(job: str) -> Fault:
     return Fault("name", reason)
 
 
-def refuse(file: Path, error: ConfigError) -> typer.Exit:
-    """Report the faults of a file; returns the exception to raise."""
+def refuse(file: Path | str, error: ConfigError) -> typer.Exit:
+    """Report the faults of a file, or of what a text names; returns the exception to raise."""
     report(file, error.faults)
     return typer.Exit(BAD_INPUT)
 
@@ -75,7 +75,7 @@ def warn(file: Path, config: JobConfig) -> None:
     report(file, warnings(config), "warning: ")
 
 
-def report(file: Path, faults: Iterable[Fault], kind: str = "") -> None:
+def report(file: Path | str, faults: Iterable[Fault], kind: str = "") -> None:
     """Write one line for each fault on stderr: ``FILE: path: reason``."""
     for fault in faults:
         typer.echo(f"{file}: {kind}{fault}", err=True)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 import yaml
 
 from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault
-from elastic_infra.config.load import job_name, read_text
+from elastic_infra.config.load import job_name, read_stream, read_text
 from elastic_infra.importing import Imported, import_command, import_manifest
 from elastic_infra.importing.command_line import only_command
 from elastic_infra.manifests.figures import at
+
+STDIN: Final = Path("-")
+"""In place of a file, as other commands of a pipe take it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,19 +28,27 @@ def register(app: typer.Typer) -> None:
 
 def import_job(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="PyTorchJob, Job, TrainJob (YAML), or a torchrun command line.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="PyTorchJob, Job, TrainJob (YAML), or a torchrun command line; `-` is standard input.",
+        ),
     ],
     name: Annotated[
         str | None, typer.Option(help="Which workload of a file with several, or the name of one that has none.")
     ] = None,
 ) -> None:
     """Print the job.yaml of a manifest or command line; say on stderr what differs from it."""
+    is_stdin = file == STDIN
+    shown = "standard input" if is_stdin else file
+    default = "job" if is_stdin else job_name(file.resolve().as_posix(), "job")
     try:
-        found = imported(read_text(file, "manifest"), name, job_name(file.resolve().as_posix(), "job"))
+        text = read_stream(sys.stdin.buffer, "manifest") if is_stdin else read_text(file, "manifest")
+        found = imported(text, name, default)
     except ConfigError as error:
-        raise files.refuse(file, error) from None
+        raise files.refuse(shown, error) from None
     for note in found.notes:
-        typer.echo(f"{file}: {note}", err=True)
+        typer.echo(f"{shown}: {note}", err=True)
     typer.echo(yaml.safe_dump(found.job, sort_keys=False, allow_unicode=True, width=sys.maxsize >> 32), nl=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from elastic_infra.config.errors import ConfigError, Fault
 from elastic_infra.config.job import JobConfig
@@ -106,11 +106,17 @@ def read_text(path: Path, what: str) -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise ConfigError([Fault("", f"is larger than {MAX_FILE_BYTES} bytes, so it is no {what}.")])
+            return read_stream(file, what)
+    except OSError as error:
+        raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None
+
+
+def read_stream(file: BinaryIO, what: str) -> str:
+    """The text of an open file, such as standard input; arguments and errors as `read_text`."""
+    content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError([Fault("", f"is larger than {MAX_FILE_BYTES} bytes, so it is no {what}.")])
+    try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError([Fault("", f"is not UTF-8 text (byte {error.start}).")]) from None
-    except OSError as error:
-        raise ConfigError([Fault("", f"cannot be read: {error.strerror or error}.")]) from None

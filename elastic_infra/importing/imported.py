@@ -12,7 +12,8 @@ from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.config.pod_rules import is_own_key
 from elastic_infra.importing import pod
 from elastic_infra.importing.command_line import read_command
-from elastic_infra.importing.kinds import Workload, is_of_job_controller, read_workload
+from elastic_infra.importing.kinds import Workload, read_workload
+from elastic_infra.importing.metadata import is_of_job_controller
 from elastic_infra.importing.patch import differing, missing, places
 from elastic_infra.manifests import render
 from elastic_infra.manifests.figures import pod_template, workload_of

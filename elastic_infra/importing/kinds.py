@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from elastic_infra.config import ConfigError, Fault
-from elastic_infra.config.pod_rules import is_own_key
 from elastic_infra.importing.command_line import read_budgets
+from elastic_infra.importing.metadata import metadata_fields
 from elastic_infra.importing.patch import differing
-from elastic_infra.manifests.metadata import QUEUE
 
 Data = dict[str, Any]
 
@@ -47,22 +46,8 @@ def read_workload(manifest: Mapping[str, Any]) -> Workload:
     if not isinstance(spec, Mapping):
         raise ConfigError([Fault("spec", "is missing, or is no mapping.")])
     found = read(spec)
-    fields, notes = _metadata(manifest.get("metadata") or {})
+    fields, notes = metadata_fields(manifest.get("metadata") or {})
     return dataclasses.replace(found, fields={**fields, **found.fields}, notes=(*notes, *found.notes))
-
-
-def _metadata(metadata: Mapping[str, Any]) -> tuple[Data, list[str]]:
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    fields: Data = {
-        "name": metadata.get("name"),
-        "namespace": metadata.get("namespace"),
-        "labels": {key: value for key, value in labels.items() if not is_own_key(key) and key != QUEUE},
-        "annotations": {key: value for key, value in annotations.items() if not is_own_key(key)},
-    }
-    notes = [] if metadata.get("name") else ["the object has no name; the file's or the folder's is taken."]
-    if QUEUE in labels:
-        fields["queue"] = labels[QUEUE]
-    return {name: value for name, value in fields.items() if value not in (None, {})}, notes
 
 
 def _pytorch_job(spec: Mapping[str, Any]) -> Workload:
@@ -130,14 +115,6 @@ def _batch_job(spec: Mapping[str, Any]) -> Workload:
     target = {"target": "job"} if nodes > 1 else {}
     fields = {"run_policy": _run_policy(spec), **target}
     return Workload(dict(spec["template"]), fields, {"nnodes": str(nodes)}, tuple(notes))
-
-
-def is_of_job_controller(label: str) -> bool:
-    """Whether the Job controller has written a label into a live template, where it names that Job.
-
-    Source: https://github.com/kubernetes/api/blob/v0.34.0/batch/v1/types.go
-    """
-    return label in {"controller-uid", "job-name"} or label.startswith("batch.kubernetes.io/")
 
 
 def _train_job(spec: Mapping[str, Any]) -> Workload:

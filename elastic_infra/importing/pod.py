@@ -9,6 +9,8 @@ from elastic_infra.config.env import reserved
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.resources import VENDOR_RESOURCES
+from elastic_infra.config.rules import GRACE_RESERVE_SECONDS
+from elastic_infra.config.runtime import Runtime
 
 Data = dict[str, Any]
 
@@ -64,13 +66,19 @@ def fields(template: Mapping[str, Any]) -> Data:
             affinity=spec.get("affinity"),
             scheduler_name=spec.get("schedulerName"),
         ),
-        "disruption": _some(termination_grace_period_seconds=spec.get("terminationGracePeriodSeconds")),
+        "disruption": _some(termination_grace_period_seconds=_grace(spec)),
         "security": _security(spec, container),
         "storage": _some(volumes=volumes, mounts=mounts),
     }
     if any(each.get("mountPath") == SHARED_MEMORY for each in container.get("volumeMounts") or ()):
         found["shared_memory"] = False  # the pod has its own there
     return _some(**found)
+
+
+def _grace(spec: Mapping[str, Any]) -> int | None:
+    """The pod's grace, where the workers' own fits into it; Kubernetes' default, which a live Job has, is shorter."""
+    given, least = spec.get("terminationGracePeriodSeconds"), Runtime().shutdown_grace_seconds + GRACE_RESERVE_SECONDS
+    return given if isinstance(given, int) and given >= least else None
 
 
 def _some(**values: Any) -> Data:  # noqa: ANN401 - JSON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def test_a_command_line_in_a_file(tmp_path: Path) -> None:
     result = elastic_infra("import", tmp_path / "llm.sh")
 
     assert (result.code, yaml.safe_load(result.out)["name"]) == (0, "llm")
+
+
+@pytest.mark.parametrize(("content", "code"), [((CORPUS / "batch_job.yaml").read_bytes(), 0), (b"\xff", 2)])
+def test_standard_input(content: bytes, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from `kubectl get -o yaml`, in a pipe; a line names where the text came from."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    result = elastic_infra("import", "-")
+
+    assert result.code == code
+    assert ("name: finetune" in result.out) is (code == 0)
+    assert {line.partition(": ")[0] for line in result.err.splitlines()} == {"standard input"}
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,21 @@ def test_a_train_job_stays_one() -> None:
     assert any("'torch-distributed'" in note for note in found.notes)
 
 
+def test_what_programs_wrote_into_a_live_object_is_left_out() -> None:
+    """Argo CD, Flux and Helm would take the new object for theirs; kubectl's annotation holds values of variables."""
+    found = imported(CORPUS / "live_pytorchjob.yaml")
+
+    assert found.job["labels"] == {"team": "vision"}
+    assert found.job["annotations"] == {"example.com/contact": "vision@example.com"}
+    assert "plain-value-of-a-variable" not in str(found)
+    assert [note for note in found.notes if note.startswith("leaves out metadata.")] == [
+        "leaves out metadata.labels by which a program finds its objects: app.kubernetes.io/instance, "
+        "helm.toolkit.fluxcd.io/name, kustomize.toolkit.fluxcd.io/namespace.",
+        "leaves out metadata.annotations by which a program finds its objects: argocd.argoproj.io/tracking-id, "
+        "meta.helm.sh/release-name.",
+    ]
+
+
 COMMANDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "torchrun --nnodes=1:4 --nproc-per-node=8 --max-restarts 3 train.py --lr 0.1": (
         {"script": "train.py", "args": ["--lr", "0.1"]},
