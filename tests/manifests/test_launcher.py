@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,14 @@ def test_the_config_map_can_be_applied_by_kubectl() -> None:
     applied = json.dumps(jobs.objects(jobs.job())["launcher"])
 
     assert len(applied) + 8_192 < launcher.MAX_OBJECT_BYTES
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/upgrade.md", "CHANGELOG.md"])
+def test_a_page_tells_the_size_of_the_config_map(page: str) -> None:
+    """A round number, which grows with the launcher."""
+    told = re.findall(r"(\d+)\s+kB\s+of\s+base64", (ROOT / page).read_text())
+
+    assert [int(each) for each in told] == [pytest.approx(len(launcher.launcher_data()["launcher.zip"]) / 1e3, rel=0.1)]
 
 
 def test_the_launcher_alone_is_small() -> None:
