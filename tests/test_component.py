@@ -265,7 +265,7 @@ def test_jobs_whose_children_share_a_name_are_told(
     order: int,
     inside: bool,  # noqa: FBT001 - parametrized
 ) -> None:
-    """Both resources and the name are in the error, and `children: resource` in the second job mends it."""
+    """Both resources and the name are in the error, and `children: resource` in the second job fixes it."""
 
     def program() -> None:
         for resource, name, children in (first, second)[::order]:

@@ -1,4 +1,4 @@
-"""The program `elastic-infra`: one module a command, of which only the requested one is imported.
+"""The app `elastic-infra`: one module a command, of which only the requested one is imported.
 
 A document goes to stdout, everything else to stderr. Exit codes: 0, 2 for bad input, 130 when interrupted.
 """

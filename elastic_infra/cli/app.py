@@ -36,7 +36,7 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def main() -> NoReturn:
-    """Run the program on this process's arguments and exit."""
+    """Run the app on this process's arguments and exit."""
     signal.signal(signal.SIGINT, _quietly)
     if hasattr(signal, "SIGPIPE"):  # a reader that has had enough (`| head`) ends us as it ends any other program
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from elastic_infra.operations.objects import text
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(cancel)
 
 

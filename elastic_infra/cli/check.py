@@ -39,7 +39,7 @@ RESOURCE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(check)
 
 

@@ -56,7 +56,7 @@ class CannotTellError(Exception):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(cleanup)
 
 

@@ -40,7 +40,7 @@ class FailOn(str, Enum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(diff)
 
 

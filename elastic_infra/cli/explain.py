@@ -1,4 +1,4 @@
-"""The command `explain`: the meaning of a config, as a table for readers and as JSON for programs."""
+"""The command `explain`: the explanation of a config, as a table for readers and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from elastic_infra.cli import files
-from elastic_infra.cli.explanation import Meaning, meaning
+from elastic_infra.cli.explanation import Explanation, explanation
 from elastic_infra.config import ConfigError, warnings
 from elastic_infra.manifests import render
 
 
 class Format(str, Enum):
-    """How the meaning is printed."""
+    """How the explanation is printed."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(explain)
 
 
@@ -39,7 +39,7 @@ def explain(
         render(job, config)  # names are checked there
     except ConfigError as error:
         raise files.refuse(file, error) from None
-    found = meaning(job, config)
+    found = explanation(job, config)
     if output is Format.JSON:
         faults = [{"path": fault.path, "reason": fault.reason} for fault in warnings(config)]
         typer.echo(json.dumps({**_as_json(found), "warnings": faults}, indent=2))
@@ -48,13 +48,13 @@ def explain(
         files.warn(file, config)
 
 
-def _as_json(found: Meaning) -> dict[str, Any]:
+def _as_json(found: Explanation) -> dict[str, Any]:
     import dataclasses
 
     return dataclasses.asdict(found)
 
 
-def _print(found: Meaning) -> None:
+def _print(found: Explanation) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""The meaning of a config in numbers and words. Pure."""
+"""The explanation of a config in numbers and words. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
 
 
 @dataclasses.dataclass(frozen=True)
-class Meaning:
+class Explanation:
     """A job in numbers and words.
 
     Attributes:
@@ -92,10 +92,10 @@ class Meaning:
             yield "does without", self.missing
 
 
-def meaning(name: str, config: JobConfig) -> Meaning:
-    """The meaning of a job."""
+def explanation(name: str, config: JobConfig) -> Explanation:
+    """Explain a job by its config, in numbers and words."""
     gpu, checkpoint = config.resources.gpu, config.storage.checkpoint
-    return Meaning(
+    return Explanation(
         name=name,
         namespace=str(config.namespace),
         workload=_workload(config),

@@ -22,7 +22,7 @@ STDIN: Final = Path("-")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command("import")(import_job)
 
 

@@ -19,7 +19,7 @@ from elastic_infra.operations.objects import Object, RefusedError, name_of, text
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(logs)
 
 

@@ -41,7 +41,7 @@ GAINED_AND_LOST: Final[Mapping[tuple[str, bool], tuple[str, ...]]] = {
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(migrate)
 
 

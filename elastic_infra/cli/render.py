@@ -19,7 +19,7 @@ from elastic_infra.manifests.store_token import create_command
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(render)
 
 

@@ -25,7 +25,7 @@ Assignment = list[str]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command("run")(run_job)
 
 

@@ -14,7 +14,7 @@ from elastic_infra.operations.objects import Object
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(scale)
 
 

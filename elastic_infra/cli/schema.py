@@ -10,7 +10,7 @@ from elastic_infra.config.schema import json_schema
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(schema)
 
 

@@ -29,7 +29,7 @@ SUFFIX: Final = ".svg"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(simulate)
 
 

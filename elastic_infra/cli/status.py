@@ -9,7 +9,7 @@ from elastic_infra.operations import view
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(status)
 
 

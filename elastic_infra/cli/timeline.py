@@ -19,7 +19,7 @@ BAD_INPUT = 2
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(timeline)
 
 

@@ -13,7 +13,7 @@ from elastic_infra.manifests import render
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the command to the app."""
     app.command()(validate)
 
 

@@ -1,4 +1,4 @@
-"""The program's help text and version."""
+"""The app's help text and version."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import elastic_infra
 
 
 def register(app: typer.Typer) -> None:
-    """Add the program's own options and help text."""
-    app.callback()(program)
+    """Add the app's own options and help text."""
+    app.callback()(app_options)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -23,5 +23,5 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's signature
 Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")]
 
 
-def program(version: Version = False) -> None:  # noqa: FBT002 - a switch, handled by its callback
+def app_options(version: Version = False) -> None:  # noqa: FBT002 - a switch, handled by its callback
     """Elastic PyTorch training on Kubernetes: what a job.yaml becomes, whether it is valid, what it means."""

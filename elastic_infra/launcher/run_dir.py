@@ -76,7 +76,7 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
     Raises:
         OSError: neither memory nor disk has space left.
     """
-    sweep(_SHARED_MEMORY)
+    cleanup(_SHARED_MEMORY)
     folder, lock = _make_folder()
     runtime = RunDir(folder, logs, environ.get("PYTHON_EXEC") or executable, lock)
     os.mkdir(runtime.modules)
@@ -87,7 +87,7 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
     return runtime
 
 
-def sweep(parent: str) -> None:
+def cleanup(parent: str) -> None:
     """Delete the folders under ``parent`` that no living launcher locks; unreadable folders belong to others."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):

@@ -15,7 +15,7 @@ _CLONE_NEWNS: Final = 0x00020000
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class Cgroups:
     """The means by which memory is limited on this machine.
 
     Attributes:
@@ -33,33 +33,33 @@ class Limits:
         return "held for each process alone (RLIMIT_DATA; no cgroup can be made here)"
 
 
-def find(proc: Path = Path("/proc"), root: Path = _PARENT_OF_GROUPS) -> Limits:
+def find(proc: Path = Path("/proc"), root: Path = _PARENT_OF_GROUPS) -> Cgroups:
     """The means that work here, tried by making a cgroup and removing it."""
-    for limits in _candidates(proc, root):
-        assert limits.parent is not None  # noqa: S101 - for the type checker
-        probe = limits.parent / f"elastic-infra-probe-{os.getpid()}"
+    for cgroups in _candidates(proc, root):
+        assert cgroups.parent is not None  # noqa: S101 - for the type checker
+        probe = cgroups.parent / f"elastic-infra-probe-{os.getpid()}"
         try:
             probe.mkdir()
         except OSError:
             continue
-        usable = (probe / limits.file).exists()
+        usable = (probe / cgroups.file).exists()
         probe.rmdir()
         if usable:
-            return limits
-    return Limits()
+            return cgroups
+    return Cgroups()
 
 
-def make(limits: Limits, name: str, memory_bytes: int) -> Path | None:
+def make(cgroups: Cgroups, name: str, memory_bytes: int) -> Path | None:
     """A cgroup with this limit; None where cgroups cannot be made.
 
     Raises:
         OSError: the cgroup cannot be made although a trial succeeded.
     """
-    if limits.parent is None:
+    if cgroups.parent is None:
         return None
-    group = limits.parent / name
+    group = cgroups.parent / name
     group.mkdir(exist_ok=True)
-    (group / limits.file).write_text(str(memory_bytes))
+    (group / cgroups.file).write_text(str(memory_bytes))
     return group
 
 
@@ -69,18 +69,18 @@ def remove(group: Path) -> None:
         group.rmdir()
 
 
-def _candidates(proc: Path, root: Path) -> list[Limits]:
+def _candidates(proc: Path, root: Path) -> list[Cgroups]:
     """Cgroups whose children might take a limit: v1's own first, then v2's own and its parent."""
     found = []
     for line in (proc / "self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             mount = root / "memory"
-            found += [Limits(place, "memory.limit_in_bytes") for place in (mount / path.lstrip("/"), mount)]
+            found += [Cgroups(place, "memory.limit_in_bytes") for place in (mount / path.lstrip("/"), mount)]
         elif not controllers and (root / "cgroup.controllers").exists():
             own = root / path.lstrip("/")
-            found += [Limits(place, "memory.max") for place in (own, own.parent)]
-    return [limits for limits in found if limits.parent is not None and limits.parent.is_dir()]
+            found += [Cgroups(place, "memory.max") for place in (own, own.parent)]
+    return [cgroups for cgroups in found if cgroups.parent is not None and cgroups.parent.is_dir()]
 
 
 def can_mount() -> bool:

@@ -19,7 +19,7 @@ from elastic_infra.launcher.processes import become_subreaper
 from elastic_infra.local import cgroups, cleanup
 from elastic_infra.local.container import Place, Program, program
 from elastic_infra.local.job import LocalJob, container, fields, memory_bytes
-from elastic_infra.local.pod_environment import Surroundings, overrides, store_argv
+from elastic_infra.local.pod_environment import PodEnvironment, overrides, store_argv
 from elastic_infra.local.ports import LOOPBACK
 from elastic_infra.local.state import STORE
 from elastic_infra.local.volumes import Folders, Volume, mounts, volumes
@@ -41,10 +41,10 @@ class Ended:
 class Kubelet:
     """Runs the pods of one job."""
 
-    def __init__(self, job: LocalJob, workspace: Workspace, around: Surroundings) -> None:
+    def __init__(self, job: LocalJob, workspace: Workspace, environment: PodEnvironment) -> None:
         self._job = job
         self._workspace = workspace
-        self._around = around
+        self._environment = environment
         self._pods: dict[int, str] = {}
         self._guard: int | None = None
 
@@ -56,12 +56,12 @@ class Kubelet:
         """
         become_subreaper()
         reader, self._guard = os.pipe2(os.O_CLOEXEC)
-        groups = self._around.limits.parent
+        groups = self._environment.cgroups.parent
         patterns = [str(self._workspace.memory), str(self._workspace.scratch)]
         patterns += [] if groups is None else [f"{groups}/{self._group('*')}"]
         os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", str(_HERE / "cleanup.py"), self._around.run, *patterns],
+            [sys.executable, "-I", "-S", str(_HERE / "cleanup.py"), self._environment.run, *patterns],
             {},
             file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0)],
             setsid=True,
@@ -70,10 +70,10 @@ class Kubelet:
 
     def close(self) -> None:
         """Kill the remaining processes and remove the run's scratch folders."""
-        cleanup.kill(f"{self._around.run}:")
+        cleanup.kill(f"{self._environment.run}:")
         self.reap()
-        if self._around.limits.parent is not None:
-            cleanup.remove([f"{self._around.limits.parent}/{self._group('*')}"])
+        if self._environment.cgroups.parent is not None:
+            cleanup.remove([f"{self._environment.cgroups.parent}/{self._group('*')}"])
         self._workspace.remove_scratch()
         if self._guard is not None:
             os.close(self._guard)
@@ -90,7 +90,7 @@ class Kubelet:
         for volume in known.values():
             _prepare(volume, is_new=is_new)
         paths = mounts(container(template), known)
-        shm = paths.pop(SHARED_MEMORY, "") if self._around.owns_shared_memory else ""
+        shm = paths.pop(SHARED_MEMORY, "") if self._environment.owns_shared_memory else ""
         self._termination_log(name).write_bytes(b"")
         pid = self._spawn(name, self._program(name, template, paths), self._order(name, template, shm))
         self._pods[pid] = name
@@ -143,7 +143,9 @@ class Kubelet:
 
     def _folders(self, name: str) -> Folders:
         work = self._workspace
-        return Folders(work.claims, work.pod(name), work.memory / name, self._around.volumes, self._job.config_maps)
+        return Folders(
+            work.claims, work.pod(name), work.memory / name, self._environment.volumes, self._job.config_maps
+        )
 
     def _termination_log(self, name: str) -> Path:
         return self._workspace.logs / f"{name}.reason"
@@ -165,20 +167,20 @@ class Kubelet:
             name=name,
             fields=fields(self._job, template, name, LOOPBACK),
             folders=paths,
-            home=str(self._around.home),
+            home=str(self._environment.home),
             python=sys.executable,
-            machine=self._around.machine,
-            values=self._around.values if name != STORE else {},
-            overrides={**overrides(self._job, name, self._around), **own},
+            machine=self._environment.machine,
+            values=self._environment.values if name != STORE else {},
+            overrides={**overrides(self._job, name, self._environment), **own},
         )
         if name != STORE:
             return program(container(template), self._job.operator, place)
         found = program(container(template), {}, place)
-        return dataclasses.replace(found, argv=store_argv(found.argv, self._job, self._around))
+        return dataclasses.replace(found, argv=store_argv(found.argv, self._job, self._environment))
 
     def _order(self, name: str, template: Mapping[str, Any], shm: str) -> dict[str, Any]:
         memory = memory_bytes(template)
-        group = cgroups.make(self._around.limits, self._group(name), memory) if memory else None
+        group = cgroups.make(self._environment.cgroups, self._group(name), memory) if memory else None
         return {
             "parent": os.getpid(),
             "join": [] if group is None else [str(group / "cgroup.procs")],
@@ -203,10 +205,10 @@ class Kubelet:
         )
 
     def _mark(self, name: str) -> str:
-        return f"{self._around.run}:{name}/"
+        return f"{self._environment.run}:{name}/"
 
     def _group(self, name: str) -> str:
-        return f"elastic-infra-{self._around.run}-{name}"
+        return f"elastic-infra-{self._environment.run}-{name}"
 
 
 def _prepare(volume: Volume, *, is_new: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from elastic_infra.launcher.settings import env_name
-from elastic_infra.local.cgroups import Limits
+from elastic_infra.local.cgroups import Cgroups
 from elastic_infra.local.job import LocalJob, container
 from elastic_infra.local.ports import LOOPBACK
 from elastic_infra.local.state import STORE, node
@@ -18,7 +18,7 @@ _DEVICES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES
 
 
 @dataclasses.dataclass(frozen=True)
-class Surroundings:
+class PodEnvironment:
     """The parts of this machine that one run uses.
 
     Attributes:
@@ -32,7 +32,7 @@ class Surroundings:
         store_token: the store's token, made for this run.
         status_ports: ports of the nodes' status pages.
         cpus: processors of this machine.
-        limits: how memory is limited.
+        cgroups: how memory is limited.
         owns_shared_memory: whether each node can have its own /dev/shm.
     """
 
@@ -46,23 +46,23 @@ class Surroundings:
     store_token: str = dataclasses.field(repr=False)
     status_ports: tuple[int, ...]
     cpus: int
-    limits: Limits
+    cgroups: Cgroups
     owns_shared_memory: bool
 
 
-def overrides(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
+def overrides(job: LocalJob, pod: str, environment: PodEnvironment) -> dict[str, str]:
     """Variables that a pod needs to run here; they override the manifest's and the operator's."""
-    path = os.pathsep.join(filter(None, (str(Path(around.python).parent), around.machine.get("PATH", ""))))
+    path = os.pathsep.join(filter(None, (str(Path(environment.python).parent), environment.machine.get("PATH", ""))))
     if pod == STORE:
-        return {"PATH": path, env_name("store_token"): around.store_token}
+        return {"PATH": path, env_name("store_token"): environment.store_token}
     index = int(pod.removeprefix("node-"))
     return {
         "PATH": path,
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
-        **_threads(job, around),
-        **_rendezvous(job, pod, around),
-        **({env_name("metrics_port"): str(around.status_ports[index])} if job.metrics_port else {}),
+        **_threads(job, environment),
+        **_rendezvous(job, pod, environment),
+        **({env_name("metrics_port"): str(environment.status_ports[index])} if job.metrics_port else {}),
         **_devices(job, index),
         **_identity(job, pod, index),
     }
@@ -73,20 +73,21 @@ def _identity(job: LocalJob, pod: str, index: int) -> dict[str, str]:
     return {"JOB_COMPLETION_INDEX": str(index), env_name("node_name"): pod} if job.is_indexed else {}
 
 
-def _threads(job: LocalJob, around: Surroundings) -> dict[str, str]:
+def _threads(job: LocalJob, environment: PodEnvironment) -> dict[str, str]:
     """Threads for each worker: equal for any number of nodes, since sums of floats depend on that number."""
-    given = {variable["name"] for variable in job.node["spec"]["containers"][0].get("env", ())} | around.values.keys()
-    share = around.cpus // (job.shape.max_nodes * job.shape.workers)
+    variables = job.node["spec"]["containers"][0].get("env", ())
+    given = {variable["name"] for variable in variables} | environment.values.keys()
+    share = environment.cpus // (job.shape.max_nodes * job.shape.workers)
     return {} if "OMP_NUM_THREADS" in given else {"OMP_NUM_THREADS": str(max(1, share))}
 
 
-def _rendezvous(job: LocalJob, pod: str, around: Surroundings) -> dict[str, str]:
+def _rendezvous(job: LocalJob, pod: str, environment: PodEnvironment) -> dict[str, str]:
     """The store's address, and whether this node serves it: here all nodes would take the address for their own."""
     if job.store is None and not job.store_on_node_0:
         return {}
     found = {
-        "PET_RDZV_ENDPOINT": f"{LOOPBACK}:{around.store_port}",
-        env_name("store_token"): around.store_token,
+        "PET_RDZV_ENDPOINT": f"{LOOPBACK}:{environment.store_port}",
+        env_name("store_token"): environment.store_token,
     }
     if job.store_on_node_0:
         conf = {**_plain_variables(job), **job.operator}.get("PET_RDZV_CONF", "")
@@ -107,7 +108,7 @@ def _devices(job: LocalJob, index: int) -> dict[str, str]:
     return {_DEVICES[job.gpu_vendor]: ",".join(map(str, mine))}
 
 
-def store_argv(argv: tuple[str, ...], job: LocalJob, around: Surroundings) -> tuple[str, ...]:
+def store_argv(argv: tuple[str, ...], job: LocalJob, environment: PodEnvironment) -> tuple[str, ...]:
     """The store's command with a free port, on loopback, so that other machines cannot reach it."""
     port = str(job.rendezvous_port)
-    return (*(str(around.store_port) if word == port else word for word in argv), "--host", LOOPBACK)
+    return (*(str(environment.store_port) if word == port else word for word in argv), "--host", LOOPBACK)

@@ -23,7 +23,7 @@ from elastic_infra.local.job import DEVICE_FILES, LocalJob, container, local_job
 from elastic_infra.local.journal import Journal
 from elastic_infra.local.kubelet import Kubelet
 from elastic_infra.local.plan import Plan, check_plan, read_plan
-from elastic_infra.local.pod_environment import Surroundings
+from elastic_infra.local.pod_environment import PodEnvironment
 from elastic_infra.local.runner import Options, Runner, View
 from elastic_infra.local.state import Outcome
 from elastic_infra.local.volumes import Folders, unknown_volumes
@@ -64,7 +64,7 @@ class Prepared:
 
     job: LocalJob
     plan: Plan
-    around: Surroundings
+    pod_environment: PodEnvironment
     workspace: workspace.Workspace
 
 
@@ -89,12 +89,12 @@ def prepare(name: str, config: JobConfig, home: Path, request: Request, environ:
     if faults:
         raise ConfigError(faults)
     try:
-        around = _surroundings(job, home, request, environ)
+        pod_environment = _pod_environment(job, home, request, environ)
         stamp = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y%m%d-%H%M%S")
         work = workspace.make(request.folder.absolute() if request.folder else workspace.default_folder(name, stamp))
     except (ports.PortsError, workspace.WorkspaceError) as error:
         raise ConfigError([Fault("", str(error))]) from None
-    return Prepared(job, plan, around, work)
+    return Prepared(job, plan, pod_environment, work)
 
 
 def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool) -> tuple[Outcome, Runner]:
@@ -103,7 +103,7 @@ def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool)
     Raises:
         OSError: a process cannot be started.
     """
-    kubelet = Kubelet(prepared.job, prepared.workspace, prepared.around)
+    kubelet = Kubelet(prepared.job, prepared.workspace, prepared.pod_environment)
     events = prepared.workspace.events
     runner = Runner(prepared.job, kubelet, Reader([events]), Journal(events), view)
     options = Options(
@@ -165,11 +165,11 @@ def _device_faults(job: LocalJob, plan: Plan) -> Iterator[Fault]:
         yield Fault("resources.gpu", reason)
 
 
-def _surroundings(job: LocalJob, home: Path, request: Request, environ: Mapping[str, str]) -> Surroundings:
+def _pod_environment(job: LocalJob, home: Path, request: Request, environ: Mapping[str, str]) -> PodEnvironment:
     among: Sequence[int] = ports.port_range(request.port_range) if request.port_range else ()
     count = 1 + (job.shape.max_nodes if job.metrics_port else 0)
     store, *status = ports.free_ports(count, among)
-    return Surroundings(
+    return PodEnvironment(
         run=uuid.uuid4().hex[:12],
         home=home,
         python=sys.executable,
@@ -180,6 +180,6 @@ def _surroundings(job: LocalJob, home: Path, request: Request, environ: Mapping[
         store_token=secrets.token_hex(32),
         status_ports=tuple(status),
         cpus=len(os.sched_getaffinity(0)),
-        limits=cgroups.find(),
+        cgroups=cgroups.find(),
         owns_shared_memory=cgroups.can_mount(),
     )

@@ -24,10 +24,11 @@ WIDTH = 100
 
 def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
     """The first lines of a run: the job, and how this machine differs from a cluster."""
-    job, around = prepared.job, prepared.around
+    job, environment = prepared.job, prepared.pod_environment
     shape, memory = job.shape, memory_bytes(job.node)
-    limit = "memory not limited" if memory is None else f"{memory / 2**30:.3g} GiB a node, {around.limits.describe()}"
-    shm = "its own /dev/shm" if around.owns_shared_memory else "this machine's /dev/shm"
+    held = environment.cgroups.describe()
+    limit = "memory not limited" if memory is None else f"{memory / 2**30:.3g} GiB a node, {held}"
+    shm = "its own /dev/shm" if environment.owns_shared_memory else "this machine's /dev/shm"
     workers = "1 worker" if shape.workers == 1 else f"{shape.workers} workers"
     yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {workers} each"
     yield f"each node: {limit}; {shm}"

@@ -30,7 +30,7 @@ from elastic_infra.preview.model import (
     worst,
 )
 from elastic_infra.preview.pairing import Pair, pairs
-from elastic_infra.preview.redaction import shown
+from elastic_infra.preview.redaction import redacted
 from elastic_infra.preview.tree import differences, written
 from elastic_infra.preview.warnings import (
     Versions,
@@ -174,7 +174,7 @@ def _changes(base: JobConfig, head: Job) -> Iterator[Change]:
     shares = attribute(head.name, base, head.config, found) if found else ()
     for difference, share in zip(found, shares, strict=True):
         path, is_order = written(difference.path), difference.kind != "value"
-        change = _change(path, shown(path, difference.old), shown(path, difference.new), share)
+        change = _change(path, redacted(path, difference.old), redacted(path, difference.new), share)
         is_secret = _is_secret(difference.old) and _is_secret(difference.new)
         yield dataclasses.replace(change, is_order=is_order, is_secret=is_secret)
 

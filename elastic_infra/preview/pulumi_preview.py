@@ -34,7 +34,7 @@ from elastic_infra.preview.model import (
     taken_over,
     worst,
 )
-from elastic_infra.preview.redaction import HIDDEN, shown, without_secrets
+from elastic_infra.preview.redaction import HIDDEN, redacted, without_secrets
 from elastic_infra.preview.tree import differences, written
 
 JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
@@ -239,7 +239,7 @@ def _differing(kind: str, old: dict[str, Any], new: dict[str, Any], verdict: Con
         if is_secret(kind, difference):
             yield Change(path, HIDDEN, HIDDEN, named, (path,), is_secret=True)
         else:
-            yield Change(path, shown(path, difference.old), shown(path, difference.new), named, (path,), is_order)
+            yield Change(path, redacted(path, difference.old), redacted(path, difference.new), named, (path,), is_order)
 
 
 def _states(step: Step) -> tuple[dict[str, Any], dict[str, Any]]:

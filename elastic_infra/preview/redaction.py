@@ -55,7 +55,7 @@ _NAMED: Final = re.compile(
 _OPTION: Final = re.compile(r"(--?[\w.-]+|[\w.-]+)=(.*)", re.DOTALL)
 
 
-def shown(path: str, value: object) -> Shown:
+def redacted(path: str, value: object) -> Shown:
     """The value at a path as a preview shows it.
 
     Args:
@@ -67,7 +67,7 @@ def shown(path: str, value: object) -> Shown:
     if _is_secret(path) or _VARIABLE_VALUE.search(path) or (isinstance(value, Mapping) and PULUMI_SECRET in value):
         return None if value is None else HIDDEN
     if isinstance(value, BaseModel):
-        return shown(path, dict(value))
+        return redacted(path, dict(value))
     if isinstance(value, Mapping):
         return _mapping(path, value)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -91,7 +91,7 @@ def _mapping(path: str, value: Mapping[object, object]) -> Shown:
     if "name" in value and ("value" in value or "valueFrom" in value):  # a variable of a manifest
         return {"name": str(value["name"]), "value": HIDDEN}
     return {
-        str(name): shown(f"{path}.{name}", each)
+        str(name): redacted(f"{path}.{name}", each)
         for name, each in value.items()
         if each is not None and each not in ((), {})
     }
@@ -100,7 +100,7 @@ def _mapping(path: str, value: Mapping[object, object]) -> Shown:
 def _arguments(path: str, values: Sequence[object]) -> Shown:
     hide, result = False, list[Shown]()
     for value in values:
-        text = shown(path, value)
+        text = redacted(path, value)
         result.append(HIDDEN if hide else text)
         hide = isinstance(value, str) and value.startswith("-") and "=" not in value and _is_secret(value)
     return result

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from elastic_infra.simulate import words
+from elastic_infra.simulate import formatting
 from elastic_infra.simulate.arms import SAID
 from elastic_infra.simulate.report import Answer, cost
 from elastic_infra.simulate.run import ACTIVITIES, Activity
@@ -44,7 +44,8 @@ def draw(said: Answer) -> str:
 def summary(said: Answer) -> str:
     """The picture in one sentence, for screen readers."""
     parts = (
-        f"{SAID[result.arm.name]}: goodput {words.percent(result.goodput.mean)}, {words.hours(result.hours.mean)}"
+        f"{SAID[result.arm.name]}: goodput {formatting.percent(result.goodput.mean)}, "
+        f"{formatting.hours(result.hours.mean)}"
         for result in said.results
     )
     return f"{'; '.join(parts)}."
@@ -68,7 +69,7 @@ def _head(said: Answer) -> Iterator[str]:
 def _row(said: Answer, result: Result, longest: float, top: float) -> Iterator[str]:
     price = said.question.price
     yield svg.words((MARGIN, top + 20), "", SAID[result.arm.name])
-    yield svg.words((MARGIN, top + 36), "soft small", f"goodput {words.percent(result.goodput.mean)}")
+    yield svg.words((MARGIN, top + 36), "soft small", f"goodput {formatting.percent(result.goodput.mean)}")
     hours = result.hours
     if math.isinf(hours.mean):
         yield svg.words((LEFT, top + 20), "", f"{result.unfinished} of {len(result.runs)} runs never end")
@@ -77,7 +78,7 @@ def _row(said: Answer, result: Result, longest: float, top: float) -> Iterator[s
     left = LEFT
     for activity, share in result.shares().items():
         width = share * hours.mean * scale
-        hover = f"{ACTIVITIES[activity]}: {words.percent(share)}"
+        hover = f"{ACTIVITIES[activity]}: {formatting.percent(share)}"
         look = {**theme.fill(SURFACES[activity]), "class": "grid"}
         yield svg.box((left, top + 4), (width, BAR), look, hover)
         left += width
@@ -86,8 +87,8 @@ def _row(said: Answer, result: Result, longest: float, top: float) -> Iterator[s
     yield svg.line((ends[0], middle), (ends[1], middle), "edge")
     for end in ends:
         yield svg.line((end, middle - 4), (end, middle + 4), "edge")
-    costs = "" if price is None else f"; cost {words.money(cost(result.node_hours, price).mean)}"
-    yield svg.words((LEFT, top + BAR + 27), "soft small", f"{words.estimated(hours, words.hours)}{costs}")
+    costs = "" if price is None else f"; cost {formatting.money(cost(result.node_hours, price).mean)}"
+    yield svg.words((LEFT, top + BAR + 27), "soft small", f"{formatting.estimated(hours, formatting.hours)}{costs}")
 
 
 def _legend(results: Sequence[Result], top: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from elastic_infra.simulate import words
+from elastic_infra.simulate import formatting
 from elastic_infra.simulate.advice import Interval
 from elastic_infra.simulate.arms import SAID
 from elastic_infra.simulate.report import Answer, cost
@@ -47,14 +47,14 @@ def _compared(said: Answer) -> Table:
 
 def _rows(said: Answer) -> Iterator[tuple[str, ...]]:
     results, price = said.results, said.question.price
-    yield "goodput", *(words.estimated(result.goodput, words.percent) for result in results)
-    yield "time to finish", *(words.estimated(result.hours, words.hours) for result in results)
+    yield "goodput", *(formatting.estimated(result.goodput, formatting.percent) for result in results)
+    yield "time to finish", *(formatting.estimated(result.hours, formatting.hours) for result in results)
     yield "  9 of 10 runs", *(_spread(result) for result in results)
     if price is not None:
-        yield "cost", *(words.estimated(cost(result.node_hours, price), words.money) for result in results)
+        yield "cost", *(formatting.estimated(cost(result.node_hours, price), formatting.money) for result in results)
     for activity, meaning in ACTIVITIES.items():
         if activity != "training":
-            yield meaning, *(words.percent(result.share(activity)) for result in results)
+            yield meaning, *(formatting.percent(result.share(activity)) for result in results)
     yield "changes in a run", *(f"{result.changes:,.0f}" for result in results)
     if any(result.unfinished for result in results):
         yield "runs that never end", *(str(result.unfinished) for result in results)
@@ -62,7 +62,7 @@ def _rows(said: Answer) -> Iterator[tuple[str, ...]]:
 
 def _spread(result: Result) -> str:
     hours = result.hours
-    return f"{words.hours(hours.p5)} to {words.hours(hours.p95)}"
+    return f"{formatting.hours(hours.p5)} to {formatting.hours(hours.p95)}"
 
 
 def _assumed(scenario: Scenario) -> Iterator[str]:
@@ -74,15 +74,15 @@ def _assumed(scenario: Scenario) -> Iterator[str]:
         "crashes of a worker"
     )
     if scenario.returns:
-        yield f"another node after {words.seconds(rates.replacement_seconds)} on average"
+        yield f"another node after {formatting.seconds(rates.replacement_seconds)} on average"
     checkpoint, snapshot = costs.checkpoint, costs.snapshot
     yield (
-        f"a checkpoint every {words.seconds(checkpoint.interval_seconds)} with a pause of "
+        f"a checkpoint every {formatting.seconds(checkpoint.interval_seconds)} with a pause of "
         f"{checkpoint.pause_seconds:g} s"
     )
     if snapshot:
         yield (
-            f"snapshots in memory every {words.seconds(snapshot.interval_seconds)} with a pause of "
+            f"snapshots in memory every {formatting.seconds(snapshot.interval_seconds)} with a pause of "
             f"{snapshot.pause_seconds:g} s"
         )
     yield (
@@ -92,11 +92,11 @@ def _assumed(scenario: Scenario) -> Iterator[str]:
 
 
 def _interval(best: Interval) -> str:
-    formulas = f"{words.seconds(best.young)} by Young, {words.seconds(best.daly)} by Daly"
+    formulas = f"{formatting.seconds(best.young)} by Young, {formatting.seconds(best.daly)} by Daly"
     return (
-        f"{SAID[best.arm]}: the best interval between {best.saves}s is {words.seconds(best.searched)} by search, "
-        f"{formulas}; goodput in the long run {words.percent(best.searched_goodput)}, and "
-        f"{words.percent(best.given_goodput)} with {words.seconds(best.given)}."
+        f"{SAID[best.arm]}: the best interval between {best.saves}s is {formatting.seconds(best.searched)} by search, "
+        f"{formulas}; goodput in the long run {formatting.percent(best.searched_goodput)}, and "
+        f"{formatting.percent(best.given_goodput)} with {formatting.seconds(best.given)}."
     )
 
 
@@ -105,10 +105,10 @@ def _budget(said: Answer) -> Iterator[str]:
     if question.budget is None or question.price is None:
         return
     if best is None:
-        yield f"No range of nodes finishes for {words.money(question.budget)}."
+        yield f"No range of nodes finishes for {formatting.money(question.budget)}."
         return
     low, high = best.nodes
     yield (
-        f"For {words.money(question.budget)} nnodes {low}:{high} finishes first: {words.hours(best.hours)}, cost "
-        f"{words.money(best.node_hours * question.price)}."
+        f"For {formatting.money(question.budget)} nnodes {low}:{high} finishes first: {formatting.hours(best.hours)}, "
+        f"cost {formatting.money(best.node_hours * question.price)}."
     )

@@ -114,7 +114,7 @@ def origin(source: str) -> str:
 
 
 def resumed(source: str, steps_lost: int) -> str:
-    """How training went on after an outage: where its state came from, and the steps made again; empty if unknown."""
+    """How training went on after an outage: where its state came from, and repeated steps; empty if unknown."""
     again = f"; {count(steps_lost, 'step')} repeated" if steps_lost else ""
     return (f"; state from {origin(source)}" if source else "") + again
 

@@ -1,4 +1,4 @@
-"""The launcher's own folder: made, kept while a process of its launcher lives, swept afterwards."""
+"""The launcher's own folder: made, kept while a process of its launcher lives, cleaned up afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def abandon(parent: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(folder)
 
 
-def test_only_folders_of_dead_launchers_are_swept(tmp_path: pathlib.Path) -> None:
+def test_only_folders_of_dead_launchers_are_removed(tmp_path: pathlib.Path) -> None:
     """A folder that is locked, has no lock file, or has another program's name stays."""
     dead = abandon(tmp_path)
     (dead / "progress-1").write_text("left")
@@ -31,7 +31,7 @@ def test_only_folders_of_dead_launchers_are_swept(tmp_path: pathlib.Path) -> Non
     for folder in (unlocked, foreign):
         folder.mkdir()
     (foreign / "owner").touch()
-    run_dir.sweep(str(tmp_path))
+    run_dir.cleanup(str(tmp_path))
     os.close(lock)
 
     assert {path.name for path in tmp_path.iterdir()} == {os.path.basename(living), unlocked.name, foreign.name}
@@ -42,26 +42,26 @@ def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "owner").touch()
     (tmp_path / "elastic_infra_link").symlink_to(tmp_path / "target")
-    run_dir.sweep(str(tmp_path))
+    run_dir.cleanup(str(tmp_path))
 
     assert (tmp_path / "target" / "owner").exists()
 
 
-def test_a_new_folder_is_never_swept(tmp_path: pathlib.Path) -> None:
-    """However often other launchers sweep meanwhile, a launcher keeps the folder that it has made."""
+def test_a_new_folder_is_never_removed(tmp_path: pathlib.Path) -> None:
+    """However often other launchers clean up meanwhile, a launcher keeps the folder that it has made."""
     over = threading.Event()
 
-    def sweep_on() -> None:
+    def clean_up_on() -> None:
         while not over.is_set():
-            run_dir.sweep(str(tmp_path))
+            run_dir.cleanup(str(tmp_path))
 
-    sweeper = threading.Thread(target=sweep_on)
-    sweeper.start()
+    cleaner = threading.Thread(target=clean_up_on)
+    cleaner.start()
     try:
         made = [run_dir.make_locked_folder(str(tmp_path)) for _ in range(300)]
     finally:
         over.set()
-        sweeper.join()
+        cleaner.join()
 
     assert [folder for folder, _ in made if not os.path.exists(os.path.join(folder, "owner"))] == []
     for _, lock in made:

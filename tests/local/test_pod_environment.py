@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from elastic_infra.config import JobConfig
-from elastic_infra.local.cgroups import Limits
+from elastic_infra.local.cgroups import Cgroups
 from elastic_infra.local.job import LocalJob, fields, local_job, on_cpu
-from elastic_infra.local.pod_environment import Surroundings, overrides, store_argv
+from elastic_infra.local.pod_environment import PodEnvironment, overrides, store_argv
 from elastic_infra.local.state import STORE
 
-AROUND = Surroundings(
+ENVIRONMENT = PodEnvironment(
     run="r",
     home=Path("/job"),
     python="/venv/bin/python",
@@ -25,7 +25,7 @@ AROUND = Surroundings(
     store_token="secret",
     status_ports=(6000, 6001, 6002),
     cpus=12,
-    limits=Limits(),
+    cgroups=Cgroups(),
     owns_shared_memory=False,
 )
 
@@ -38,20 +38,22 @@ def job(**settings: Any) -> LocalJob:
 
 def test_dedicated_store() -> None:
     """Every node finds the store on the port that is free; the store listens there and to this machine only."""
-    found = overrides(job(), "node-1", AROUND)
+    found = overrides(job(), "node-1", ENVIRONMENT)
     assert found["PET_RDZV_ENDPOINT"] == "127.0.0.1:5000"
     assert "PET_RDZV_CONF" not in found
-    argv = store_argv(("python3", "-m", "store", "--port", "29400"), job(), AROUND)
+    argv = store_argv(("python3", "-m", "store", "--port", "29400"), job(), ENVIRONMENT)
     assert argv == ("python3", "-m", "store", "--port", "5000", "--host", "127.0.0.1")
-    assert overrides(job(), STORE, AROUND) == {"PATH": "/venv/bin:/bin", "ELASTIC_INFRA_STORE_TOKEN": "secret"}
+    assert overrides(job(), STORE, ENVIRONMENT) == {"PATH": "/venv/bin:/bin", "ELASTIC_INFRA_STORE_TOKEN": "secret"}
     assert found["ELASTIC_INFRA_STORE_TOKEN"] == "secret"
-    assert "secret" not in repr(AROUND)
+    assert "secret" not in repr(ENVIRONMENT)
 
 
 def test_store_on_the_first_node() -> None:
     """All nodes have one address here, so each is told whether it serves the store."""
     settings = {"rendezvous": {"host": "worker0"}}
-    hosts = [overrides(job(**settings), f"node-{index}", AROUND)["PET_RDZV_CONF"].split(",")[-1] for index in range(2)]
+    hosts = [
+        overrides(job(**settings), f"node-{index}", ENVIRONMENT)["PET_RDZV_CONF"].split(",")[-1] for index in range(2)
+    ]
     assert hosts == ["is_host=true", "is_host=false"]
 
 
@@ -60,7 +62,7 @@ def test_single_node() -> None:
     single = local_job("toy", JobConfig.from_mapping({"image": "i", "script": "s.py"}), None)
     assert single.rules.workload == "Job"
     assert single.operator == {}
-    assert overrides(single, "node-0", AROUND).keys() & {"PET_RDZV_ENDPOINT", "ELASTIC_INFRA_STORE_TOKEN"} == set()
+    assert overrides(single, "node-0", ENVIRONMENT).keys() & {"PET_RDZV_ENDPOINT", "ELASTIC_INFRA_STORE_TOKEN"} == set()
 
 
 @pytest.mark.parametrize("host", ["dedicated", "worker0"])
@@ -68,14 +70,14 @@ def test_an_indexed_job(host: str) -> None:
     """Nodes have their index as in a cluster, and the name that this run has for them; the store as any job's."""
     settings = {"target": "job", "rendezvous": {"host": host}}
     indexed, several = job(**settings), job(rendezvous={"host": host})
-    found = overrides(indexed, "node-1", AROUND)
+    found = overrides(indexed, "node-1", ENVIRONMENT)
 
     assert indexed.rules.workload == "Job"
     assert indexed.rules.permanent == {1, 2, 93}
     assert found["JOB_COMPLETION_INDEX"] == "1"
     assert found["ELASTIC_INFRA_NODE_NAME"] == "node-1"
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
-        name: value for name, value in overrides(several, "node-1", AROUND).items() if name.startswith("PET_")
+        name: value for name, value in overrides(several, "node-1", ENVIRONMENT).items() if name.startswith("PET_")
     }
     place = fields(indexed, indexed.node, "node-1", "127.0.0.1")
     assert place["metadata.labels['batch.kubernetes.io/job-completion-index']"] == "1"
@@ -83,16 +85,16 @@ def test_an_indexed_job(host: str) -> None:
 
 def test_each_node_has_its_own_devices_and_status_port() -> None:
     """Nodes share neither accelerators nor ports."""
-    found = overrides(job(resources={"gpu": 2}, launcher={"metrics_port": 8080}), "node-2", AROUND)
+    found = overrides(job(resources={"gpu": 2}, launcher={"metrics_port": 8080}), "node-2", ENVIRONMENT)
     assert found["CUDA_VISIBLE_DEVICES"] == "4,5"
     assert found["ELASTIC_INFRA_METRICS_PORT"] == "6002"
 
 
 def test_threads() -> None:
     """A fair share for the largest number of workers, unless the job says otherwise."""
-    assert overrides(job(), "node-0", AROUND)["OMP_NUM_THREADS"] == "4"
-    assert "OMP_NUM_THREADS" not in overrides(job(env={"OMP_NUM_THREADS": "2"}), "node-0", AROUND)
-    assert overrides(job(), "node-0", dataclasses.replace(AROUND, cpus=1))["OMP_NUM_THREADS"] == "1"
+    assert overrides(job(), "node-0", ENVIRONMENT)["OMP_NUM_THREADS"] == "4"
+    assert "OMP_NUM_THREADS" not in overrides(job(env={"OMP_NUM_THREADS": "2"}), "node-0", ENVIRONMENT)
+    assert overrides(job(), "node-0", dataclasses.replace(ENVIRONMENT, cpus=1))["OMP_NUM_THREADS"] == "1"
 
 
 def test_on_the_cpu() -> None:

@@ -75,7 +75,7 @@ class Terminal:
 
     def _take(self, token: str) -> None:
         if token.startswith("\x1b"):
-            self._obey(token)
+            self._control(token)
         elif token == "\r":
             self.column = 0
         elif token == "\n":
@@ -83,7 +83,7 @@ class Terminal:
         else:
             self._print(token)
 
-    def _obey(self, sequence: str) -> None:
+    def _control(self, sequence: str) -> None:
         if sequence == "\x1b7":
             self.saved = (self.row, self.column)
         elif sequence == "\x1b8":

@@ -19,7 +19,7 @@ from elastic_infra.preview.deltas import container_restarts, restarts_within
 from elastic_infra.preview.effects import effects
 from elastic_infra.preview.markdown import MAX_LENGTH, as_markdown
 from elastic_infra.preview.model import Delta, worst
-from elastic_infra.preview.redaction import HIDDEN, shown
+from elastic_infra.preview.redaction import HIDDEN, redacted
 from elastic_infra.preview.text import print_text
 from tests.preview.cases import LLM, SMALL, changed, side
 from tests.preview.pairs import config, diff_of, pairs
@@ -138,14 +138,14 @@ def test_secrets_do_not_show() -> None:
     """Values of variables never; options, keys and addresses that speak of a secret neither."""
     config_ = JobConfig.from_mapping(changed(LLM, env={"PASSWORD": "hunter2", "X": {"secret": "hf", "key": "token"}}))
 
-    assert shown("env.PASSWORD", config_.env["PASSWORD"]) == HIDDEN
-    assert shown("env.X", config_.env["X"]) == "secret hf, key token"
-    assert shown("args", ["--api-key", "abc", "--epochs", "3", "--token=abc"]) == [
+    assert redacted("env.PASSWORD", config_.env["PASSWORD"]) == HIDDEN
+    assert redacted("env.X", config_.env["X"]) == "secret hf, key token"
+    assert redacted("args", ["--api-key", "abc", "--epochs", "3", "--token=abc"]) == [
         "--api-key", HIDDEN, "--epochs", "3", f"--token={HIDDEN}",
     ]  # fmt: skip
-    assert shown("annotations['example.com/token']", "abc") == HIDDEN
-    assert shown("elastic.rdzv_endpoint", "https://user:pass@etcd:2379") == f"https://{HIDDEN}@etcd:2379"
-    assert shown("image_pull_secrets", ("registry",)) == ["registry"]
+    assert redacted("annotations['example.com/token']", "abc") == HIDDEN
+    assert redacted("elastic.rdzv_endpoint", "https://user:pass@etcd:2379") == f"https://{HIDDEN}@etcd:2379"
+    assert redacted("image_pull_secrets", ("registry",)) == ["registry"]
 
 
 def test_a_comment_is_never_too_long() -> None:
@@ -237,4 +237,4 @@ def test_well_known_secrets_inside_a_text_are_hidden(text: str, secret: str) -> 
 def test_what_is_no_secret_stays_to_be_read() -> None:
     """Addresses, paths and words that only look alike."""
     for text in ("https://example.com/hooksville", "s3://bucket/sk-learn.tar", "--lr=3e-4", "basic training"):
-        assert shown("args", text) == text
+        assert redacted("args", text) == text

@@ -17,7 +17,7 @@ class Restore:
     source: str
     """Where the state came from, as in ``workers.progress.SOURCES``; of several workers the farthest source."""
     steps_lost: int
-    """Steps that workers of this node had reported and that are made again."""
+    """Repeated steps: those that workers of this node had reported before."""
 
 
 class Watch:

@@ -436,7 +436,7 @@ class Trial:
         self._deadline = time.monotonic() + IMPORT_SECONDS
 
     def read(self) -> tuple[str, str] | None:
-        """Wait for the next news: ("", "") once all is imported, the module that failed and why, or None so far."""
+        """The outcome: ("", "") once all is imported, the module that failed and why, or None so far."""
         data = b""
         if select.select([self.reader], [], [], 0)[0]:
             data = os.read(self.reader, 65536)
@@ -525,12 +525,12 @@ class Server:
         return not outside and may_load(found)
 
     def _follow(self, trial: Trial) -> None:
-        news = trial.read()
-        if news is None:
+        outcome = trial.read()
+        if outcome is None:
             return
         os.close(trial.reader)
         self._trial = None
-        name, trace = news
+        name, trace = outcome
         if not name:  # the child has taken over
             self._connection.close()
             os.waitpid(trial.pid, 0)

@@ -117,7 +117,7 @@ class Driver:
             host.end,
             flags,
             id(host.seen),
-            host.swap,
+            host.compare_and_set,
             host.workers,
             host.finished,
             host.step,
@@ -129,14 +129,14 @@ class Driver:
     def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
         """Carry an action out; what answers it at once goes to the queue."""
         if isinstance(action, Publish | PublishMaster):
-            return self._obey_store(world, i, action)
+            return self._write(world, i, action)
         if isinstance(action, StartWorkers | PrepareWorkers):
             return self._start(world, i, action)
         if isinstance(action, Exit):
             return self._exit(world, i, action)
         host = world.hosts[i]
         if isinstance(action, CompareAndSet):
-            host = replaced(host, swap=action)
+            host = replaced(host, compare_and_set=action)
         if isinstance(action, StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers):
             host = _ordered(host, action)
         if isinstance(action, ChoosePort):
@@ -146,7 +146,7 @@ class Driver:
             host = replaced(host, stop=(action.step, action.agreed))
         return with_host(world, i, host)
 
-    def _obey_store(self, world: World, i: int, action: Publish | PublishMaster) -> World:
+    def _write(self, world: World, i: int, action: Publish | PublishMaster) -> World:
         """A write arrives, unless the connection it was given to is gone or cut."""
         host, store = world.hosts[i], world.store
         if (

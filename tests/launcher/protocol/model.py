@@ -146,8 +146,8 @@ class Model(Driver):
     def _store_steps(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         if host.connected and not host.cut and world.store is not None:
             yield from self._beat(world, i)
-        if host.swap is not None:
-            yield f"swap {i}", self._apply_swap(world, i, host)
+        if host.compare_and_set is not None:
+            yield f"compare and set {i}", self._compare_and_set(world, i, host)
         if host.connected and world.store is not None and not host.cut:
             if host.seen != world.store:
                 yield f"deliver {i}", self._deliver(world, i, host)
@@ -308,7 +308,7 @@ class Model(Driver):
         known = host.seen.peer(f"n{i}") if host.seen else None
         fresh = not host.cut and known is not None and known.presence == "live" and world.store is None
         fresh = fresh or seen_closing
-        lost = replaced(host, connected=False, swap=None)
+        lost = replaced(host, connected=False, compare_and_set=None)
         return self._feed(with_host(world, i, lost), i, events.StoreLost(fresh))
 
     def _deliver(self, world: World, i: int, host: Host) -> World:
@@ -318,26 +318,26 @@ class Model(Driver):
             return self._lose(world, i, host)
         return self._feed_all(with_host(world, i, replaced(host, seen=store)), i, changes(seen, store))
 
-    def _apply_swap(self, world: World, i: int, host: Host) -> World:
-        store, swap = world.store, host.swap
-        assert swap is not None
+    def _compare_and_set(self, world: World, i: int, host: Host) -> World:
+        store, change = world.store, host.compare_and_set
+        assert change is not None
         if (
             store is None
             or host.cut
             or not host.connected
             or (host.seen and host.seen.incarnation != store.incarnation)
         ):
-            return with_host(world, i, replaced(host, swap=None))
-        succeeded = store.version == swap.version
+            return with_host(world, i, replaced(host, compare_and_set=None))
+        succeeded = store.version == change.version
         if succeeded:
-            store = replace(store, generation=swap.generation, version=store.version + 1)
+            store = replace(store, generation=change.generation, version=store.version + 1)
             world = self._put(world, store)
             store = world.store or store
-            is_end = swap.generation is not None and swap.generation.phase == "final"
+            is_end = change.generation is not None and change.generation.phase == "final"
             world = replaced(world, over=world.over or is_end)
         seen = host.seen
         assert seen is not None
-        world = with_host(world, i, replaced(host, swap=None, seen=store))
+        world = with_host(world, i, replaced(host, compare_and_set=None, seen=store))
         return self._feed_all(world, i, (*changes(seen, store), events.CompareAndSetDone(succeeded)))
 
     def _thaw(self, world: World, i: int, host: Host) -> World:

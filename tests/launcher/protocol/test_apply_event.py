@@ -28,7 +28,7 @@ def test_every_event_has_its_handler() -> None:
 
 
 @pytest.mark.parametrize(("fresh", "has_latest"), [(True, True), (False, False)])
-def test_only_a_store_that_died_before_our_eyes_leaves_us_sure(fresh: bool, has_latest: bool) -> None:
+def test_the_latest_record_is_held_only_if_the_store_was_seen_to_die(fresh: bool, has_latest: bool) -> None:
     """A node that was away before the store was lost may have missed a later record."""
     lost = apply_event(training(), events.StoreLost(fresh), 1.0)
 

@@ -272,7 +272,7 @@ def test_charge_of_a_node_lost_a_moment_later_is_taken_back() -> None:
     assert [after.budget.restarts for after in compare_and_sets(late, 60.0) if after] == [1]
 
 
-def test_job_fails_only_after_the_roll_call() -> None:
+def test_job_fails_only_after_the_members_status_is_known() -> None:
     """With the budget spent the end waits 2 s for news that a member was lost; a single node ends at once."""
     broken = replace(PAIR, phase="broken", cause=FAILURE)
     state = connected(Limits(max_nodes=2), broken, peer("n1", "stopped"), phase="stopped")

@@ -92,7 +92,7 @@ class Host:
     """The dead-man timer is due, and suspends the workers before anything else once the node is thawed."""
     seen: Store | None = None
     """The store's content as last delivered to the node."""
-    swap: actions.CompareAndSet | None = None
+    compare_and_set: actions.CompareAndSet | None = None
     """A compare-and-set on its way to the store."""
     workers: Identity | None = None
     members: frozenset[int] = frozenset()

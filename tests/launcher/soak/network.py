@@ -61,7 +61,7 @@ class Network:
         Raises:
             subprocess.CalledProcessError: the kernel or its rights do not allow it.
         """
-        sweep()
+        cleanup()
         _run("ip", "netns", "add", self.store)
         _run("ip", "-n", self.store, "link", "set", "lo", "up")
         _run("ip", "-n", self.store, "link", "add", "bridge", "address", BRIDGE, "type", "bridge")
@@ -107,7 +107,7 @@ class Network:
         _run(*inside, change, "INPUT", "-p", "tcp", "--sport", str(STORE_PORT), "-j", "DROP")
 
 
-def sweep() -> None:
+def cleanup() -> None:
     """Remove the namespaces of processes that are gone."""
     for space in _spaces():
         owner = space.partition("-")[0].removeprefix(PREFIX)
@@ -120,7 +120,7 @@ def _spaces() -> list[str]:
 
 
 def _remove(space: str) -> None:
-    with contextlib.suppress(subprocess.CalledProcessError):  # another sweep was faster
+    with contextlib.suppress(subprocess.CalledProcessError):  # another cleanup was faster
         _run("ip", "netns", "del", space)
 
 

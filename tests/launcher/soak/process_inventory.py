@@ -1,8 +1,8 @@
 """The workers alive at one moment, from the kernel: every worker locks its own file while it lives.
 
-The kernel lets go of a lock the moment its process has ended, however it ended, so a census needs no clock and no word
-of the launcher's. A moment at which two generations have all their workers begins with the start of a worker: if
-every worker takes the census when it starts, no such moment goes unseen. Standard library only.
+The kernel lets go of a lock the moment its process has ended, however it ended, so an inventory needs no clock and no
+word of the launcher's. A moment at which two generations have all their workers begins with the start of a worker: if
+every worker takes the inventory when it starts, no such moment goes unseen. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One worker of the soak: the exact training of ``tests.cluster.toy``, with a census at its start.
+"""One worker of the soak: the exact training of ``tests.cluster.toy``, with a process inventory at its start.
 
 Usage: train.py FOLDER. It saves every few steps and at the step at which all are told to stop, resumes from the
 furthest checkpoint there is, and ends after the step at which rank 0 finds the file ``finish``. Every group saves in

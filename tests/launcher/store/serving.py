@@ -43,28 +43,28 @@ class Node:
 
     def __init__(self, port: int, name: str, token: str = TOKEN, host: str = "localhost", job: str = "job") -> None:
         self.link = link.Link(client.Target(host, port, job, name, token))
-        self.news: list[link.Notification] = []
+        self.notifications: list[link.Notification] = []
         self.link.start()
 
     def wait_for(self, what: Callable[[link.Notification], bool], seconds: float = 20.0) -> link.Notification:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for news in self.news:
-                if what(news):
-                    return news
+            for notification in self.notifications:
+                if what(notification):
+                    return notification
             select.select([self.link.fileno()], [], [], 0.2)
-            self.news += self.link.take()
-        raise AssertionError(self.news)
+            self.notifications += self.link.take()
+        raise AssertionError(self.notifications)
 
     def wait_for_kind(self, kind: type) -> link.Notification:
-        return self.wait_for(lambda news: isinstance(news, kind))
+        return self.wait_for(lambda notification: isinstance(notification, kind))
 
     def close(self) -> None:
         self.link.close()
-        for news in [*self.news, *self.link.take()]:
-            if isinstance(news, link.Holding):
+        for notification in [*self.notifications, *self.link.take()]:
+            if isinstance(notification, link.Holding):
                 with contextlib.suppress(OSError):
-                    os.close(news.descriptor)
+                    os.close(notification.descriptor)
 
 
 def after_hello(served: Served, node: str, job: str = "job") -> socket.socket:

@@ -21,7 +21,7 @@ def test_compare_and_set_has_one_winner(nodes: tuple[Node, Node]) -> None:
     done = [node.wait_for_kind(events.CompareAndSetDone) for node in nodes]
     seen = [node.wait_for_kind(events.GenerationSeen) for node in nodes]
 
-    assert sorted(news.succeeded for news in done if isinstance(news, events.CompareAndSetDone)) == [False, True]
+    assert sorted(each.succeeded for each in done if isinstance(each, events.CompareAndSetDone)) == [False, True]
     assert seen[0] == seen[1]
 
 
@@ -32,35 +32,35 @@ def test_end_of_a_connection_is_no_death(nodes: tuple[Node, Node]) -> None:
     second.wait_for_kind(events.PeerSeen)
     first.close()
 
-    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.presence == "disconnected", 5)
+    second.wait_for(lambda each: isinstance(each, events.PeerSeen) and each.peer.presence == "disconnected", 5)
 
 
 def test_beats_are_acknowledged(nodes: tuple[Node, Node]) -> None:
     """A beat is a round trip: the acknowledged time is that of sending."""
-    nodes[0].news.clear()
-    news = nodes[0].wait_for_kind(client.Acknowledged)
+    nodes[0].notifications.clear()
+    notification = nodes[0].wait_for_kind(client.Acknowledged)
 
-    assert isinstance(news, client.Acknowledged)
-    assert news.sent_at <= time.monotonic()
+    assert isinstance(notification, client.Acknowledged)
+    assert notification.sent_at <= time.monotonic()
 
 
 def test_wrong_token_is_rejected(served: Served) -> None:
     """A node without the token is told so and gets nothing."""
     node = Node(served.port, "x", token="guess")
-    news = node.wait_for_kind(link.Rejected)
+    notification = node.wait_for_kind(link.Rejected)
     node.close()
 
-    assert "token" in str(news)
-    assert "secret" not in str(news)
+    assert "token" in str(notification)
+    assert "secret" not in str(notification)
 
 
 def test_unresolvable_name_is_tried_again(served: Served) -> None:
     """A name that does not resolve gives a notification, and the link tries again."""
     node = Node(served.port, "x", host="name.invalid")
-    news = node.wait_for_kind(link.Unreachable)
+    notification = node.wait_for_kind(link.Unreachable)
     node.close()
 
-    assert "resolved" in str(news)
+    assert "resolved" in str(notification)
 
 
 def test_something_else_on_the_port_is_named() -> None:
@@ -69,11 +69,11 @@ def test_something_else_on_the_port_is_named() -> None:
         node = Node(other.getsockname()[1], "x")
         end, _ = other.accept()
         end.sendall(b'{"hello": "world"}\n')
-        news = node.wait_for_kind(link.Unreachable)
+        notification = node.wait_for_kind(link.Unreachable)
         node.close()
         end.close()
 
-    assert "no store of ours" in str(news)
+    assert "no store of ours" in str(notification)
 
 
 def test_job_has_its_own_keys(served: Served, nodes: tuple[Node, Node]) -> None:
@@ -94,7 +94,7 @@ def test_orders_before_the_end_are_carried(nodes: tuple[Node, Node]) -> None:
     first.link.order(actions.Publish(records.NodeRecord("a", "", "left")))
     first.link.close()
 
-    second.wait_for(lambda news: isinstance(news, events.PeerSeen) and news.peer.record.state == "left")
+    second.wait_for(lambda each: isinstance(each, events.PeerSeen) and each.peer.record.state == "left")
 
 
 def test_a_refusal_after_an_acceptance_is_a_lost_store(served: Served) -> None:
@@ -104,14 +104,14 @@ def test_a_refusal_after_an_acceptance_is_a_lost_store(served: Served) -> None:
     served.close()
     node.wait_for_kind(events.StoreLost)
     other = Served("another token", port=served.port)
-    node.wait_for(lambda news: isinstance(news, link.Unreachable) and "token" in news.reason)
+    node.wait_for(lambda each: isinstance(each, link.Unreachable) and "token" in each.reason)
     other.close()
     again = Served(port=served.port)
-    node.wait_for(lambda news: isinstance(news, events.StoreConnected) and news.incarnation == again.server.incarnation)
+    node.wait_for(lambda each: isinstance(each, events.StoreConnected) and each.incarnation == again.server.incarnation)
     node.close()
     again.close()
 
-    assert not any(isinstance(news, link.Rejected) for news in node.news)
+    assert not any(isinstance(notification, link.Rejected) for notification in node.notifications)
 
 
 def test_an_open_store_takes_a_node_with_a_token() -> None:
