@@ -64,8 +64,8 @@ def late_variables(config: JobConfig) -> dict[str, pulumi.Output[str]]:
 def secret_notice(name: str) -> str:
     """That a secret of Pulumi is none in the cluster."""
     return (
-        f"env.{name}: the value is a secret in Pulumi, and plain text in the pod's manifest: whoever may read the job "
-        "in the cluster may read it. Put it into a Kubernetes Secret and name that: "
+        f"env.{name}: the value is a secret in Pulumi, and plain text in the pod's manifest: every account that may "
+        "read the job in the cluster may read the value. Put the value into a Kubernetes Secret and name that: "
         f"env: {{{name}: {{secret: NAME_OF_THE_SECRET, key: KEY}}}}."
     )
 

@@ -70,7 +70,7 @@ def serve() -> None:
     """Answer the engine whose address is among the arguments, until the engine ends this process.
 
     Raises:
-        SystemExit: no argument is an address, so that a person started this, who would wait for an engine for ever.
+        SystemExit: no argument is an address: a person, and no engine, started this program, which would wait for ever.
     """
     arguments = sys.argv[1:]
     if not any(map(_is_address, arguments)):

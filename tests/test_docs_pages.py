@@ -44,7 +44,7 @@ def named(page: str, kind: str) -> dict[str, Any]:
 
 
 def test_every_page_is_on_the_site() -> None:
-    """A page that no menu names is found by nobody."""
+    """A page that no menu names is not found by readers."""
     entries = re.findall(r"^ +- [^:]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
 
     assert sorted(entries) == sorted(["index.md", *(path.name for path in DOCS.glob("*.md"))])

@@ -1,4 +1,4 @@
-"""Who may load what: the launcher runs in images that have neither Pulumi nor pydantic."""
+"""Which package may load which: the launcher runs in images that have neither Pulumi nor pydantic."""
 
 from __future__ import annotations
 

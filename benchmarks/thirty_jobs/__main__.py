@@ -78,7 +78,7 @@ def costs(operation: Callable[[], Any]) -> tuple[float, float]:
 
 def cpu_seconds() -> float:
     """Of this process and of those that it has waited for."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    usages = [resource.getrusage(processes) for processes in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 

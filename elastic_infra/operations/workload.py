@@ -1,4 +1,4 @@
-"""A job's workload object in a cluster: its state, its size, and who sets that."""
+"""A job's workload object in a cluster: its state, its size, and what sets the size."""
 
 from __future__ import annotations
 

@@ -58,12 +58,12 @@ def spare(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[Path, kube.Kube]]:
         lifecycle.down(root, lambda _: None)
 
 
-def nobody(space: Namespace, folder: Path) -> Path:
+def without_rights(space: Namespace, folder: Path) -> Path:
     """The kubeconfig of an account that may do nothing."""
     config = json.loads(space.cluster.run("config", "view", "--raw", "--minify", "--output=json"))
     token = space.cluster.run("-n", space.name, "create", "token", "default").strip()
     config["users"][0]["user"] = {"token": token}
-    file = folder / "nobody"
+    file = folder / "without_rights"
     file.write_text(json.dumps(config))
     return file
 
@@ -137,7 +137,7 @@ def test_an_account_that_the_cluster_does_not_know_is_said_to_be_that(cluster: C
 
 def test_an_account_without_permission_reads_what_it_lacks(space: Namespace, tmp_path: Path) -> None:
     """Every verb and kind of the job's objects is named, with the namespace, and no fault is invented beside it."""
-    code, said = check(space.cluster, nobody(space, tmp_path), tmp_path, namespace=space.name)
+    code, said = check(space.cluster, without_rights(space, tmp_path), tmp_path, namespace=space.name)
 
     assert said.startswith(f"This account has no permission in namespace {space.name} to: create configmap, ")
     assert "create pytorchjob.kubeflow.org, patch pytorchjob.kubeflow.org, delete pytorchjob.kubeflow.org" in said

@@ -34,8 +34,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes((ROOT / name).read_bytes())
     output(["git", "init", "--quiet"], folder=folder)
     output(["git", "add", "--all"], folder=folder)
-    who = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
-    output(["git", *who, "commit", "--quiet", "--message", "all"], folder=folder)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+    output(["git", *identity, "commit", "--quiet", "--message", "all"], folder=folder)
     return folder
 
 

@@ -43,7 +43,7 @@ def test_the_environment_of_a_node_is_complete() -> None:
 
 
 def test_a_single_pod_has_torchruns_options_itself() -> None:
-    """No operator adds them there; and there is nobody to wait for and no replica index."""
+    """No operator adds them there; and there is no node to wait for and no replica index."""
     environment = jobs.environment(jobs.job(elastic={"nproc_per_node": 2, "max_restarts": 5}))
 
     assert environment.keys() & {"ELASTIC_INFRA_REPLICA_INDEX", "ELASTIC_INFRA_STARTUP_WAIT_SECONDS"} == set()

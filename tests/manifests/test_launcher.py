@@ -149,7 +149,7 @@ def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def test_a_traceback_from_the_zip_names_the_sources_lines(tmp_path: Path) -> None:
-    """Who reads it looks into the sources of the same version."""
+    """A reader of the traceback looks into the sources of the same version."""
     program = "from elastic_infra.launcher import exit_codes as found; print(found.__file__)\n"
     program += "from elastic_infra.launcher import launch; print(launch.main.__code__.co_firstlineno)"
     done = _run(tmp_path, "-c", program, PYTHONPATH=str(_mounted(tmp_path)))

@@ -1,6 +1,7 @@
 """What restarts a job when it changes, in every shape: as each released version has it, and as this one does.
 
-A version that changes it restarts the jobs of the versions before it, so that nobody changes it by accident.
+A version that changes it restarts the jobs of the versions before it, and the tests here keep such a
+change from being made by accident.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the store's token comes from, and who gets it."""
+"""Where the store's token comes from, and which pods get it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_store_and_nodes_take_the_token_from_the_secret(host: str) -> None:
 
 
 def test_the_placeholder_says_what_it_is() -> None:
-    """Who decodes it knows why."""
+    """A user who decodes the placeholder learns what replaces it."""
     assert base64.b64decode(PLACEHOLDER) == b"made by pulumi up"
 
 

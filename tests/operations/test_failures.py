@@ -43,7 +43,7 @@ def test_a_worker_that_is_started_again_is_found_in_the_log() -> None:
 
 
 def test_a_lost_node_is_a_failure_of_the_job() -> None:
-    """It is charged to nobody and costs the others a step all the same."""
+    """The loss is charged to no node, and costs the others a step all the same."""
     assert said(f"{LATER} {announced('node_lost', '', charged=False)}") == "Node n1 is lost."
 
 

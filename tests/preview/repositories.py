@@ -12,7 +12,7 @@ from typing import Any
 
 LLM = 'image: team/llm:1\nscript: train.py\nelastic: {nnodes: "2:4"}\nresources: {memory: 64Gi}\n'
 EVAL = "image: team/eval:1\nscript: eval.py\nresources: {memory: 8Gi}\n"
-IDENTITY = {f"GIT_{who}_{what}": "dev@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+IDENTITY = {f"GIT_{role}_{what}": "dev@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 def git(folder: Path, *arguments: str) -> str:

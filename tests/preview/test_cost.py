@@ -40,7 +40,7 @@ pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
 _, status, used = os.wait4(pid, 0)
 print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss]), file=sys.stderr)
 """
-"""Starts the command from a small process: Linux counts the peak of who forks as the peak of who is forked."""
+"""Starts the command from a small process: Linux counts the peak of the process that forks as the peak of the child."""
 
 
 @pytest.fixture

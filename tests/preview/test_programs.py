@@ -61,7 +61,7 @@ def test_the_jobs_of_programs_are_compared(repository: Path) -> None:
 
 
 def test_a_secret_that_changed_is_told_as_one(repository: Path) -> None:
-    """Of an encrypted value the file tells that it is another; what it is, not even its digest, is told nobody."""
+    """Of an encrypted value the file tells that it is another; neither the value nor a digest of the value is told."""
     write(repository, {"Pulumi.dev.yaml": STACK.replace(":1", ":2", 1).replace("xxxx", "yyyy")})
     _, document, _ = diff(repository, "HEAD", ".", "--run-programs")
     text = run(repository, "diff", "HEAD", ".", "--run-programs").stdout

@@ -49,18 +49,18 @@ def test_a_step_that_is_whole_gives_no_warning(job: Job, tmp_path: Path, capsys:
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("who", ["optimizer", "scheduler"])
-def test_what_steps_outside_is_told_once(job: Job, who: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("stepped", ["optimizer", "scheduler"])
+def test_what_steps_outside_is_told_once(job: Job, stepped: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With what to write; each later step of the kind is the same news."""
     for _ in job.elastic.steps(until=4):
         with job.elastic.step():
             job.backward()
-            if who == "scheduler":
+            if stepped == "scheduler":
                 job.optimizer.step()
-        getattr(job, who).step()
+        getattr(job, stepped).step()
 
     (line,) = capsys.readouterr().err.splitlines()
-    named = {"optimizer": "SGD made a step outside", "scheduler": "StepLR made a step outside"}[who]
+    named = {"optimizer": "SGD made a step outside", "scheduler": "StepLR made a step outside"}[stepped]
     assert f"{named} of `with elastic.step():`, after step 1. " in line
     assert "Put the whole step inside the block, or use elastic.run(train_step)." in line
 

@@ -214,13 +214,13 @@ class Watch:
         self.read = name
 
     def name(self, name: str) -> str:
-        """A name for one who walks through all variables."""
+        """A name for an import that walks through all variables."""
         met = OwnName(name)
         self.given.append(weakref.ref(met))
         return met
 
     def value(self, name: str) -> str:
-        """A value for one who walks through all variables."""
+        """A value for an import that walks through all variables."""
         met: str = OwnValue(LEFT_OUT)
         met.note = functools.partial(self.note, str(name))  # type: ignore[attr-defined]  # made above
         self.given.append(weakref.ref(met))

@@ -16,7 +16,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 NAME_SUFFIX_BYTES = 4
 FOREGROUND = "foreground"
 SERVERS_OWN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
-"""Metadata that nobody but the API server writes."""
+"""Metadata that only the API server writes."""
 PROPAGATION_ANNOTATION = "pulumi.com/deletionPropagationPolicy"
 
 

@@ -10,7 +10,7 @@ from elastic_infra.launcher.workers.progress import Slot
 EMPTY = Slot(None, 0.0, 0, None, stopped=False, phase_until=None)
 
 
-def test_first_step_is_told_once_whoever_makes_it() -> None:
+def test_first_step_is_told_once_whichever_worker_makes_it() -> None:
     """The earliest of what was seen first counts, reported or not; later steps do not move it."""
     watch = steps.Watch()
     optimized = replace(EMPTY, optimized_at=7.0)

@@ -100,7 +100,7 @@ def a_bad_size_ends_nothing(world: World) -> None:
 
 
 def the_end_stands(world: World) -> None:
-    """Who comes soon after the end of the job does not run it again; for scenarios without a lost store."""
+    """A node that comes soon after the job's end does not run the job again; for scenarios without a lost store."""
     generation = world.store.generation if world.store else None
     if world.over and (generation is None or generation.phase != "final"):
         message = "the job is run again right after its end"

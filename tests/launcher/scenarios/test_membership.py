@@ -96,7 +96,7 @@ def test_number_of_workers_that_the_script_cannot_use(job: Job) -> None:
 
 
 def test_number_of_workers_that_the_script_cannot_use_and_no_other(job: Job) -> None:
-    """Three have trained, one is lost, and two cannot train: who is left waits `join_timeout`, then leaves with 200."""
+    """Three have trained, one is lost, and two cannot train: the rest wait `join_timeout`, then leave with 200."""
     job.nnodes = "2:3"
     job.start_store()
     for _ in range(3):

@@ -32,8 +32,8 @@ def worker(node: str, generation: int, rank: int = 0, world: int = 1) -> Line:
     }
 
 
-def started(who: Line, *others: Line) -> Line:
-    return {"event": "start", "time": 1.0, **who, "alive": [who, *others]}
+def started(worker: Line, *others: Line) -> Line:
+    return {"event": "start", "time": 1.0, **worker, "alive": [worker, *others]}
 
 
 @given(st.integers(), st.integers(1, 300))

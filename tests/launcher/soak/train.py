@@ -3,7 +3,7 @@
 Usage: train.py FOLDER. It saves every few steps and at the step at which all are told to stop, resumes from the
 furthest checkpoint there is, and ends after the step at which rank 0 finds the file ``finish``. Every group saves in
 a folder of its own, so that a worker of an older one, thawed late, overwrites nothing. FOLDER/journal gets a line
-for every start, with who else was alive then, and one for every step.
+for every start, with the other workers alive then, and one for every step.
 """
 
 from __future__ import annotations

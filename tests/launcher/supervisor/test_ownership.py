@@ -74,7 +74,7 @@ def test_orphans_are_known_by_their_environment(children: list[subprocess.Popen[
 def test_an_orphan_that_is_ending_is_waited_for() -> None:
     """It shows no environment any more, and would be left as a zombie; a child from before the launch stays foreign."""
     pid = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {})
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has reaped it
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is not reaped
     ending = processes.read(pid)
     os.waitpid(pid, 0)
     assert ending is not None

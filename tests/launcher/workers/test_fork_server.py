@@ -168,7 +168,7 @@ def test_who_walks_through_all_variables_reads_none_of_a_workers_own(place: Plac
 
 
 def test_what_ranks_import_differently_is_left_out(place: Place) -> None:
-    """A module that only one rank imports, or each under another variable, is nobody's before."""
+    """A module that only one rank imports, or each rank under another variable, is imported by each worker."""
     place.installed(only="", mixed="", alike="")
     place.script.write_text(
         "import torch, os, sys\nprint([each for each in ('only', 'mixed', 'alike') if each in sys.modules])\n"
