@@ -76,11 +76,11 @@ class Failure:
     pid: int
     exit_code: int
     """Negative for a signal."""
-    error: str
-    """The exception's text; empty where the worker left none."""
-    traceback: str
     at: float
     """Seconds since the epoch."""
+    error: str = ""
+    """The exception's text; empty where the worker left none."""
+    traceback: str = ""
     ended_early: tuple[int, ...] = ()
     """Ranks of this node that had exited 0 before: the early end of a rank makes its peers' collectives fail."""
     on_purpose: bool = False
@@ -102,11 +102,10 @@ class Failure:
         return " ".join(part for part in parts if part)
 
     def report(self) -> dict[str, object]:
-        """All fields, for events and the termination message."""
-        return {
-            **{name: value for name, value in dataclasses.asdict(self).items() if value not in {"", (), False}},
-            "message": self.message,
-        }
+        """The fields that say something, for events and the termination message: without those at their defaults."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {**{name: value for name, value in fields.items() if value != defaults[name]}, "message": self.message}
 
 
 def hint(exit_code: int, error: str) -> str:

@@ -58,6 +58,14 @@ def test_an_abort_is_put_down_to_nccl_only_where_it_runs() -> None:
     assert "If the backend is NCCL" in dataclasses.replace(FAILURE, exit_code=-signal.SIGABRT, error="").message
 
 
+def test_a_report_keeps_zeros_and_leaves_out_what_says_nothing() -> None:
+    """Rank 0 of the first attempt is a rank; an exception that the worker left none of is no field."""
+    first = dataclasses.replace(FAILURE, rank=0, local_rank=0, attempt=0, error="", traceback="").report()
+
+    assert (first["rank"], first["local_rank"], first["attempt"]) == (0, 0, 0)
+    assert not {"error", "traceback", "ended_early", "on_purpose"} & first.keys()
+
+
 def test_a_rank_that_ended_early_is_named() -> None:
     """A peer that fails because another rank has already exited 0 points at that rank."""
     early = dataclasses.replace(FAILURE, error="RuntimeError: Connection closed by peer", ended_early=(2,))
