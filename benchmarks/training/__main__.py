@@ -1,0 +1,97 @@
+"""Changes of members in place, beside a restart of the workers and torchft; snapshots, restores and empty steps.
+
+    python -m benchmarks.training [--sizes MB ...] [--quick] [--write]
+
+Arms take turns. ``--quick`` makes fewer rounds: twelve minutes on two processors. ``--write`` replaces RESULTS.json and
+RESULTS.md. torchft takes part where it is installed (``pip install torchft==0.2.0``). Run it on a machine that does
+nothing else, with 16 GB of memory for the largest state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.launcher import machine
+from benchmarks.training import changes, copies, jobs, report, steps
+
+RESULTS: Final = Path(__file__).with_name("RESULTS.json")
+PAGE: Final = Path(__file__).with_name("RESULTS.md")
+SIZES: Final = (10, 300, 1000)
+"""Megabytes of state."""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and print the page."""
+    options = _parse(arguments)
+    results = measured(options.sizes, quick=options.quick)
+    page = report.document(results)
+    print(f"\n{page}")
+    if options.write:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        PAGE.write_text(page)
+    return 0
+
+
+def measured(sizes: list[int], *, quick: bool) -> dict[str, Any]:
+    """All figures, as they are kept."""
+    arms = [arm for arm in jobs.ARMS if arm != jobs.TORCHFT or importlib.util.find_spec("torchft")]
+    begin = time.monotonic()
+    found = []
+    for sample in _changes(sizes, arms, quick=quick):
+        found.append(dataclasses.asdict(sample))
+        print(f"{time.monotonic() - begin:6.0f} s  {sample}", flush=True)
+    largest = max(sizes)
+    saves, restores = copies.measured(largest, 2 if quick else 5)
+    print(f"{time.monotonic() - begin:6.0f} s  {saves} {restores}", flush=True)
+    empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
+    return {
+        "machine": _facts(arms, quick=quick),
+        "changes": found,
+        "copies": {"megabytes": largest, "saves": saves, "restores": restores},
+        "steps": {"megabytes": largest, **empty},
+    }
+
+
+def rounds(megabytes: int, *, quick: bool) -> int:
+    """Jobs of each arm at a size: fewer where a step takes seconds."""
+    most = 6 if megabytes < 100 else 4 if megabytes < 500 else 3  # noqa: PLR2004  sizes of small and large states
+    return most // 2 if quick else most
+
+
+def _changes(sizes: list[int], arms: list[str], *, quick: bool) -> Iterator[changes.Sample]:
+    for megabytes in sizes:
+        for _ in range(rounds(megabytes, quick=quick)):
+            for arm in arms:
+                yield from changes.run(arm, megabytes)
+
+
+def _facts(arms: list[str], *, quick: bool) -> list[str]:
+    command = f"python -m benchmarks.training{' --quick' if quick else ''} --write"
+    peer = [f"torchft {importlib.metadata.version('torchft')}"] if jobs.TORCHFT in arms else []
+    return [
+        *machine.facts(machine.import_seconds())[:-1],
+        *peer,
+        f"measured {datetime.now(timezone.utc):%Y-%m-%d} by `{command}`",
+    ]
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="MB", help="of state")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--write", action="store_true", help="replace the committed figures")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

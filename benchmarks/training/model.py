@@ -1,0 +1,26 @@
+"""A state of a wanted size with as little computation as possible: what the arms train and the copies hold."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+LAYER_BYTES = 12_000_000
+"""State of one layer: its weights, and Adam's two moments of each."""
+BYTES_A_WEIGHT = 12
+
+
+def network(megabytes: int) -> nn.Sequential:
+    """Linear layers whose weights have a state of so many megabytes, with the moments of Adam."""
+    layers = max(1, megabytes * 1_000_000 // LAYER_BYTES)
+    width = math.isqrt(megabytes * 1_000_000 // BYTES_A_WEIGHT // layers)
+    return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+
+
+def loss(model: nn.Module) -> torch.Tensor:
+    """The loss of one random sample, so that forward and backward read every weight once."""
+    width = next(model.parameters()).shape[1]
+    value: torch.Tensor = model(torch.randn(1, width)).square().mean()
+    return value

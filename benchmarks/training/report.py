@@ -1,0 +1,203 @@
+"""From the figures to the page, and to the tables in the documentation. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.launcher import report
+from benchmarks.launcher.measure import Summary
+from benchmarks.training import changes, copies
+from benchmarks.training.jobs import ARMS, IN_PLACE, RESTART
+
+Results = Mapping[str, Any]
+"""The content of RESULTS.json."""
+
+AIMS: Final = {
+    (changes.KILL, 10): 1 / 5,
+    (changes.KILL, 300): 1 / 2,
+    (changes.KILL, 1000): 1 / 2,
+    (changes.LOSE, 10): 1 / 5,
+    (changes.LOSE, 300): 1 / 2,
+    (changes.LOSE, 1000): 1 / 2,
+    (changes.GROW, 10): 1 / 5,
+    (changes.GROW, 300): 1 / 2,
+    (changes.GROW, 1000): 0.7,
+}
+"""The part of the restart's outage that a change in place may take; a large state's transfer dominates a growth."""
+SAVE_AIM: Final = 1 / 10
+"""The part of the time of ``torch.save`` that a snapshot may take."""
+RESTORE_AIM: Final = 1 / 5
+"""The part of a restore from a cold disk that one from memory may take."""
+STEP_AIM: Final = 0.001
+"""The part of a step that the loop may add to it."""
+STEP_SECONDS: Final = 0.25
+"""A step of a model of the measured size is usually longer."""
+
+NOTE: Final = """\
+A state is the weights of a stack of linear layers with Adam's two moments. A step computes one sample, sleeps for
+0.05 s, and exchanges a third of the state's size, because all workers share these two processors. Each node has one
+worker. A job trains on two nodes; the worker with the highest rank is killed, a third node joins, and a node is lost,
+with all its processes at once.
+
+The outage runs from the end of the last step before the change to the end of the first *new* step behind it: steps that
+are done again, saves and restores count, and one ordinary step of the new group is subtracted. `restart` is the same
+script without `ElasticGroup`: all workers start again from warm processes and restore the snapshot in memory. That one
+is two steps old when a worker dies, because both arms take one every four steps; by default, snapshots of large states
+are rarer and a restart repeats more. `torchft` has a worker (replica) that was killed started again at once by the
+benchmark, and its coordinator waits for missing replicas for a second instead of a minute.
+
+*Until whole* sums the outages of all changes up to the first step with all workers again."""
+
+
+COPIES_NOTE: Final = """\
+A snapshot goes to memory and to disk, and training waits for the copy to memory alone. The first two snapshots also
+make the memory. A restore is that of a new process whose model and optimizer are built. Figures are medians, with p95
+by nearest rank and the number of repetitions."""
+
+
+STEPS_NOTE: Final = """\
+What `elastic.step()`, the loop around it and the report to the launcher add to each step of a model of this size in a
+worker of the launcher, without snapshots: by default their copies take a hundredth of the time."""
+
+
+def document(results: Results) -> str:
+    """The whole page."""
+    facts = "\n".join(f"- {line}" for line in results["machine"])
+    parts = (
+        "# Changes, snapshots and steps of a training in place",
+        facts,
+        "## Outages, in seconds",
+        table(_outages(results)),
+        "## Until whole, in seconds, and whole steps done again",
+        table(_whole(results)),
+        NOTE,
+        f"## Copies of a state of {results['copies']['megabytes']} MB by one worker, in seconds",
+        table(_copies(results)),
+        COPIES_NOTE,
+        "## A step in which nothing happens",
+        table(_steps(results)),
+        STEPS_NOTE,
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def headline(results: Results) -> str:
+    """The table of the documentation: median outages of each arm."""
+    arms = _arms(results)
+    rows = [["state", "what happens", *arms]]
+    for event, megabytes in _events(results):
+        found = [_changes(results, event, megabytes, arm, "first") for arm in arms]
+        rows.append([_size(megabytes), event, *(_two_digits(each.median) if each.runs else "-" for each in found)])
+    return table(rows)
+
+
+def copied(results: Results) -> str:
+    """The sentence of the documentation about copies."""
+    saves, restores = results["copies"]["saves"], results["copies"]["restores"]
+    seconds = {name: _two_digits(statistics.median(values)) for name, values in {**saves, **restores}.items()}
+    return (
+        f"Of a state of {_size(results['copies']['megabytes'])}, training waits {seconds[copies.SNAPSHOT]} s for a "
+        f"snapshot and {seconds[copies.TORCH]} s for `torch.save`; a new worker restores it from memory in "
+        f"{seconds[copies.MEMORY]} s, from disk in {seconds[copies.COLD]} s."
+    )
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Markdown; the first row is the head."""
+    head, *body = rows
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *body))
+
+
+def _outages(results: Results) -> Iterator[list[str]]:
+    arms = _arms(results)
+    yield ["state", "what happens", *arms, f"{IN_PLACE} / {RESTART}", "aim", "met"]
+    for event, megabytes in _events(results):
+        found = {arm: _changes(results, event, megabytes, arm, "first") for arm in arms}
+        ratio, aim = _part(found[IN_PLACE], found[RESTART]), AIMS.get((event, megabytes))
+        yield [_size(megabytes), event, *map(_cell, found.values()), _shown(ratio), *_judged(ratio, aim)]
+
+
+def _whole(results: Results) -> Iterator[list[str]]:
+    arms = _arms(results)
+    yield ["state", "what happens", *arms, *(f"{arm}: steps" for arm in arms)]
+    for event, megabytes in _events(results):
+        whole = [_cell(_changes(results, event, megabytes, arm, "whole")) for arm in arms]
+        again = [_changes(results, event, megabytes, arm, "repeated").median for arm in arms]
+        yield [_size(megabytes), event, *whole, *("-" if steps is None else f"{steps:g}" for steps in again)]
+
+
+def _copies(results: Results) -> Iterator[list[str]]:
+    found = {**results["copies"]["saves"], **results["copies"]["restores"]}
+    summaries = {name: Summary(tuple(values), {}) for name, values in found.items()}
+    compared = {copies.SNAPSHOT: (copies.TORCH, SAVE_AIM), copies.MEMORY: (copies.COLD, RESTORE_AIM)}
+    yield ["", "", "part", "aim", "met"]
+    for name, summary in summaries.items():
+        control, aim = compared.get(name, (None, None))
+        ratio = _part(summary, summaries[control]) if control else None
+        against = f"{_shown(ratio)} of {control}" if control else ""
+        verb = "restore " if name in copies.RESTORE_KINDS else ""
+        yield [f"{verb}{name}", _cell(summary), against, *_judged(ratio, aim)]
+
+
+def _steps(results: Results) -> Iterator[list[str]]:
+    yield ["", "added to a step", f"part of a step of {STEP_SECONDS:g} s", "aim", "met"]
+    for arm in (IN_PLACE, RESTART):
+        summary = Summary(tuple(value * 1e6 for value in results["steps"][arm]), {})
+        part = (summary.median or 0.0) / 1e6 / STEP_SECONDS
+        text = f"{summary.median:.0f} µs (p95 {summary.p95:.0f}, n {summary.runs})"
+        yield [arm, text, f"{part:.3%}", f"{STEP_AIM:.1%}", report.verdict([part <= STEP_AIM])]
+
+
+def _changes(results: Results, event: str, megabytes: int, arm: str, figure: str) -> Summary:
+    mine = [
+        change
+        for change in results["changes"]
+        if (change["event"], change["megabytes"], change["arm"]) == (event, megabytes, arm)
+    ]
+    lost = sum(change["cost"] is None for change in mine)
+    values = tuple(float(change["cost"][figure]) for change in mine if change["cost"] is not None)
+    return Summary(values, {"lost": lost} if lost else {})
+
+
+def _arms(results: Results) -> list[str]:
+    there = {change["arm"] for change in results["changes"]}
+    return [arm for arm in ARMS if arm in there]
+
+
+def _events(results: Results) -> Iterator[tuple[str, int]]:
+    sizes = sorted({change["megabytes"] for change in results["changes"]})
+    return ((event, megabytes) for event in changes.EVENTS for megabytes in sizes)
+
+
+def _part(ours: Summary, control: Summary) -> float | None:
+    return None if ours.median is None or not control.median else ours.median / control.median
+
+
+def _judged(ratio: float | None, aim: float | None) -> tuple[str, str]:
+    if aim is None:
+        return "", ""
+    return f"<= {aim:g}", report.verdict([None if ratio is None else ratio <= aim])
+
+
+def _shown(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _cell(summary: Summary) -> str:
+    lost = ", ".join(f"{outcome} {count} of {summary.runs}" for outcome, count in summary.without.items())
+    if summary.median is None:
+        return lost or "-"
+    figure = f"{summary.median:.2f} (p95 {summary.p95:.2f}, n {len(summary.values)})"
+    return f"{figure}; {lost}" if lost else figure
+
+
+def _two_digits(value: float | None) -> str:
+    if value is None:
+        return "job lost"
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}"
+
+
+def _size(megabytes: int) -> str:
+    return f"{megabytes / 1000:g} GB" if megabytes >= 1000 else f"{megabytes} MB"  # noqa: PLR2004  a thousand of them

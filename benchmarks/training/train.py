@@ -1,0 +1,54 @@
+"""What this launcher's arms train: DistributedDataParallel on gloo with Adam, a journal of the steps that are done.
+
+Usage: train.py FOLDER MEGABYTES in-place|restart. The two arms differ in the group alone. The journal's path is in the
+environment; it holds a line for each step of each worker once the step counts, its snapshot included, timed by
+CLOCK_MONOTONIC, which all processes of a machine share. It runs until it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.training import journal, model
+from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Snapshots
+
+STEP_SECONDS = 0.05
+"""Computation that every step stands for, so that the smallest steps are no mere overhead."""
+SNAPSHOT_STEPS = 4
+"""Steps between two snapshots in memory: fewer than by default, where a restart repeats more of them."""
+ENDLESS = 10**9
+
+
+def main(folder: Path, megabytes: int, arm: str) -> None:
+    """Train until ended."""
+    torch.set_num_threads(1)
+    group = ElasticGroup.start() if arm == "in-place" else None
+    if group is None:
+        dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    network = DistributedDataParallel(model.network(megabytes))
+    optimizer = torch.optim.Adam(network.parameters())
+    state = ElasticState(folder / "checkpoints", model=network, optimizer=optimizer)
+    snapshots = Snapshots(memory_steps=SNAPSHOT_STEPS, durable_steps=ENDLESS)
+    elastic = Elastic(state, snapshots=snapshots, group=group)
+    for step, _ in elastic.steps(ENDLESS):
+        with elastic.step():
+            model.loss(network).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            time.sleep(STEP_SECONDS)
+        if state.step == step:
+            generation = group.generation if group else int(os.environ["ELASTIC_INFRA_GENERATION"])
+            journal.note(step, dist.get_rank(), dist.get_world_size(), generation)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,76 @@
+"""``python -m tests.launcher.soak_in_place --seed N --faults 200``: one soak in place; exit code 1 with any violation.
+
+The folder keeps journal and logs; ``--summary`` writes the page that is committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+
+from tests.launcher.soak_in_place import exact, plan, report, soak, verdict
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a soak, judge it, and print the verdict."""
+    given = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _end)
+    outcome = run(given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-")), given.seed, given.faults)
+    print(report.render(outcome))
+    if given.summary:
+        given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
+    broken = {law: found for law, found in report.violations(outcome).items() if found}
+    for law, found in broken.items():
+        print(f"NOT KEPT: {law}", *found[:20], sep="\n  ", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def run(folder: Path, seed: int, count: int) -> report.Outcome:
+    """One soak in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job = soak.Soak(folder, plan.draw(seed, count), lambda line: print(line, flush=True))
+    began, trouble = time.monotonic(), ""
+    try:
+        job.run()
+    except soak.SoakError as error:
+        trouble = str(error)
+    furthest = max((line["step"] for line in job.journal.all if line["event"] == "step"), default=0)
+    return report.Outcome(
+        seed=seed,
+        planned=count,
+        torch=version("torch"),
+        seconds=time.monotonic() - began,
+        trouble=trouble,
+        journal=job.journal.all,
+        injections=job.injections,
+        struck=frozenset(job.struck),
+        unasked=job.unasked,
+        ends=job.ends,
+        expected=[verdict.Undisturbed(samples, mark) for samples, mark in exact.undisturbed(furthest)],
+    )
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.launcher.soak_in_place", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
+    parser.add_argument("--summary", type=Path, help="file for the page")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

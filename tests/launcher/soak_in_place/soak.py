@@ -1,0 +1,216 @@
+"""Runs one soak in place: strikes the faults one by one, starts successors of killed nodes, and ends the job."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.launcher.launched import kill
+from tests.launcher.loopback import Job, kill_tree, tree
+from tests.launcher.soak.lines import Lines
+from tests.launcher.soak.verdict import Injection
+from tests.launcher.soak_in_place import plan
+
+SCRIPT: Final = Path(__file__).with_name("train.py")
+CONF: Final = ("last_call_timeout=1", "join_timeout=300")
+PATIENCE_SECONDS: Final = 180.0
+"""For states that must come; they take seconds, and machines that run tests are slow at times."""
+POINT_SECONDS: Final = 30.0
+"""A victim that has not come to its point by then has been moved or replaced meanwhile, and another one is chosen."""
+MAX_RESTARTS: Final = 3
+"""The default: every restart must be earned by progress."""
+LAST_STEPS: Final = 60
+"""Steps after the last fault, so many that all workers know the last one before they reach it."""
+RECENT: Final = 60
+"""Lines in which the present members are looked for."""
+
+
+class SoakError(Exception):
+    """The job did not reach the expected state; the message has its state."""
+
+
+class Soak:
+    """One job under faults."""
+
+    def __init__(self, folder: Path, faults: Sequence[plan.Fault], say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._faults = faults
+        self._say = say
+        options = ("--nproc-per-node", str(plan.WORKERS), "--max-restarts", str(MAX_RESTARTS))
+        self._job = Job(folder, f"1:{plan.NODES}", options, (str(SCRIPT), str(folder)))
+        self._back: list[float] = []
+        """When the successors of killed nodes start."""
+        self._furthest = 0
+        """The newest step when the last fault struck."""
+        self._since: dict[int, float] = {}
+        """When each process first wrote to the journal."""
+        self.journal = Lines(folder / "journal")
+        self.injections: list[Injection] = []
+        self.struck: set[int] = set()
+        """Processes that faults have killed."""
+        self.unasked: list[str] = []
+        """Launchers that ended though no fault struck them."""
+        self.ends: list[int] = []
+        """Exit codes of the launchers that saw the end of the job."""
+
+    def run(self) -> None:
+        """From the first node to the end of the job.
+
+        Raises:
+            SoakError: training did not recover, or a launcher ended by itself.
+        """
+        try:
+            self._job.start_store()
+            for _ in range(plan.NODES):
+                self._start_node()
+            self._until(self._is_whole, "the first group")
+            for fault in self._faults:
+                self._until(partial(self._is_due, fault), f"{fault} to be due")
+                self._until(partial(self._strike, fault), f"something for {fault} to strike")
+            self._until(self._is_whole, "recovery from the last fault")
+            self._finish()
+        finally:
+            self._job.end()
+
+    def _finish(self) -> None:
+        (self._folder / "finish.new").write_text(str(self._newest_step() + LAST_STEPS))
+        (self._folder / "finish.new").rename(self._folder / "finish")
+        living = self._living()
+        self._until(lambda: not self._living(), "the end of all nodes", finishing=True)
+        self.ends = [node.returncode for node in living]
+
+    def _until(self, condition: Callable[[], bool], what: str, *, finishing: bool = False) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self._tick(finishing=finishing)
+            if condition():
+                return
+            if time.monotonic() > deadline:
+                message = f"waited {PATIENCE_SECONDS:g} s for {what}; {self._where()}"
+                raise SoakError(message)
+            time.sleep(0.02)
+
+    def _tick(self, *, finishing: bool) -> None:
+        read = len(self.journal.all)
+        self.journal.read()
+        for line in self.journal.all[read:]:
+            self._since.setdefault(line["pid"], line["time"])
+        for at in [at for at in self._back if at <= time.monotonic()]:
+            self._back.remove(at)
+            self._start_node()
+        if finishing:
+            return
+        for node in [node for node in self._job.nodes if node.poll() is not None and node.pid not in self.struck]:
+            self.struck.add(node.pid)
+            self.unasked.append(f"a launcher ended with {node.returncode}; {self._where()}")
+            self._back.append(time.monotonic() + 1)
+
+    def _start_node(self) -> None:
+        self._job.environ["ELASTIC_INFRA_NODE_NAME"] = f"node-{len(self._job.nodes)}"
+        self._job.start_node(*CONF)
+
+    def _is_due(self, fault: plan.Fault) -> bool:
+        if fault.after is not None:
+            return time.monotonic() >= self.injections[-1].at + fault.after
+        if fault.eldest:
+            return self._is_whole()
+        return self._newest_step() >= self._furthest + fault.steps
+
+    def _is_whole(self) -> bool:
+        """Whether all nodes are there and each worker has made steps with the others since the last fault."""
+        mine = [line for line in self._recent() if line["step"] > self._furthest + 1]
+        members = {line["pid"] for line in mine if line["world"] == plan.NODES * plan.WORKERS}
+        return len(self._living()) == plan.NODES and len(members & set(self._members())) == plan.NODES * plan.WORKERS
+
+    def _strike(self, fault: plan.Fault) -> bool:
+        """Let a fault happen; False where it has no victim right now."""
+        strike = self._kill_worker if fault.kind == "kill_worker" else self._kill_node
+        victim = strike(fault)
+        if not victim:
+            return False
+        self._tick(finishing=False)
+        self._furthest = max(self._furthest, self._newest_step())
+        kind = f"{fault.kind} {fault.point}"
+        self.injections.append(Injection(fault.number, kind, victim, time.monotonic(), fault.after is not None))
+        self._say(f"#{fault.number}{'+' if fault.after is not None else ''} {kind} {victim} (step {self._furthest})")
+        return True
+
+    def _kill_worker(self, fault: plan.Fault) -> str:
+        members = self._members()
+        if len(members) < 2:
+            return ""
+        candidates = members[:1] if fault.eldest else members[1:]
+        pid = candidates[int(fault.pick * len(candidates))]
+        if fault.point == "any":
+            kill([pid])
+        elif not self._ordered(pid, fault.point, "kill"):
+            return ""
+        self.struck.add(pid)
+        return f"process {pid}"
+
+    def _kill_node(self, fault: plan.Fault) -> str:
+        members = self._members()
+        nodes = [(node, [pid for pid in members if pid in tree(node.pid)]) for node in self._living()]
+        spared = [(node, pids) for node, pids in nodes if pids and (members[0] in pids) == fault.eldest]
+        if not spared or sum(bool(pids) for _, pids in nodes) < 2:
+            return ""
+        node, pids = spared[int(fault.pick * len(spared))]
+        if fault.point != "any" and not self._ordered(pids[int(fault.pick * len(pids))], fault.point, "wait"):
+            return ""
+        self._lose(node)
+        self._back.append(time.monotonic() + fault.away)
+        return f"node {node.pid}"
+
+    def _lose(self, node: subprocess.Popen[bytes]) -> None:
+        self.struck.update(tree(node.pid))
+        kill_tree(node)
+
+    def _ordered(self, pid: int, point: str, action: str) -> bool:
+        """Whether the victim has come to the point: it is dead there, or waits for the end of its node."""
+        order, there = (self._folder / f"{name}-{pid}" for name in ("order", "there"))
+        draft = self._folder / f"draft-{pid}"
+        draft.write_text(f"{point} {action}")
+        draft.rename(order)
+        deadline = time.monotonic() + POINT_SECONDS
+        while time.monotonic() < deadline:
+            self._tick(finishing=False)
+            if there.exists() or (action == "kill" and not is_alive(pid)):
+                return True
+            if not is_alive(pid):
+                return False
+            time.sleep(0.005)
+        order.unlink(missing_ok=True)
+        return False
+
+    def _members(self) -> list[int]:
+        """The living workers of the newest group, the one that has lived longest first."""
+        recent = self._recent()
+        newest = max((line["generation"] for line in recent), default=0)
+        pids = {line["pid"] for line in recent if line["generation"] == newest and is_alive(line["pid"])}
+        return sorted(pids - self.struck, key=lambda pid: self._since[pid])
+
+    def _recent(self) -> list[dict[str, Any]]:
+        return self.journal.last("step", RECENT)
+
+    def _newest_step(self) -> int:
+        return max((line["step"] for line in self._recent()), default=0)
+
+    def _living(self) -> list[subprocess.Popen[bytes]]:
+        return [node for node in self._job.nodes if node.poll() is None]
+
+    def _where(self) -> str:
+        last = self.journal.all[-3:]
+        return f"{len(self._living())} nodes live; the journal ends with {last}; logs in {self._folder}"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}

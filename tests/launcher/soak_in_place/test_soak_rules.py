@@ -1,0 +1,113 @@
+"""The laws of the soak in place see what breaks them, and its plan strikes as it says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.launcher.soak_in_place import exact, plan, verdict
+
+Line = dict[str, object]
+EXPECTED = tuple(verdict.Undisturbed(samples, mark) for samples, mark in exact.undisturbed(3))
+
+
+def journal(*, drop: Callable[[Line], bool] = lambda _: False, **changed: float) -> list[Line]:
+    """Two ranks that do three steps, the second of which breaks once and is repeated without rank 1."""
+
+    def lines() -> Iterator[Line]:
+        for step, generation, ranks in ((1, 1, 2), (2, 1, 2), (2, 2, 1), (3, 2, 1)):
+            samples = list(EXPECTED[step - 1].samples)
+            for rank in range(ranks):
+                place = {"step": step, "generation": generation, "rank": rank, "pid": rank}
+                yield {"event": "begun", **place, "seen": samples[rank::ranks]}
+                if (step, generation) != (2, 1):
+                    yield {"event": "step", **place, "mark": EXPECTED[step - 1].mark + changed.get(f"rank_{rank}", 0)}
+
+    return [line for line in lines() if not drop(line)]
+
+
+def test_a_step_that_is_repeated_breaks_no_law() -> None:
+    """It counts once, in the generation that tried it last."""
+    assert verdict.exactly_once(journal(), EXPECTED) == []
+    assert verdict.equal_ranks(journal()) == []
+    assert verdict.undisturbed(journal(), EXPECTED) == []
+
+
+def test_a_sample_that_nobody_trained_on_is_seen() -> None:
+    """A rank's share of a step that counts is missing, or the step itself is."""
+    without_rank_1 = journal(drop=lambda line: (line["step"], line["rank"]) == (1, 1))
+    without_step_3 = journal(drop=lambda line: line["step"] == 3)
+
+    assert [line[:7] for line in verdict.exactly_once(without_rank_1, EXPECTED)] == ["step 1:"]
+    assert [line[:7] for line in verdict.exactly_once(without_step_3, EXPECTED)] == ["step 3:"]
+
+
+def test_weights_of_ranks_that_differ_in_a_bit_are_seen() -> None:
+    """Where the sums are the same to many digits as well."""
+    assert len(verdict.equal_ranks(journal(rank_1=1e-15))) == 1
+    assert verdict.undisturbed(journal(rank_1=1e-15), EXPECTED) == []
+
+
+@pytest.mark.parametrize("sample", range(0, exact.SAMPLES, 7))
+def test_one_sample_changes_the_weights_by_more_than_rounding(sample: int) -> None:
+    """The loss is linear in the weights, so that no later step makes up for a sample that is lost or counted twice."""
+    model = exact.Linear()
+    optimizer, before = exact.optimizer(model), exact.mark(model)
+    inputs, _ = exact.samples().tensors
+    (model(inputs[[sample]]).sum() / exact.GLOBAL_BATCH).backward()
+    optimizer.step()
+
+    assert abs(exact.mark(model) - before) > 1000 * exact.TOLERANCE
+
+
+def readings(**growth: int) -> list[Line]:
+    """What a process holds in thirty groups of two sizes, with so much more each time."""
+    held = {"descriptors": 20, "threads": 5, "kib": 90_000}
+    return [
+        {"pid": 7, "world": 2 + number % 2, **{kind: held[kind] + growth.get(kind, 0) * number for kind in held}}
+        for number in range(30)
+    ]
+
+
+@pytest.mark.parametrize(("growth", "seen"), [({}, 0), ({"descriptors": 1}, 2), ({"threads": 1}, 2), ({"kib": 900}, 2)])
+def test_what_grows_with_each_generation_is_seen(growth: dict[str, int], seen: int) -> None:
+    """One descriptor, one thread or a megabyte each, in groups of either size."""
+    lives = verdict.lives(readings(**growth))
+
+    assert [life.world for life in lives] == [2, 3]
+    assert sum(len(life.growth) for life in lives) == seen
+
+
+def test_a_process_that_ends_without_a_fault_was_replaced() -> None:
+    """Neither struck nor there at the end."""
+    lines = [{"event": "step", "pid": pid} for pid in (1, 2, 3)] + [{"event": "end", "pid": 1}]
+
+    assert verdict.replaced(lines, frozenset({2})) == [3]
+
+
+def test_a_generation_of_new_processes_alone_is_a_restart() -> None:
+    """One survivor makes it a move."""
+    members = {1: (1, 2), 2: (2, 3), 3: (4, 5)}
+    lines = [
+        {"event": "step", "generation": generation, "pid": pid} for generation, pids in members.items() for pid in pids
+    ]
+
+    assert verdict.changes(lines) == verdict.Changes(moves=1, restarts=1)
+
+
+def test_a_plan_is_the_same_for_a_seed_and_strikes_at_every_point() -> None:
+    """Workers more often than nodes, all points, the eldest now and then, two at once of different kinds."""
+    faults = plan.draw(3, 200)
+    kinds = Counter(fault.kind for fault in faults)
+
+    assert faults == plan.draw(3, 200)
+    assert {(fault.kind, fault.point) for fault in faults} == set(itertools.product(plan.KINDS, plan.POINTS))
+    assert kinds["kill_worker"] > kinds["kill_node"] > 40
+    assert sum(fault.eldest for fault in faults) == 5
+    for before, fault in itertools.pairwise(faults):
+        if fault.after is not None:
+            assert (before.after, before.eldest) == (None, False)
+            assert fault.kind != before.kind

@@ -1,0 +1,105 @@
+"""One worker of the soak in place: the exact training, which dies where its order says.
+
+Usage: train.py FOLDER. An order is the file ``order-PID``: a point of the step and ``kill`` or ``wait``. Waiting, the
+worker renames it to ``there-PID`` and is killed with its node. FOLDER/journal gets lines from every worker: ``begun``
+with the step's samples before anything is exchanged, ``step`` with the weights' mark once the step counts, and what
+the process holds when a generation has settled. The job ends after the step in the file ``finish``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Snapshots
+from tests.launcher.soak_in_place import exact
+
+STEP_SECONDS = 0.03
+DURABLE_STEPS = 500
+SETTLED = 4
+"""The step of a generation after which a worker says what it holds."""
+
+folder = Path(sys.argv[1])
+torch.set_num_threads(1)
+group = ElasticGroup.start()
+torch.manual_seed(0)
+model = DistributedDataParallel(exact.Linear(), bucket_cap_mb=0.00001)
+optimizer = exact.optimizer(model)
+sampler = exact.sampler(micro_batch=2)
+state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
+loader = DataLoader(exact.samples(), batch_sampler=sampler)
+elastic = Elastic(state, loader, Snapshots(durable_steps=DURABLE_STEPS), group=group)
+order, there = (folder / f"{name}-{os.getpid()}" for name in ("order", "there"))
+
+
+def note(event: str, **fields: object) -> None:
+    """Append one line by one write, so that lines of several writers do not mix."""
+    place = {"rank": dist.get_rank(), "world": dist.get_world_size(), "generation": group.generation}
+    line = json.dumps({"event": event, "time": time.monotonic(), "pid": os.getpid(), **place, **fields}) + "\n"
+    descriptor = os.open(folder / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def pass_point(point: str) -> None:
+    """Die here, or wait for the end of the node, where the order says so."""
+    if not order.exists():
+        return
+    at, action = order.read_text().split()
+    if at != point:
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    order.rename(there)
+    time.sleep(600)
+
+
+def holdings() -> dict[str, int]:
+    """Descriptors, threads and private memory (KiB) of this process."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return {"descriptors": descriptors, "threads": int(status["Threads"]), "kib": int(status["RssAnon"].split()[0])}
+
+
+def last_step() -> int | None:
+    """The step after which the job ends; None while nobody has said."""
+    path = folder / "finish"
+    return int(path.read_text()) if path.exists() else None
+
+
+next(iter(model.parameters())).register_hook(lambda _: pass_point("backward"))
+settled = (0, 0)
+for step, micro in elastic.steps(10**9):
+    with elastic.step():
+        pass_point("forward")
+        note("begun", step=step, seen=[index for part in sampler.step() if part.weight for index in part.indices])
+        for (inputs, _), sync in micro:
+            with sync:
+                elastic.backward(model(inputs).mean())
+        pass_point("reduced")
+        optimizer.step()
+        optimizer.zero_grad()
+        pass_point("optimized")
+        time.sleep(STEP_SECONDS)
+    if state.step == step:
+        settled = (group.generation, settled[1] + 1 if settled[0] == group.generation else 1)
+        note("step", step=step, mark=exact.mark(model), **(holdings() if settled[1] == SETTLED else {}))
+    pass_point("done")
+    if (last := last_step()) is not None and state.step >= last:
+        break
+group.leave()
+state.wait()
+note("end", step=state.step)
+dist.barrier()
+dist.destroy_process_group()
