@@ -33,33 +33,33 @@ SIZES: Final = (10, 300, 1000)
 def main(arguments: list[str]) -> int:
     """Measure, and print the page."""
     options = _parse(arguments)
-    results = measured(options.sizes, quick=options.quick)
-    page = report.document(results)
-    print(f"\n{page}")
-    if options.write:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(page)
+    results: dict[str, Any] = {}
+    for results in measured(options.sizes, quick=options.quick):
+        if options.write:
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            PAGE.write_text(report.document(results))
+    print(f"\n{report.document(results)}")
     return 0
 
 
-def measured(sizes: list[int], *, quick: bool) -> dict[str, Any]:
-    """All figures, as they are kept."""
+def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
+    """All figures as they are kept, after each event."""
     arms = [arm for arm in jobs.ARMS if arm != jobs.TORCHFT or importlib.util.find_spec("torchft")]
+    facts, largest = _facts(arms, quick=quick), max(sizes)
     begin = time.monotonic()
+    empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
+    saves, restores = copies.measured(largest, 2 if quick else 5)
+    print(f"{time.monotonic() - begin:6.0f} s  {saves} {restores}", flush=True)
     found = []
     for sample in _changes(sizes, arms, quick=quick):
         found.append(dataclasses.asdict(sample))
         print(f"{time.monotonic() - begin:6.0f} s  {sample}", flush=True)
-    largest = max(sizes)
-    saves, restores = copies.measured(largest, 2 if quick else 5)
-    print(f"{time.monotonic() - begin:6.0f} s  {saves} {restores}", flush=True)
-    empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
-    return {
-        "machine": _facts(arms, quick=quick),
-        "changes": found,
-        "copies": {"megabytes": largest, "saves": saves, "restores": restores},
-        "steps": {"megabytes": largest, **empty},
-    }
+        yield {
+            "machine": facts,
+            "changes": found,
+            "copies": {"megabytes": largest, "saves": saves, "restores": restores},
+            "steps": {"megabytes": largest, **empty},
+        }
 
 
 def rounds(megabytes: int, *, quick: bool) -> int:

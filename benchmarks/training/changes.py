@@ -11,7 +11,7 @@ from benchmarks.launcher.job import await_
 from benchmarks.training import jobs, outage
 from benchmarks.training.train import SNAPSHOT_STEPS
 
-LOST_SECONDS: Final = 150.0
+LOST_SECONDS: Final = 100.0
 """A job that does not train steadily by then counts as lost."""
 POLL_SECONDS: Final = 0.005
 KILL, GROW, LOSE = EVENTS = ("a worker is killed", "a node joins", "a node is lost")
