@@ -64,7 +64,7 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
 
 def rounds(megabytes: int, *, quick: bool) -> int:
     """Jobs of each arm at a size: fewer where a step takes seconds."""
-    most = 6 if megabytes < 100 else 4 if megabytes < 500 else 3  # noqa: PLR2004  sizes of small and large states
+    most = 4 if megabytes < 500 else 3  # noqa: PLR2004  large states
     return most // 2 if quick else most
 
 

@@ -110,7 +110,7 @@ def _state(folder: Path, megabytes: int) -> ElasticState:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     network = model.network(megabytes)
-    return ElasticState(folder / "checkpoints", model=network, optimizer=torch.optim.Adam(network.parameters()))
+    return ElasticState(folder / "checkpoints", model=network, optimizer=model.optimizer(network))
 
 
 def _seconds(action: Callable[[], object]) -> float:

@@ -84,7 +84,7 @@ class Replicas:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start_lighthouse(self) -> None:
-        """Start torchft's coordinator."""
+        """Start torchft's coordinator, which all replicas ask."""
         self._start(["-c", _LIGHTHOUSE, str(self._port)])
 
     def start_node(self) -> None:
@@ -106,7 +106,7 @@ class Replicas:
         lost.wait()
 
     def end(self) -> None:
-        """Kill all processes."""
+        """Kill all processes, the lighthouse too."""
         for process in self._processes:
             process.kill()
             process.wait()

@@ -16,7 +16,16 @@ def network(megabytes: int) -> nn.Sequential:
     """Linear layers whose weights have a state of so many megabytes, with the moments of Adam."""
     layers = max(1, megabytes * 1_000_000 // LAYER_BYTES)
     width = math.isqrt(megabytes * 1_000_000 // BYTES_A_WEIGHT // layers)
-    return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+    made = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+    for weight in made.parameters():
+        # Values keep their size through all layers: numbers near zero (denormals) would take most of a step's time.
+        nn.init.normal_(weight, std=width**-0.5)
+    return made
+
+
+def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """Adam that hardly moves, so that the values keep their size."""
+    return torch.optim.Adam(model.parameters(), lr=1e-8)
 
 
 def loss(model: nn.Module) -> torch.Tensor:

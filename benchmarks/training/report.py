@@ -48,13 +48,18 @@ is two steps old when a worker dies, because both arms take one every four steps
 are rarer and a restart repeats more. `torchft` has a worker (replica) that was killed started again at once by the
 benchmark, and its coordinator waits for missing replicas for a second instead of a minute.
 
+In place the group waits for the successor of a killed worker too: that worker builds the model and takes the state from
+a survivor before the next step, which takes longer than the aims allow. A lost node is not waited for. `over 100`: five
+new steps in a row did not come within 100 s; `-`: not measured.
+
 *Until whole* sums the outages of all changes up to the first step with all workers again."""
 
 
 COPIES_NOTE: Final = """\
 A snapshot goes to memory and to disk, and training waits for the copy to memory alone. The first two snapshots also
-make the memory. A restore is that of a new process whose model and optimizer are built. Figures are medians, with p95
-by nearest rank and the number of repetitions."""
+make the memory; the copy of a later one is bound by the speed of the memory. A restore is that of a new process whose
+model and optimizer are built; from memory it copies the weights, and the first step copies the moments. Figures are
+medians, with p95 by nearest rank and the number of repetitions."""
 
 
 STEPS_NOTE: Final = """\
@@ -63,7 +68,7 @@ worker of the launcher, without snapshots: by default their copies take a hundre
 
 
 def document(results: Results) -> str:
-    """The whole page."""
+    """The page of all figures, as Markdown."""
     facts = "\n".join(f"- {line}" for line in results["machine"])
     parts = (
         "# Changes, snapshots and steps of a training in place",
@@ -115,7 +120,7 @@ def _outages(results: Results) -> Iterator[list[str]]:
     yield ["state", "what happens", *arms, f"{IN_PLACE} / {RESTART}", "aim", "met"]
     for event, megabytes in _events(results):
         found = {arm: _changes(results, event, megabytes, arm, "first") for arm in arms}
-        ratio, aim = _part(found[IN_PLACE], found[RESTART]), AIMS.get((event, megabytes))
+        ratio, aim = _part(found.get(IN_PLACE), found.get(RESTART)), AIMS.get((event, megabytes))
         yield [_size(megabytes), event, *map(_cell, found.values()), _shown(ratio), *_judged(ratio, aim)]
 
 
@@ -158,7 +163,7 @@ def _changes(results: Results, event: str, megabytes: int, arm: str, figure: str
     ]
     lost = sum(change["cost"] is None for change in mine)
     values = tuple(float(change["cost"][figure]) for change in mine if change["cost"] is not None)
-    return Summary(values, {"lost": lost} if lost else {})
+    return Summary(values, {f"over {changes.LOST_SECONDS:g}": lost} if lost else {})
 
 
 def _arms(results: Results) -> list[str]:
@@ -171,8 +176,10 @@ def _events(results: Results) -> Iterator[tuple[str, int]]:
     return ((event, megabytes) for event in changes.EVENTS for megabytes in sizes)
 
 
-def _part(ours: Summary, control: Summary) -> float | None:
-    return None if ours.median is None or not control.median else ours.median / control.median
+def _part(ours: Summary | None, control: Summary | None) -> float | None:
+    if ours is None or control is None or ours.median is None or not control.median:
+        return None
+    return ours.median / control.median
 
 
 def _judged(ratio: float | None, aim: float | None) -> tuple[str, str]:
@@ -195,7 +202,7 @@ def _cell(summary: Summary) -> str:
 
 def _two_digits(value: float | None) -> str:
     if value is None:
-        return "job lost"
+        return f"over {changes.LOST_SECONDS:g}"
     return f"{value:.2f}" if value < 1 else f"{value:.1f}"
 
 

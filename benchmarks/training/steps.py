@@ -45,7 +45,7 @@ def main(out: Path, megabytes: int, arm: str) -> None:
     if group is None:
         dist.init_process_group("gloo")
     network = model.network(megabytes)
-    optimizer = torch.optim.Adam(network.parameters())
+    optimizer = model.optimizer(network)
     state = ElasticState(None, model=network, optimizer=optimizer)
     elastic = Elastic(state, snapshots=Snapshots(memory_steps=ENDLESS, durable_steps=ENDLESS), group=group)
     steps = elastic.steps(ENDLESS)

@@ -27,14 +27,14 @@ ENDLESS = 10**9
 
 
 def main(folder: Path, megabytes: int, arm: str) -> None:
-    """Train until ended."""
+    """Train until this process is killed."""
     torch.set_num_threads(1)
     group = ElasticGroup.start() if arm == "in-place" else None
     if group is None:
         dist.init_process_group("gloo")
     torch.manual_seed(0)
     network = DistributedDataParallel(model.network(megabytes))
-    optimizer = torch.optim.Adam(network.parameters())
+    optimizer = model.optimizer(network)
     state = ElasticState(folder / "checkpoints", model=network, optimizer=optimizer)
     snapshots = Snapshots(memory_steps=SNAPSHOT_STEPS, durable_steps=ENDLESS)
     elastic = Elastic(state, snapshots=snapshots, group=group)

@@ -22,11 +22,11 @@ LONGEST = timedelta(seconds=60)
 
 
 def main(megabytes: int) -> None:
-    """Train until ended."""
+    """Train until this process is killed."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     network = model.network(megabytes)
-    adam = torch.optim.Adam(network.parameters())
+    adam = model.optimizer(network)
 
     def load(state: dict[str, Any]) -> None:
         network.load_state_dict(state["model"])

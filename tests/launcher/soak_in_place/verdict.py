@@ -115,7 +115,7 @@ def replaced(journal: Iterable[Line], struck: frozenset[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Changes:
-    """How generations began."""
+    """How many generations began in which way."""
 
     moves: int
     """With a worker of the one before."""
