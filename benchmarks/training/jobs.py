@@ -132,7 +132,7 @@ def launched(megabytes: int, arm: str) -> Iterator[Nodes]:
         launch = arms.Launch("1:3", max_restarts=100)
         with Job(path, arms.OURS, launch, script) as job:
             yield LaunchedNodes(job, Lines(path / "journal"))
-    run_dir.sweep("/dev/shm")  # noqa: S108  what the killed launchers kept there in memory
+    run_dir.cleanup("/dev/shm")  # noqa: S108  what the killed launchers kept there in memory
 
 
 @contextmanager
