@@ -189,7 +189,7 @@ class Runner:
     def _look(self) -> None:
         new, now = self._reader.read(), time.monotonic()
         for record in new:
-            self._training = watch.fold(self._training, record, now)
+            self._training = watch.apply_record(self._training, record, now)
         self.records += new
         self._view.update(new)
 

@@ -1,6 +1,6 @@
 """Shows a run while it goes on: in place on a terminal, as a log everywhere else.
 
-The same pure functions fold the event lines for this view and for the timeline.
+The same pure functions read the event lines for this view and for the timeline.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
-class News:
+class Notice:
     """One line about an event."""
 
     at: float
@@ -61,7 +61,7 @@ class Shown:
 
     job: Job = field(default_factory=Job)
     begin: float | None = None
-    news: tuple[News, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 def open_view(stream: TextIO, title: str, environ: Mapping[str, str] = os.environ) -> View:
@@ -77,12 +77,12 @@ def open_view(stream: TextIO, title: str, environ: Mapping[str, str] = os.enviro
     return LogView(stream, title)
 
 
-def fold(shown: Shown, record: Record) -> Shown:
+def apply_record(shown: Shown, record: Record) -> Shown:
     """The state after one more event."""
     job, _ = advance(shown.job, record)
     text = tell(shown.job, job, record)
-    news = (*shown.news, News(record.at, about(record), text))[-KEPT:] if text else shown.news
-    return replace(shown, job=job, begin=record.at if shown.begin is None else shown.begin, news=news)
+    notices = (*shown.notices, Notice(record.at, about(record), text))[-KEPT:] if text else shown.notices
+    return replace(shown, job=job, begin=record.at if shown.begin is None else shown.begin, notices=notices)
 
 
 class LogView:
@@ -97,13 +97,13 @@ class LogView:
     def update(self, records: Sequence[Record]) -> None:
         """Write the lines of new records."""
         for record in records:
-            before, self._shown = self._shown, fold(self._shown, record)
-            if self._shown.news != before.news:
-                self._write(_line(self._shown, self._shown.news[-1]) + "\n")
+            before, self._shown = self._shown, apply_record(self._shown, record)
+            if self._shown.notices != before.notices:
+                self._write(_line(self._shown, self._shown.notices[-1]) + "\n")
                 self._steps_due = max(self._steps_due, record.at + STEP_SECONDS)
             elif record.event == "progress" and record.at >= self._steps_due:
                 self._steps_due = record.at + STEP_SECONDS
-                self._write(_line(self._shown, News(record.at, "", _speed(self._shown.job))) + "\n")
+                self._write(_line(self._shown, Notice(record.at, "", _speed(self._shown.job))) + "\n")
 
     def close(self) -> None:
         """Do nothing: all lines are written already."""
@@ -132,7 +132,7 @@ class LiveView:
     def update(self, records: Sequence[Record]) -> None:
         """Take new records, and draw if a drawing is due."""
         for record in records:
-            self._shown = fold(self._shown, record)
+            self._shown = apply_record(self._shown, record)
         now = self._clock()
         if now - self._drawn_at >= REDRAW_SECONDS:
             self._draw(now)
@@ -177,14 +177,14 @@ def draw(shown: Shown, title: str, now: float, size: tuple[int, int]) -> Rendera
     head = [f"{title}  {time_gone}  {job.outcome}", _world(job), speed, f"restarts: {_kinds(job, width)}"]
     lines: list[RenderableType] = [_row(text, width, "bold" if index == 0 else "") for index, text in enumerate(head)]
     nodes = sorted(job.nodes.values(), key=lambda node: natural(node.name))
-    room = max(1, rows - len(head) - 2 - min(len(shown.news), 3))
+    room = max(1, rows - len(head) - 2 - min(len(shown.notices), 3))
     lines.append(_nodes([_as_shown(node, job, now) for node in nodes[:room]], now, width))
     used = len(head) + 1 + min(room, len(nodes))
     if len(nodes) > room:
         lines.append(_row(f"and {formatting.count(len(nodes) - room, 'node')} more", width, "dim"))
         used += 1
-    last = shown.news[-max(0, rows - used) :] if rows > used else ()
-    return Group(*lines, *(_row(_line(shown, news), width, "") for news in last))
+    last = shown.notices[-max(0, rows - used) :] if rows > used else ()
+    return Group(*lines, *(_row(_line(shown, notice), width, "") for notice in last))
 
 
 def _nodes(nodes: Sequence[Node], now: float, width: int) -> Table:
@@ -246,9 +246,9 @@ def _kinds(job: Job, width: int) -> str:
     return formatting.changes(shown, sum(entry.moved for entry in job.generations)) or "none"
 
 
-def _line(shown: Shown, news: News) -> str:
-    node = f"{formatting.short(news.node)}: " if news.node else ""
-    return f"{scale.clock(news.at - (news.at if shown.begin is None else shown.begin)):>7}  {node}{news.text}"
+def _line(shown: Shown, notice: Notice) -> str:
+    node = f"{formatting.short(notice.node)}: " if notice.node else ""
+    return f"{scale.clock(notice.at - (notice.at if shown.begin is None else shown.begin)):>7}  {node}{notice.text}"
 
 
 def _row(text: str, width: int, look: str) -> Text:

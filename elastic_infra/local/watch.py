@@ -1,4 +1,4 @@
-"""The state of the training from the launchers' events: a fold over records. Pure."""
+"""The state of the training from the launchers' events: a apply_record over records. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Training:
     workers: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
-def fold(training: Training, record: Record, now: float) -> Training:
+def apply_record(training: Training, record: Record, now: float) -> Training:
     """The training after one more record, read now."""
     match record.event:
         case "workers_started" if record.generation != training.generation:

@@ -183,7 +183,7 @@ def test_another_task_config_is_refused(plugin: Any) -> None:
         JobConfig.from_flyte(plugin.PyTorch(num_workers=2), REST)
 
 
-def test_a_budget_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_budget_is_refused() -> None:
     """It would be lost silently."""
     task = SimpleNamespace(
         nnodes=2,

@@ -7,7 +7,7 @@ from elastic_infra.local.faults import parse_fault
 from elastic_infra.local.plan import Entry, parse_plan
 from elastic_infra.local.schedule import Schedule, advance
 from elastic_infra.local.state import Exited, Rules, State, Struck, Tick
-from elastic_infra.local.watch import SILENT_SECONDS, Training, fold
+from elastic_infra.local.watch import SILENT_SECONDS, Training, apply_record
 from elastic_infra.timeline.records import Record
 
 RULES = Rules("PyTorchJob", "OnFailure", 6, frozenset(), 30.0, 5.0)
@@ -27,7 +27,7 @@ def training(*records: tuple[float, Record]) -> Training:
     """What is known after these."""
     known = Training()
     for now, each in records:
-        known = fold(known, each, now)
+        known = apply_record(known, each, now)
     return known
 
 
@@ -62,13 +62,17 @@ def test_waits_for_recovery() -> None:
     schedule, struck = due(schedule, state, known, 16.0)
     assert struck is not None
     down = controller.step(state, Struck(struck.fault), 16.0)[0]
-    schedule, early = due(schedule, down, fold(known, record("progress", 1), 16.1), 30.0)
+    schedule, early = due(schedule, down, apply_record(known, record("progress", 1), 16.1), 30.0)
     assert early is None
-    smaller = fold(fold(known, record("workers_started", 2, world_size=1), 31.0), record("progress", 2), 32.0)
+    smaller = apply_record(
+        apply_record(known, record("workers_started", 2, world_size=1), 31.0), record("progress", 2), 32.0
+    )
     down = controller.step(controller.step(down, Exited("node-1", 137), 16.0)[0], Tick(), 19.0)[0]
     schedule, early = due(schedule, down, smaller, 40.0)
     assert early is None
-    whole = fold(fold(smaller, record("workers_started", 3, world_size=2), 41.0), record("progress", 3), 42.0)
+    whole = apply_record(
+        apply_record(smaller, record("workers_started", 3, world_size=2), 41.0), record("progress", 3), 42.0
+    )
     schedule, early = due(schedule, down, whole, 42.0)
     assert early is None
     assert due(schedule, down, whole, 44.0)[1] == Entry(2, parse_fault("scale 3"), after_recovery=True)
@@ -79,7 +83,7 @@ def test_old_steps_are_no_recovery() -> None:
     state, known = running(), training(STARTED, STEPPED)
     schedule, struck = due(Schedule(parse_plan("1s kill worker 0.0; +0s scale 3")), state, known, 16.0)
     assert struck is not None
-    assert due(schedule, state, fold(known, record("progress", 1), 17.0), 99.0)[1] is None
+    assert due(schedule, state, apply_record(known, record("progress", 1), 17.0), 99.0)[1] is None
 
 
 def test_lost_store_needs_no_new_generation() -> None:
@@ -88,7 +92,7 @@ def test_lost_store_needs_no_new_generation() -> None:
     schedule, struck = due(Schedule(parse_plan("1s lose rendezvous; +0s scale 3")), state, known, 16.0)
     assert struck is not None
     assert due(schedule, state, known, 20.0)[1] is None
-    assert due(schedule, state, fold(known, record("progress", 1), 21.0), 21.0)[1] is not None
+    assert due(schedule, state, apply_record(known, record("progress", 1), 21.0), 21.0)[1] is not None
 
 
 def test_ended_job() -> None:
@@ -104,7 +108,7 @@ def test_a_missed_fault_holds_nothing_up() -> None:
     schedule, entry = due(schedule, running(), known, 16.0)
     assert entry is not None
     schedule = schedule.missed()
-    known = fold(known, record("progress", 1, highest=2), 17.0)
+    known = apply_record(known, record("progress", 1, highest=2), 17.0)
     schedule, entry = due(schedule, running(), known, 17.0)
     assert entry is None
     assert due(schedule, running(), known, 20.0)[1] is not None

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from elastic_infra.local.view import REDRAW_SECONDS, LiveView, LogView, Shown, draw, fold, open_view
+from elastic_infra.local.view import REDRAW_SECONDS, LiveView, LogView, Shown, apply_record, draw, open_view
 from elastic_infra.local.watch import SILENT_SECONDS
 from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import history
@@ -180,7 +180,7 @@ def test_a_terminal_that_changes_its_size() -> None:
     assert all(len(line) <= 40 for line in screens[-1])
 
 
-SEEN = tuple(itertools.accumulate(FAULTS, fold, initial=Shown()))
+SEEN = tuple(itertools.accumulate(FAULTS, apply_record, initial=Shown()))
 
 
 @settings(max_examples=40, deadline=None)
@@ -188,7 +188,7 @@ SEEN = tuple(itertools.accumulate(FAULTS, fold, initial=Shown()))
 def test_it_fits_any_terminal(columns: int, rows: int, nodes: int, shown: Shown) -> None:
     """However many nodes and however little room: never wider or higher than the terminal, the state always on top."""
     for each in (each for index in range(nodes) for each in start(FAULTS[0].at, f"n-{index}", 1, nodes)):
-        shown = fold(shown, each)
+        shown = apply_record(shown, each)
     console = Console(file=io.StringIO(), width=columns, height=rows, color_system=None)
     with console.capture() as captured:
         console.print(draw(shown, "digits", FAULTS[-1].at, (columns, rows)))
@@ -268,7 +268,7 @@ def test_a_script_that_reports_no_steps_is_shown_to_run() -> None:
     """After the time that a start takes, the view names the state and what would report the steps."""
     shown = Shown()
     for each in start(0, "a", 1, 1):
-        shown = fold(shown, each)
+        shown = apply_record(shown, each)
     screens = [_drawn(shown, at) for at in (SILENT_SECONDS - 1, SILENT_SECONDS + 1)]
 
     assert ["start" in screen and "no step yet" in screen for screen in screens] == [True, False]

@@ -1,6 +1,7 @@
 """The fork server: a process that has imported what workers import, and forks them.
 
-Runs from a copy beside the bootstrap's, started by the supervisor with what all workers find in their environment.
+Runs from a copy beside the bootstrap's, started by the supervisor with what all workers find in their environment, and
+so speaks plain JSON: the package with the launcher's codec is not there to import, nor must workers find it imported.
 It keeps one thread and opens no accelerator, so forking it is safe. Imports happen in a child: one that leaves a
 thread, a socket, an accelerator device, a signal handler or another ``sys.path`` behind, reads a variable that differs
 between workers, or loads a module of the script's own is thrown away, and the next child leaves that module out. The
