@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import sys
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from elastic_infra import JobConfig, render
 from elastic_infra.cli.app import COMMANDS
@@ -75,3 +81,49 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+COUNTED = ("Linux", "x86_64", (3, 11))
+
+
+def needs(package: str) -> list[str]:
+    """What a package needs here, without its extras."""
+    requirements = map(Requirement, metadata.requires(package) or ())
+    return [need.name for need in requirements if need.marker is None or need.marker.evaluate({"extra": ""})]
+
+
+def installed_with(packages: Iterable[str]) -> set[str]:
+    """These packages and all that they need in turn."""
+    found: set[str] = set()
+    waiting = [str(canonicalize_name(package)) for package in packages]
+    while waiting:
+        package = waiting.pop()
+        if package not in found:
+            found.add(package)
+            waiting += map(canonicalize_name, needs(package))
+    return found
+
+
+def megabytes(packages: Iterable[str]) -> float:
+    """Their files without bytecode."""
+    files = (file for package in packages for file in metadata.files(package) or ())
+    return sum(file.size or 0 for file in files if file.suffix != ".pyc") / 1e6
+
+
+@pytest.mark.skipif((platform.system(), platform.machine(), sys.version_info[:2]) != COUNTED, reason="other wheels")
+def test_dependencies_are_as_many_and_as_large_as_the_page_says() -> None:
+    """In all, row by row, and the parts that the text names."""
+    page = (ROOT / "docs/dependencies.md").read_text()
+    direct = needs("elastic-infra")
+    everything = installed_with(direct)
+    rows = re.findall(r"^\| `([\w-]+)` \| [^|]+ \| (\d+) \| ([\d.]+) \|", page, re.MULTILINE)
+    sizes = {package: megabytes(installed_with([package])) for package in direct}
+    rest = installed_with(package for package in direct if package != "pulumi-kubernetes")
+
+    assert {name: (int(number), size) for name, number, size in rows} == {
+        package: (len(installed_with([package])), f"{size:.0f}" if size >= 1 else f"{size:.1f}")
+        for package, size in sizes.items()
+    }
+    assert f"{len(everything)} packages of {megabytes(everything):.0f} MB" in page
+    assert f"{megabytes(['grpcio']):.0f} MB are gRPC, {megabytes(['debugpy']):.0f} MB `debugpy`" in page
+    assert f"{megabytes(everything - rest):.0f} MB less" in page

@@ -62,6 +62,13 @@ model and optimizer are built; from memory it copies the weights, and the first 
 medians, with p95 by nearest rank and the number of repetitions."""
 
 
+COPIED: Final = (
+    "Of a state of {size}, training waits {snapshot} s for a snapshot and {save} s for `torch.save`; a new worker "
+    "restores it from memory in {memory} s, from disk in {disk} s."
+)
+"""The sentence of the documentation about copies."""
+
+
 STEPS_NOTE: Final = """\
 What `elastic.step()`, the loop around it and the report to the launcher add to each step of a model of this size in a
 worker of the launcher, without snapshots: by default their copies take a hundredth of the time."""
@@ -98,15 +105,13 @@ def headline(results: Results) -> str:
     return table(rows)
 
 
-def copied(results: Results) -> str:
-    """The sentence of the documentation about copies."""
+def copied(results: Results) -> dict[str, str]:
+    """The figures of ``COPIED``."""
     saves, restores = results["copies"]["saves"], results["copies"]["restores"]
     seconds = {name: _two_digits(statistics.median(values)) for name, values in {**saves, **restores}.items()}
-    return (
-        f"Of a state of {_size(results['copies']['megabytes'])}, training waits {seconds[copies.SNAPSHOT]} s for a "
-        f"snapshot and {seconds[copies.TORCH]} s for `torch.save`; a new worker restores it from memory in "
-        f"{seconds[copies.MEMORY]} s, from disk in {seconds[copies.COLD]} s."
-    )
+    names = {"snapshot": copies.SNAPSHOT, "save": copies.TORCH, "memory": copies.MEMORY, "disk": copies.COLD}
+    size = _size(results["copies"]["megabytes"])
+    return {"size": size, **{name: seconds[copy] for name, copy in names.items()}}
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:

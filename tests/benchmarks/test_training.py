@@ -1,4 +1,4 @@
-"""The documentation shows the committed figures of training in place, and an outage is what it is called."""
+"""The page has the committed figures of training in place, and an outage is what it is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.training import __main__ as program
 from benchmarks.training import outage, report
-from tools.run import ROOT
 
 RESULTS = json.loads(program.RESULTS.read_text())
 STEP = 0.1
@@ -28,14 +27,6 @@ def journal(*generations: tuple[int, int, float, range]) -> list[dict[str, Any]]
 def test_the_page_has_the_committed_figures() -> None:
     """It is made of the file, and of nothing else."""
     assert program.PAGE.read_text() == report.document(RESULTS)
-
-
-def test_the_documentation_shows_the_committed_figures() -> None:
-    """The table of outages and the sentence about copies."""
-    text = (ROOT / "docs/training.md").read_text()
-
-    assert report.headline(RESULTS) in text
-    assert report.copied(RESULTS) in " ".join(text.split())
 
 
 def test_an_outage_ends_with_the_first_new_step() -> None:

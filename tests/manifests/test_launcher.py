@@ -74,13 +74,21 @@ def test_a_page_tells_the_size_of_the_config_map(page: str) -> None:
     assert [int(each) for each in told] == [pytest.approx(len(launcher.launcher_data()["launcher.zip"]) / 1e3, rel=0.1)]
 
 
+def test_the_page_tells_what_kubectl_can_keep() -> None:
+    """Client-side apply keeps the object in an annotation."""
+    assert f"can keep\n{launcher.MAX_OBJECT_BYTES / 1e3:.0f} kB" in (ROOT / "docs/architecture.md").read_text()
+
+
 def test_the_launcher_alone_is_small() -> None:
-    """Without what training scripts import, which grows with what it offers."""
+    """Without what training scripts import, which grows with what it offers, and is as much as the page says."""
     package = ROOT / "elastic_infra"
     sources = {path: text for path, text in archive.sources(package).items() if "/training/" not in path}
     content = archive.packed({path: archive.stripped(text).encode() for path, text in sources.items()})
 
-    assert len(base64.b64encode(content)) <= 190_000
+    alone = len(base64.b64encode(content))
+    assert alone <= 190_000
+    assert 1 - alone / len(launcher.launcher_data()["launcher.zip"]) == pytest.approx(1 / 5, abs=0.025)
+    assert "of which a fifth is the library for training scripts" in (ROOT / "docs/architecture.md").read_text()
 
 
 SOURCES = archive.sources(ROOT / "elastic_infra")

@@ -14,7 +14,7 @@ from elastic_infra.launcher.protocol import actions, apply_event, commit, events
 from elastic_infra.launcher.protocol.state import State, record
 from elastic_infra.launcher.store import keys
 from tests.launcher.protocol import checker, laws, world
-from tests.launcher.protocol.test_model import LIMIT, scenario
+from tests.launcher.protocol.test_model import LIMIT, MOVES, SCENARIOS, scenario
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 NOT_EXPLORED = "not explored by the checker"
@@ -153,3 +153,9 @@ def _phase(generation: records.Generation | None) -> str:
 def _pairs(heading: str) -> set[tuple[str, str]]:
     rows = [row for row in table(heading, "from") if NOT_EXPLORED not in row["guard"]]
     return {(old.strip(" `"), row["to"].replace("`", "")) for row in rows for old in row["from"].split(",")}
+
+
+def test_the_page_tells_how_many_scenarios_are_explored() -> None:
+    """The number without ``pytest -m slow``, rounded to ten."""
+    assert "| forty scenarios of" in PAGE.read_text()
+    assert round(len(SCENARIOS | MOVES), -1) == 40

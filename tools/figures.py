@@ -1,0 +1,300 @@
+"""Holds the figures in the documentation against the committed results of the benchmarks.
+
+    python -m tools.figures [--write]
+
+Prints each sentence and each table that differs from the results, as it should be, and then exits 1. With ``--write``
+the documentation gets the figures of the results. Where a benchmark was measured again, this is the last step.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from benchmarks.headline import __main__ as quick
+from benchmarks.headline import table
+from benchmarks.headline.table import Cell
+from benchmarks.training import report
+from tools.run import ROOT
+
+LAUNCHER: Final = "launcher/RESULTS.md"
+IMPORTS: Final = "launcher/HEAVY_IMPORTS.md"
+RENDEZVOUS: Final = "rendezvous/RESULTS.md"
+POLICIES: Final = "cluster/RESTART_POLICY.md"
+INDICES: Final = "cluster/INDEX_LOSSES.md"
+JOBS: Final = "thirty_jobs/RESULTS.md"
+TRAINING: Final = "training/RESULTS.json"
+SCALE_ROWS: Final = ("form", "lost node", "newcomer", "idle store, % of a core")
+"""Rows of the rendezvous' table on the page about scale."""
+WORDS: Final = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
+PARTS: Final = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth", 6: "a sixth", 7: "a seventh", 8: "an eighth"}
+
+
+class Sentence(NamedTuple):
+    """A part of a sentence that holds figures."""
+
+    page: str
+    """Path of the page in the repository."""
+    text: str
+    """With a name in braces for each figure; where the page breaks its lines does not matter."""
+    figures: Mapping[str, str]
+    """As the page is to show them."""
+
+    def shown(self) -> str:
+        """The text with its figures."""
+        return self.text.format_map(self.figures)
+
+    def put_into(self, page: str) -> str:
+        """The page's text with these figures.
+
+        Raises:
+            ValueError: the page does not have the sentence exactly once.
+        """
+        found = list(self._pattern().finditer(page))
+        if len(found) != 1:
+            message = f"{self.page} has this {len(found)} times, and once is right: {self.shown()}"
+            raise ValueError(message)
+        for name in reversed(found[0].groupdict()):
+            if " ".join(found[0][name].split()) != self.figures[name]:
+                page = page[: found[0].start(name)] + self.figures[name] + page[found[0].end(name) :]
+        return page
+
+    def _pattern(self) -> re.Pattern[str]:
+        pieces = re.split(r"\{(\w+)\}", self.text)
+        pieces[::2] = [re.sub(r"(\\ )+", r"\\s+", re.escape(piece)) for piece in pieces[::2]]
+        pieces[1::2] = [rf"(?P<{name}>[^|]{{1,20}}?)" for name in pieces[1::2]]
+        return re.compile("".join(pieces))
+
+
+class Table(NamedTuple):
+    """A table of figures, found on its page by its head."""
+
+    page: str
+    text: str
+
+    def shown(self) -> str:
+        """The table as the page is to have it."""
+        return self.text
+
+    def put_into(self, page: str) -> str:
+        """The page's text with this table.
+
+        Raises:
+            ValueError: the page does not have a table with this head exactly once.
+        """
+        head = self.text.splitlines()[0]
+        found = re.findall(rf"^{re.escape(head)}\n(?:\|.*\n)*", page, re.MULTILINE)
+        if len(found) != 1:
+            message = f"{self.page} has {len(found)} tables with this head, and one is right: {head}"
+            raise ValueError(message)
+        return page.replace(found[0], f"{self.text}\n")
+
+
+Stated = Sentence | Table
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare, print what differs, and write on request."""
+    differs = False
+    for each in stated():
+        path = ROOT / each.page
+        page = path.read_text()
+        right = each.put_into(page)
+        if right != page:
+            differs = True
+            print(f"{each.page}:\n{each.shown()}\n")
+            if "--write" in arguments:
+                path.write_text(right)
+    return int(differs and "--write" not in arguments)
+
+
+def stated() -> list[Stated]:
+    """Every figure that the documentation states, as the committed results have it."""
+    return [*_launcher(), *_imports(), *_faults(), *_rendezvous(), *_cluster(), *_stacks(), *_training()]
+
+
+def _launcher() -> Iterator[Stated]:
+    results = read(LAUNCHER)
+    cells = table.committed(results)
+    facts = _facts(results)
+    yield Table("README.md", table.markdown(cells, table.ROWS))
+    yield Sentence("README.md", "three nodes on one machine, torch {torch};", facts)
+    medians = "Medians of {ours} runs of this launcher, {tuned} of tuned torchrun, {plain} of plain torchrun"
+    for page, rows in (("docs/benchmarks.md", table.ROWS), ("docs/launcher.md", table.WITH_START)):
+        yield Table(page, table.markdown(cells, rows))
+        yield Sentence(page, "three nodes on one machine of {cpus} processors, torch {torch} on gloo", facts)
+        yield Sentence(page, medians, _runs(results, rows.values()))
+    yield Sentence("docs/launcher.md", "importing torch takes {importing} s there.", facts)
+    loss = {"loss": _percent(quick.LOSS - 1)}
+    yield Sentence("docs/benchmarks.md", "a ratio is more than {loss} worse than the committed one", loss)
+
+
+def _imports() -> Iterator[Sentence]:
+    cells = _row(read(IMPORTS), "restart of 2 workers that import transformers")
+    seconds = {"ours": _seconds(cells["ours"]), "tuned": _seconds(cells["tuned torchrun"])}
+    text = "takes {ours} s so, and {tuned} s under torchrun, which imports anew"
+    yield Sentence("docs/launcher.md", text, {name: str(Cell(value)) for name, value in seconds.items()})
+
+
+def _faults() -> Iterator[Sentence]:
+    eight, on_a_cluster = read("launcher/SOAK_8_WORKERS.md"), read("cluster/SOAK.md")
+    figures = {
+        "alone": _match(r"(\d+) of \1 faults", read("launcher/SOAK.md")),
+        "eight": _match(r"(\d+) of \1 faults", eight),
+        "workers": _word(_match(r"nodes of (\d+) workers", eight)),
+        "cluster": str(len(re.findall(r"^ {4}\d+\. ", on_a_cluster, re.MULTILINE))),
+    }
+    text = (
+        "[{alone} random faults](../benchmarks/launcher/SOAK.md) struck real launchers in separate networks, "
+        "[{eight}](../benchmarks/launcher/SOAK_8_WORKERS.md) such launchers with {workers} workers each, and "
+        "[{cluster} more](../benchmarks/cluster/SOAK.md)"
+    )
+    yield Sentence("docs/launcher.md", text, figures)
+    in_place = {"faults": _match(r"(\d+) of \1 faults", read("training/SOAK.md"))}
+    yield Sentence("CHANGELOG.md", "([{faults} of these](benchmarks/training/SOAK.md))", in_place)
+
+
+def _rendezvous() -> Iterator[Stated]:
+    results = read(RENDEZVOUS)
+    rows = dict(_rows(results))
+    sizes = list(rows["form"])
+    most = sizes[-1]
+    lines = ([name, *list(rows[name].values())[1:]] for name in SCALE_ROWS)
+    yield Table("docs/scale.md", report.table([sizes, *lines]))
+    changes = [float(rows[name][most]) for name in SCALE_ROWS[:3]]
+    kilobytes = round(float(rows["kB sent to a node and node"][most]))
+    figures = {
+        **_facts(results),
+        "most": f"{int(most):,}",
+        "before": f"{int(sizes[-2]):,}",
+        "change": f"{min(changes):.0f} to {max(changes):.0f}",
+        "idle": _part(float(rows["idle store, % of a core"][most]) / 100),
+        "pair": str(kilobytes),
+        "all": f"{kilobytes * 4096**2 / 1e6:.0f}",
+    }
+    for text in (
+        "All nodes and the store share {cpus} processors there, so the times for {before} and {most} nodes are",
+        "with {most} nodes on {cpus} processors a change takes {change} s, and an idle store {idle} of a core.",
+        "Nothing beyond {most} nodes has been measured.",
+        "The store sends {pair} kB for each pair: {all} GB for 4,096 nodes,",
+    ):
+        yield Sentence("docs/scale.md", text, figures)
+    yield Sentence("docs/benchmarks.md", "the rendezvous with up to {most} nodes |", figures)
+
+
+def _cluster() -> Iterator[Sentence]:
+    rows = dict(_rows(read(POLICIES)))
+    failed = [rows[f"all 3 nodes end with {code}: held for"] for code in (1, 2, 93)]
+    retried = [rows[f"one of 3 nodes ends once with {code}: whole again after"] for code in (137, 143, 200)]
+    held = {policy: [_seconds(row[policy]) for row in failed] for policy in ("ExitCode", "OnFailure")}
+    more = [_seconds(row["ExitCode"]) - _seconds(row["OnFailure"]) for row in retried]
+    figures = {
+        "exit_code": _span(held["ExitCode"]),
+        "on_failure": _span(held["OnFailure"]),
+        "more": _span(more),
+    }
+    for text in (
+        "the operator fails the job {exit_code} s after the script has failed beyond its budget",
+        "the kubelet restarts containers whose job is over, for {on_failure} s with the default",
+        "The price is {more} s more for a pod that is worth a retry",
+    ):
+        yield Sentence("docs/architecture.md", text, figures)
+    first = {"first": _span([_seconds(_row(read(INDICES), "one index, deleted")["1"])])}
+    yield Sentence("docs/targets.md", "replaces a pod: {first} s after the first loss of an index", first)
+    yield Sentence("docs/run.md", "an Indexed Job's in a cluster after {first} s or more", first)
+
+
+def _stacks() -> Iterator[Stated]:
+    results = read(JOBS)
+    yield Table("docs/upgrade.md", "\n".join(line for line in results.splitlines() if line.startswith("|")))
+
+
+def _training() -> Iterator[Stated]:
+    results = json.loads(read(TRAINING))
+    yield Table("docs/training.md", report.headline(results))
+    yield Sentence("docs/training.md", report.COPIED, report.copied(results))
+    facts = _facts("\n".join(results["machine"]))
+    yield Sentence("docs/training.md", "on one machine with {cpus} processors, torch {torch} on gloo", facts)
+    yield Sentence("docs/training.md", "torchft {torchft} waits here for a missing worker", facts)
+
+
+def read(name: str) -> str:
+    """A committed result of the benchmarks."""
+    return (ROOT / "benchmarks" / name).read_text()
+
+
+def _rows(results: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every row of every Markdown table: its first cell, and all of its cells by the table's head."""
+    before: list[str] = []
+    head: list[str] = []
+    for line in results.splitlines():
+        cells = [cell.strip() for cell in line[1:-1].split("|")] if line.startswith("|") else []
+        if cells and head:
+            yield cells[0], dict(zip(head, cells, strict=True))
+        head = (before if set(cells) == {"---"} else head) if cells else []
+        before = cells
+
+
+def _row(results: str, name: str) -> dict[str, str]:
+    return dict(_rows(results))[name]
+
+
+def _facts(results: str) -> dict[str, str]:
+    """What a page of results says of its machine; what it does not say is missing."""
+    patterns = {
+        "torch": r"torch (\d+\.\d+)",
+        "cpus": r"(\d+) CPUs",
+        "importing": r"importing torch takes ([\d.]+) s",
+        "torchft": r"torchft ([\d.]+)",
+    }
+    found = {name: re.search(pattern, results) for name, pattern in patterns.items()}
+    facts = {name: match[1] for name, match in found.items() if match}
+    return {**facts, "cpus": _word(facts["cpus"])}
+
+
+def _runs(results: str, rows: Iterable[str]) -> dict[str, str]:
+    """How many runs of each arm the rows stand for."""
+    cells = [list(_row(results, row).values())[1:4] for row in rows]
+    counts = [[_number_of_runs(cell) for cell in row] for row in cells]
+    return {arm: _span(column) for arm, column in zip(table.ARMS, zip(*counts, strict=True), strict=True)}
+
+
+def _number_of_runs(cell: str) -> int:
+    return int(_match(r"of (\d+)$" if "lost" in cell else r"n (\d+)\)", cell))
+
+
+def _seconds(cell: str) -> float:
+    return float(_match(r"^([\d.]+) s", cell))
+
+
+def _match(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        message = f"nothing like {pattern!r} in the results: {text[:100]!r}"
+        raise ValueError(message)
+    return found[1]
+
+
+def _span(numbers: Sequence[float]) -> str:
+    low, high = f"{min(numbers):.0f}", f"{max(numbers):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _word(number: str) -> str:
+    return WORDS[int(number)] if int(number) < len(WORDS) else number
+
+
+def _part(share: float) -> str:
+    """``a fifth`` of 0.19; a percentage of what has no such name."""
+    return PARTS.get(round(1 / share), _percent(share))
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
