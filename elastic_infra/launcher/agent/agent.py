@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .. import console, exit_codes, ipc, log
 from ..command_line.plan import Plan
-from ..protocol import events, machine, report
+from ..protocol import events, machine, ranks, report
 from ..protocol.actions import (
     ChoosePort,
     CompareAndSet,
@@ -207,7 +207,7 @@ class Agent:
         if message.exit_code != 0:
             exception = self._group.exception(message.local_rank)
         if message.exit_code != 0 and not self._was_told(generation):
-            text = self._group.failure(message).message
+            text = self._group.failure(message, self._finished_elsewhere()).message
             self._channel.send(ipc.Note(self._group.root_cause()))
         self._events.append(
             events.WorkerExited(generation, message.local_rank, message.exit_code, text, exception, stopped)
@@ -219,6 +219,13 @@ class Agent:
         if group is None or group.identity[0] != generation:
             return True
         return group.told or group.on_standby or group.phase == "stopping" or bool(group.suspension)
+
+    def _finished_elsewhere(self) -> tuple[int, ...]:
+        """Ranks on other nodes that have exited 0 in the generation of the workers here, as far as records tell."""
+        generation = self._state.generation
+        if generation is None or self._state.workers_of(generation) is None:
+            return ()
+        return ranks.of_finished_nodes(generation, (peer.record for peer in self._state.store.peers))
 
     def _on_suspended(self, message: ipc.Suspended) -> None:
         if message.spawn == self._group.spawn:

@@ -158,8 +158,13 @@ class WorkerGroup:
             self._memory.set_stop(step, agreed=agreed)
             self._stop_step = step
 
-    def failure(self, ended: ipc.WorkerEnded) -> failures.Failure:
-        """Why a worker of the current generation ended badly by itself."""
+    def failure(self, ended: ipc.WorkerEnded, finished: Sequence[int] = ()) -> failures.Failure:
+        """Why a worker of the current generation ended badly by itself.
+
+        Args:
+            ended: how the worker ended.
+            finished: ranks of other nodes that are known to have exited 0.
+        """
         start = self._start
         path = self._targets[ended.local_rank].error_file if self._targets else ""
         error, trace, at = failures.read_error_file(path) if path else ("", "", None)
@@ -174,7 +179,7 @@ class WorkerGroup:
             error=ended.error or error,
             traceback=trace,
             at=time.time() if at is None else at,
-            ended_early=tuple(sorted(self._succeeded)),
+            ended_early=tuple(sorted({*self._succeeded, *finished})[: failures.MOST_EARLY]),
             on_purpose=failures.is_on_purpose(self._settings.fault_record, ended.pid),
         )
         self._failures.append(failure)

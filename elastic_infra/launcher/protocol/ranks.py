@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from .records import Member, NodeRecord
+from .records import Generation, Member, NodeRecord
 
 
 def _any_size(nodes: int, workers: int) -> bool:
@@ -52,6 +52,19 @@ def first_rank(members: Sequence[Member], uuid: str) -> int:
 def world_size(members: Sequence[Member]) -> int:
     """The number of workers of all members."""
     return sum(member.local_world_size for member in members)
+
+
+def of_finished_nodes(generation: Generation, records: Iterable[NodeRecord]) -> tuple[int, ...]:
+    """The ranks on the nodes all of whose workers of this generation have exited 0 by themselves.
+
+    Args:
+        generation: the generation with its members.
+        records: what the nodes say of themselves; a record of another generation says nothing of this one.
+    """
+    identity = generation.identity
+    finished = {record.uuid for record in records if record.state == "finished" and record.identity == identity}
+    owners = [member.uuid for member in generation.members for _ in range(member.local_world_size)]
+    return tuple(rank for rank, uuid in enumerate(owners) if uuid in finished)
 
 
 def _age(record: NodeRecord) -> tuple[int, int, str]:

@@ -18,6 +18,9 @@ from typing import Final
 MESSAGE_BYTES: Final = 4096
 """The most bytes of a termination message that the kubelet keeps."""
 
+MOST_EARLY: Final = 8
+"""The most ranks that are named as ended early: one leads to the cause, and a job may have thousands."""
+
 HINTS: Final[Mapping[int, str]] = {
     -signal.SIGKILL: "Killed from outside: out of memory (raise resources.memory or use less).",
     -signal.SIGABRT: "Aborted by a library, which says why on stderr. If the backend is NCCL, a collective may have "
@@ -32,6 +35,9 @@ HINTS: Final[Mapping[int, str]] = {
     137: "A child was killed: most likely out of memory. Raise resources.memory or use less.",
 }
 """The usual meaning of an exit code, and what to do about it."""
+
+_PEER_ENDED: Final = "A peer ended first: look for the rank that failed before this one."
+_PEER_IS_LATE: Final = "A peer did not answer in time: look for the rank that hung or never started."
 
 ERROR_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
@@ -54,11 +60,11 @@ ERROR_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
         re.compile(
             r"Connection (closed|reset) by peer|Connection refused|Broken pipe|remote process exited|NCCL error.*remote"
         ),
-        "A peer ended first: look for the rank that failed before this one.",
+        _PEER_ENDED,
     ),
     (
         re.compile(r"[Tt]imed out|[Tt]imeout"),
-        "A peer did not answer in time: look for the rank that hung or never started.",
+        _PEER_IS_LATE,
     ),
 )
 """The usual meaning of an exception's text, and what to do about it; the first pattern that fits counts."""
@@ -82,7 +88,7 @@ class Failure:
     """The exception's text; empty where the worker left none."""
     traceback: str = ""
     ended_early: tuple[int, ...] = ()
-    """Ranks of this node that had exited 0 before: the early end of a rank makes its peers' collectives fail."""
+    """The lowest ranks known to have exited 0 before: the early end of a rank makes its peers' collectives fail."""
     on_purpose: bool = False
     """Whether a runner that strikes jobs with faults killed the worker."""
 
@@ -94,7 +100,7 @@ class Failure:
         parts = [f"{ended}: {error}." if error else f"{ended}."]
         if self.on_purpose:
             parts.append("The runner did this on purpose, as a fault.")
-        elif self.ended_early:
+        elif self.ended_early and may_be_a_peers(self.exit_code, self.error):
             ranks = ", ".join(map(str, self.ended_early))
             parts.append(f"Rank {ranks} had exited with code 0 before: every rank must make the same collectives.")
         else:
@@ -112,6 +118,11 @@ def hint(exit_code: int, error: str) -> str:
     """The usual meaning of the exception, or else of the exit code; empty where neither is known."""
     by_error = next((text for pattern, text in ERROR_HINTS if pattern.search(error)), "")
     return by_error or HINTS.get(exit_code, "")
+
+
+def may_be_a_peers(exit_code: int, error: str) -> bool:
+    """Whether a peer's end can explain the failure: exception and exit code have no meaning of their own."""
+    return hint(exit_code, error) in {"", HINTS[-signal.SIGABRT], _PEER_ENDED, _PEER_IS_LATE}
 
 
 def describe(exit_code: int) -> str:

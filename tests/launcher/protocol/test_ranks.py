@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import ranks
-from elastic_infra.launcher.protocol.records import NodeRecord
+from elastic_infra.launcher.protocol.records import Generation, Member, NodeRecord, NodeState
 
 
 def node(uuid: int, index: int | None = None, workers: int = 1) -> NodeRecord:
@@ -45,3 +46,23 @@ def test_ranks_are_dense(workers: list[int]) -> None:
         sum(workers[:place]) for place in range(len(workers))
     ]
     assert ranks.world_size(members) == sum(workers)
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "incarnation", "expected"),
+    [
+        ("finished", 3, "i", (2, 3)),
+        ("stopped", 3, "i", ()),
+        ("member", 3, "i", ()),
+        ("finished", 2, "i", ()),
+        ("finished", 3, "former", ()),
+    ],
+)
+def test_ranks_of_nodes_that_have_finished(
+    state: NodeState, number: int, incarnation: str, expected: tuple[int, ...]
+) -> None:
+    """All ranks of a node that says so of this very generation."""
+    members = tuple(Member(uuid, uuid, 2) for uuid in ("a", "b", "c"))
+    record = NodeRecord("b", "b", state, 2, generation=number, incarnation=incarnation)
+
+    assert ranks.of_finished_nodes(Generation(3, members=members, incarnation="i"), [record]) == expected

@@ -66,11 +66,22 @@ def test_a_report_keeps_zeros_and_leaves_out_what_says_nothing() -> None:
     assert not {"error", "traceback", "ended_early", "on_purpose"} & first.keys()
 
 
-def test_a_rank_that_ended_early_is_named() -> None:
-    """A peer that fails because another rank has already exited 0 points at that rank."""
-    early = dataclasses.replace(FAILURE, error="RuntimeError: Connection closed by peer", ended_early=(2,))
+@pytest.mark.parametrize(
+    ("exit_code", "error", "is_named"),
+    [
+        (1, "RuntimeError: Connection closed by peer", True),
+        (1, "RuntimeError: Timed out after 1 s", True),
+        (1, "ValueError: no data", True),
+        (-signal.SIGABRT, "", True),
+        (1, "OSError: No space left on device", False),
+        (-signal.SIGKILL, "", False),
+    ],
+)
+def test_a_rank_that_ended_early_is_named(exit_code: int, error: str, is_named: bool) -> None:
+    """A peer that fails because another rank has exited 0 points at that rank, unless it has a reason of its own."""
+    early = dataclasses.replace(FAILURE, exit_code=exit_code, error=error, ended_early=(2,))
 
-    assert "Rank 2 had exited with code 0 before" in early.message
+    assert ("Rank 2 had exited with code 0 before" in early.message) == is_named
     assert early.report()["ended_early"] == (2,)
 
 
