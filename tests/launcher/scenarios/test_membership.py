@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.launcher.loopback import TRAIN, Job, Line, kill_tree, signal_tree
+from tests.launcher.loopback import ROOT, TRAIN, Job, Line, kill_tree, signal_tree
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -306,17 +306,119 @@ def test_foreign_clients_at_the_store_change_nothing(job: Job) -> None:
     assert [node.poll() for node in job.nodes] == [None, None, None]
 
 
-def test_late_joiner_after_success(job: Job) -> None:
-    """A node that comes when the job is over exits 0 without running anything."""
+CLOCK = """
+import os, time
+real, ahead = time.time, float(os.environ["CLOCK_AHEAD"])
+time.time = lambda: real() + ahead
+time.time_ns = lambda: int(time.time() * 1e9)
+"""
+"""Python runs it before a launcher and its children, which then have a clock of their own."""
+HOUR = 3600
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(0, 0, id="right"),
+        pytest.param(0, HOUR, id="ahead"),
+        pytest.param(-HOUR, 0, id="behind", marks=pytest.mark.slow),
+    ],
+)
+def test_late_joiner_after_success(job: Job, first: int, second: int) -> None:
+    """A node that comes when the job is over exits 0 without running anything, whatever the clocks of the nodes say.
+
+    The end of a job is forgotten a minute later: by two nodes' clocks it would be an hour old.
+    """
+    (job.folder / "sitecustomize.py").write_text(CLOCK)
+    job.environ["PYTHONPATH"] = os.pathsep.join([str(job.folder), str(ROOT)])
     stop_at(job, 5)
+    job.environ["CLOCK_AHEAD"] = "0"
     job.start_store()
+    job.environ["CLOCK_AHEAD"] = str(first)
     job.start_node(*QUICK)
 
     assert codes(job) == [0]
     before = len(job.journal())
+    job.environ["CLOCK_AHEAD"] = str(second)
     late = job.start_node(*QUICK)
     assert late.wait(60) == 0
     assert len(job.journal()) == before
+
+
+def test_the_port_of_rank_0_is_kept_until_rank_0_binds_it(job: Job) -> None:
+    """A worker takes seconds to load, and meanwhile no other process can take its port."""
+    (job.folder / "loads").touch()
+    job.environ = COLD
+    job.nnodes = "2:2"
+    stop_at(job, 5)
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    port = job.wait_for(lambda lines: len(lines) == 2)[0]["port"]
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("", int(str(port))))
+    (job.folder / "loads").unlink()
+
+    assert codes(job) == [0, 0], job.logs()
+
+
+def test_newcomers_wait_for_a_first_step(job: Job) -> None:
+    """A start that takes long is not ended by nodes that come one by one."""
+    (job.folder / "loads").touch()
+    job.environ = COLD
+    job.start_store()
+    job.start_node(*QUICK)
+    job.wait_for(lambda lines: len(lines) == 1)
+    for _ in range(2):
+        job.start_node(*QUICK)
+    newcomers = [job.folder / f"node{number}.log" for number in (1, 2)]
+    job.wait_until(lambda: all("the next planned change takes this node in" in log.read_text() for log in newcomers))
+    time.sleep(3.0)
+    (job.folder / "loads").unlink()
+    lines = job.wait_for_world(3)
+
+    assert [line["world"] for line in lines[:2]] == [1, 1], lines
+    assert [line["event"] for line in lines[:2]] == ["start", "step"], lines
+
+
+@pytest.mark.slow
+def test_newcomers_wait_no_longer_than_the_user_says(job: Job) -> None:
+    """With ``startup_patience_seconds`` a start that takes longer gives way to more nodes."""
+    (job.folder / "loads").touch()
+    job.environ = {**COLD, "ELASTIC_INFRA_STARTUP_PATIENCE_SECONDS": "1"}
+    job.start_store()
+    job.start_node(*QUICK)
+    job.wait_for(lambda lines: len(lines) == 1)
+    for _ in range(2):
+        job.start_node(*QUICK)
+    lines = job.wait_for(lambda lines: any(line["world"] == 3 for line in lines))
+
+    assert {line["event"] for line in lines} == {"start"}
+
+
+EARLY = """
+import os, pathlib, sys, time
+while os.environ["RANK"] != "0" and not pathlib.Path("go").exists():
+    time.sleep(0.02)
+if os.environ["RANK"] != "0":
+    sys.exit("the collective failed")
+"""
+
+
+def test_a_rank_of_another_node_that_ended_early_is_named(job: Job) -> None:
+    """Rank 0 exits 0 while rank 1 has steps to make: the message about rank 1 names rank 0."""
+    (job.folder / "early.py").write_text(EARLY)
+    job.script = (str(job.folder / "early.py"),)
+    job.nnodes = "2:2"
+    job.start_store()
+    for index in ("0", "1"):
+        job.environ = {**COLD, "ELASTIC_INFRA_REPLICA_INDEX": index}
+        job.start_node(*QUICK)
+    job.wait_until(lambda: "state='finished'" in (job.folder / "node1.log").read_text())
+    (job.folder / "go").touch()
+
+    assert codes(job) == [1, 1], job.logs()
+    assert job.said("Rank 0 had exited with code 0 before") > 0, job.logs()
 
 
 def test_killed_worker_restarts_and_is_charged(job: Job) -> None:

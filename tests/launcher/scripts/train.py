@@ -102,6 +102,7 @@ def journal(event: str, step: int) -> None:
         "generation": int(os.environ["ELASTIC_INFRA_GENERATION"]),
         "restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"]),
         "pid": os.getpid(),
+        "port": meeting[1],
         "time": time.monotonic(),
     }
     with (folder / "journal").open("a") as file:
@@ -131,6 +132,8 @@ def fail_once(step: int) -> None:
 def main() -> None:
     """Train from the checkpoint to the last step."""
     journal("start", -1)
+    while (folder / "loads").exists():  # a start that takes as long as a test wants
+        time.sleep(0.02)
     fail_once(-1)
     kinds: dict[str, type[Gloo | Sockets | Alone]] = {"gloo": Gloo, "sockets": Sockets, "none": Alone}
     group = kinds[backend]()
