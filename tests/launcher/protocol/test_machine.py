@@ -353,3 +353,24 @@ def test_lone_node_of_a_unit_says_what_it_waits_for() -> None:
 
     assert compare_and_sets(state, 100.0) == []
     assert "up to 4, in multiples of 2, with 2 or 4 workers in all" in machine.waiting_for(state, 100.0)
+
+
+@pytest.mark.parametrize(("own", "others", "warnings"), [(2, 1, 1), (1, 2, 0)], ids=["later", "earlier"])
+def test_connected_namesakes_are_both_admitted_with_one_warning(own: int, others: int, warnings: int) -> None:
+    """The first round takes both launchers of one name; the one that came later warns, once."""
+    namesakes = [
+        replace(ready(uuid), record=replace(ready(uuid).record, name="pod"), arrived=arrived)
+        for uuid, arrived in (("n0", own), ("n1", others))
+    ]
+    state = connected(Limits(min_nodes=2, max_nodes=2, initial_nodes=2), None, *namesakes)
+    state = replace(state, node=Node("n0", "pod"))
+    told = []
+    for now in (0.0, 1.0, 2.0):
+        state, actions = machine.step(state, events.Tick(), now)
+        told += [action for action in of_kind(actions, Tell) if "pod" in str(action)]
+        for generation in (action.generation for action in actions if isinstance(action, CompareAndSet)):
+            state, _ = machine.step(state, events.GenerationSeen(generation, 1), now)
+
+    assert state.generation is not None
+    assert {member.uuid for member in state.generation.members} == {"n0", "n1"}
+    assert [getattr(each, "level", "") for each in told] == ["warning"] * warnings

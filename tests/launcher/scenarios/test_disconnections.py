@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import time
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.launcher import proxy
 from tests.launcher.loopback import TRAIN, Job, signal_tree
+from tests.launcher.store.serving import ask
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -99,8 +101,11 @@ def test_a_node_paused_alone_starts_anew(job: Job) -> None:
     assert [node.poll() for node in job.nodes] == [None, None]
 
 
-def test_an_agent_killed_in_mid_line_leaves_a_farewell(job: Job) -> None:
-    """The supervisor of a dead agent ends its workers and says so: its new agent need not wait for the old one."""
+def test_a_killed_agent_leaves_a_farewell(job: Job) -> None:
+    """The supervisor of a dead agent ends its workers and says so: its new agent need not wait for the old one.
+
+    Without the farewell the store would know the old node as disconnected: a node that may come back.
+    """
     job.environ = {"ELASTIC_INFRA_WARM_START": "0"}
     job.start_store()
     node = job.start_node(*QUICK)
@@ -108,9 +113,13 @@ def test_an_agent_killed_in_mid_line_leaves_a_farewell(job: Job) -> None:
     killed = time.monotonic()
     os.kill(_agent_of(node.pid), signal.SIGKILL)
     lines = job.wait_for_world(2, killed)
+    with socket.create_connection(("127.0.0.1", job.port), timeout=10) as end:
+        presences = ask(end, {"op": "hello", "id": 0, "job": "job", "node": ""})["presences"]
 
     assert {line["restarts"] for line in lines} == {0}
     assert node.poll() is None
+    assert isinstance(presences, dict)
+    assert sorted(presence[0] for presence in presences.values()) == ["ended", "live"]
 
 
 def _agent_of(supervisor: int) -> int:
