@@ -295,6 +295,48 @@ def test_answers_that_nobody_reads_are_bounded() -> None:
     assert grown < 120
 
 
+def sampled(store: server.Server) -> list[tuple[int, int]]:
+    """After each of its rounds from now on: the bytes that its connections hold, and its own sum of them."""
+    samples: list[tuple[int, int]] = []
+    serve_once = store.serve_once
+
+    def watched(timeout: float) -> None:
+        serve_once(timeout)
+        samples.append((sum(each.buffered for each in store._connections.values()), store._buffered))
+
+    store.serve_once = watched  # type: ignore[method-assign]
+    return samples
+
+
+UNREAD = {
+    "incomplete messages": (40, b'{"op":"set","id":1,"key":"x","value":"' + b"x" * (wire.MAX_LINE - 100)),
+    "answers": (12, wire.encode({"op": "get", "id": 1, "key": "x"}) * 80),
+}
+"""How many clients hold how much together: more than the bound, also where the kernel keeps a part of the answers."""
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_what_all_clients_hold_together_is_bounded(kind: str) -> None:
+    """No client holds much, all together more than the bound: the largest holder is ended, and the sum stays right."""
+    number, data = UNREAD[kind]
+    served = Served(TOKEN)
+    samples = sampled(served.server)
+    try:
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(after_hello(served, "writer"))]
+            ask(clients[0], {"op": "set", "id": 1, "key": "x", "value": "x" * 100_000})
+            clients += [stack.enter_context(after_hello(served, f"node {each}")) for each in range(number)]
+            for client in clients[1:]:
+                client.sendall(data)
+            wait_until(lambda: len(served.server._connections) < len(clients))
+    finally:
+        served.close()
+
+    assert all(held == counted for held, counted in samples)
+    assert server.BUFFERED_BYTES // 2 < max(counted for _, counted in samples) <= server.BUFFERED_BYTES
+    assert server.BUFFERED_BYTES + server.STORED_BYTES == 64 * MEGABYTE
+
+
 def test_what_is_stored_is_bounded() -> None:
     """Values are measured as the memory that they take; what no longer fits is refused, and said."""
     with started() as store, store.connect(node="a") as end:
@@ -337,6 +379,8 @@ def test_a_job_that_is_over_gives_way() -> None:
             with before_hello(served) as end:
                 ask(end, {"op": "hello", "id": 0, "job": f"job {number}", "node": ""})
                 assert ask(end, {"op": "set", "id": 1, "key": "x", "value": f"{value}{number}"}) == {"id": 1}
+        stored = sum(keyspace.memory for keyspace in served.server._keyspaces.values())
+        assert 0.9 * server.STORED_BYTES < stored <= server.STORED_BYTES
         assert "job 39" in served.server._keyspaces
         assert "job 0" not in served.server._keyspaces
     finally:

@@ -159,12 +159,15 @@ def test_nothing_of_torch_is_in_the_way_of_a_quick_end(script: pathlib.Path, tol
 FINALIZER = "class Kept:\n    def __del__(self): pass\nkept = Kept()\n"
 BLOCKS = "import os\nblocks = open(os.pipe()[1], 'wb', 1 << 20)\nblocks.write(bytes(1 << 19))\n"
 """A pipe that is not read from takes no more than 64 KB."""
+H5PY = "sys.modules['h5py'] = types.ModuleType('h5py')"
+"""Files of HDF5 are closed as C exits."""
 PROFILER = {"CUDA_INJECTION64_PATH": "/profiler.so"}
 OTHER_ENDS = {
     "not told": (ENDS.format(imports="import torch", end=""), {}, 0),
     "no torch": (STOP + ENDS.format(imports="", end=""), {}, 0),
     "another exit code": (STOP + ENDS.format(imports="import torch", end="sys.exit(3)"), {}, 3),
     "failure": (STOP + ENDS.format(imports="import torch", end="raise ValueError"), {}, 1),
+    "h5py": (STOP + ENDS.format(imports=f"import torch, types\n{H5PY}", end=""), {}, 0),
     "a profiler": (STOP + ENDS.format(imports="import torch", end=""), PROFILER, 0),
     "a finalizer": (STOP + ENDS.format(imports="import torch", end=FINALIZER), {}, 0),
     "closing takes too long": (STOP + ENDS.format(imports="import torch", end=BLOCKS), {}, 0),

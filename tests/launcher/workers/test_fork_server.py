@@ -217,6 +217,50 @@ def test_a_variable_that_an_import_rewrites_drops_nothing(place: Place) -> None:
     assert place.output() == "/b\n"
 
 
+def test_dynamo_is_kept_where_it_rewrites_its_folder(place: Place) -> None:
+    """As torch does with ``..`` in it: where the import is declared, and where it was recorded with a later one."""
+    place.environ["TORCHINDUCTOR_CACHE_DIR"] = "/a/../b"
+    torch = place.site / "torch"
+    (torch / "_dynamo.py").write_text(
+        "import os\nname = 'TORCHINDUCTOR_CACHE_DIR'\nos.environ[name] = os.path.normpath(os.environ[name])\n"
+        "import torch.after\n"
+    )
+    (torch / "after.py").touch()
+    names = "torch._dynamo", "torch.after"
+    place.script.write_text(
+        f"import torch, sys, os\nprint([name in sys.modules for name in {names}])\n"
+        "import torch._dynamo\nprint(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    )
+    declared = place.fork("torch", "torch._dynamo")
+    first = place.output()
+    for path in place.run_dir.glob("std*"):
+        path.unlink()
+    assert [done.stdout for done in place.run_cold()] == ["[False, False]\n/b\n"] * 2
+    recorded = place.fork()
+
+    assert [declared["left_out"], recorded["left_out"]] == [[], []]
+    assert [first, place.output()] == ["[True, True]\n/b\n"] * 2
+
+
+@pytest.mark.parametrize("given", ["", "narenas:1"])
+def test_a_background_thread_is_switched_off_by_its_own_variable(place: Place, given: str) -> None:
+    """As pyarrow's allocator has one: the import is shared, and the worker's variable is as the user gave it."""
+    place.installed(
+        allocates="import os, threading\nSEEN = os.environ.get('JE_ARROW_MALLOC_CONF', '')\n"
+        "if 'background_thread:false' not in SEEN.split(','):\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    place.script.write_text(
+        "import torch, os, sys\nprint('allocates' in sys.modules)\nimport allocates\n"
+        "print(allocates.SEEN, os.environ.get('JE_ARROW_MALLOC_CONF', ''))\n"
+    )
+    told = place.fork("torch", "allocates", **({"JE_ARROW_MALLOC_CONF": given} if given else {}))
+
+    assert told["left_out"] == []
+    seen = ",".join(filter(None, [given, "background_thread:false"]))
+    assert place.output().splitlines() == ["True", f"{seen} {given}"]
+
+
 def test_a_forked_program_cannot_tell(place: Place) -> None:
     """Its builtins are the module, its path is its own, and a traceback begins in it."""
     place.script.write_text(
