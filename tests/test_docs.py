@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
+import types
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ from elastic_infra import JobConfig, render
 from elastic_infra.cli.app import COMMANDS
 from elastic_infra.config.load import parse
 from elastic_infra.preview import programs
+from tests.cli import elastic_infra
 from tests.golden import assert_golden
 from tools import reference
 
@@ -55,13 +57,46 @@ def test_yaml_in_the_readme_is_a_valid_job(code: str) -> None:
     assert render("job", config).workload
 
 
-@pytest.mark.parametrize("code", [*snippets("python"), *snippets("python", "docs/python.md")])
+PROGRAMS = [code for page in ("README.md", "docs/python.md", "docs/upgrade.md") for code in snippets("python", page)]
+
+
+@pytest.mark.parametrize("code", PROGRAMS)
 def test_python_on_a_page_runs(code: str, tmp_path: Path) -> None:
     """Each snippet runs as it stands, under Pulumi's mocks; the jobs that it declares are valid."""
     (tmp_path / "__main__.py").write_text(code)
     jobs = programs.run_program(tmp_path, {"name": "readme"}, "dev", {})
 
     assert len(jobs) == code.count("ElasticTrainingJob(")
+
+
+def test_the_policy_on_the_page_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its rule of one's own, in `validate` and in the pack, and the rule tells what it is there for."""
+    (policy,), (rule, pack_) = snippets("yaml", "docs/preview.md"), snippets("python", "docs/preview.md")
+    for name, text in {"policy.yaml": policy, "rules.py": rule, "job.yaml": DEBUG_JOB}.items():
+        (tmp_path / name).write_text(text)
+    result = elastic_infra("validate", "--policy", tmp_path / "policy.yaml", tmp_path / "job.yaml")
+    served: list[str] = []
+    monkeypatch.setattr(
+        "pulumi_policy.PolicyPack", lambda **given: served.extend(each.name for each in given["policies"])
+    )
+    rules = types.ModuleType("rules")
+    exec(rule, vars(rules))
+    monkeypatch.setitem(sys.modules, "rules", rules)
+    exec(pack_, {})
+
+    assert result.code == 2
+    assert [line.partition(": job")[0] for line in result.err.splitlines()] == ["mandatory no_debug_jobs"]
+    assert "no-debug-jobs" in served
+
+
+DEBUG_JOB = f"""
+name: probe
+image: ghcr.io/team/train@sha256:{"0" * 64}
+script: train.py
+resources: {{memory: 1Gi}}
+storage: {{checkpoint: {{claim: checkpoints}}}}
+labels: {{team: vision, debug: "yes"}}
+"""
 
 
 @pytest.mark.parametrize("code", snippets("sh"))

@@ -1,0 +1,62 @@
+"""The Python blocks of the page about training run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
+
+PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+LOOP, GROUP = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def net() -> torch.nn.Module:
+    """A model that a script has."""
+    return torch.nn.Linear(1, 1)
+
+
+def test_the_loop_in_ten_lines(tmp_path: Path) -> None:
+    """Three steps of the ten thousand train the model, which is then exported."""
+    model, exported = net(), list[torch.nn.Module]()
+    before = [each.detach().clone() for each in model.parameters()]
+    run(
+        LOOP.replace("10_000", "3").replace("/checkpoints", str(tmp_path)),
+        dataset=TensorDataset(torch.ones(2048, 1), torch.zeros(2048, 1)),
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        loss=torch.nn.functional.mse_loss,
+        export=exported.append,
+    )
+
+    assert exported == [model]
+    assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_the_group_in_place_of_init_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one member until the steps begin, and the loop takes it."""
+    monkeypatch.delenv("RANK", raising=False)
+    try:
+        found = run(GROUP, Net=net, state=ElasticState(tmp_path, step_count=0), loader=())
+        assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+        assert isinstance(found["elastic"], Elastic)
+    finally:
+        dist.destroy_process_group()
+
+
+def run(code: str, **given: Any) -> dict[str, Any]:
+    """Execute a block with the library's names, and those that its script has."""
+    names = {
+        each.__name__: each
+        for each in (DataLoader, DistributedDataParallel, Elastic, ElasticGroup, ElasticSampler, ElasticState)
+    }
+    space = {**names, **given}
+    exec(code, space)
+    return space
