@@ -5,13 +5,18 @@ The module registers no resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import pulumi
+import pydantic
 
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import ConfigError, JobConfig, warnings
+from elastic_infra.config.base import Part
+from elastic_infra.config.errors import Fault, faults_of
+from elastic_infra.config.names import label_faults
+from elastic_infra.config.values import InputNamespace, Late
 from elastic_infra.manifests import Manifests, Value, render
 from elastic_infra.manifests.launcher import digest
 
@@ -28,15 +33,41 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
     """The config in a program's arguments, and its objects.
 
     Raises:
-        pulumi.RunError: something is wrong; Pulumi prints its text, every fault on a line, without a traceback.
+        pulumi.RunError: something is wrong; the text has every fault as `path: reason`.
     """
     try:
         config = args if isinstance(args, JobConfig) else JobConfig.from_mapping(cast("Mapping[str, Any]", args))
         return config, render(name, config)
     except ConfigError as error:
-        faults = "".join(f"\n  - {fault}" for fault in error.faults)
-        message = f"ElasticTrainingJob {name!r} cannot be deployed. Fix these:{faults}"
-        raise pulumi.RunError(message) from None
+        raise _refusal(error.faults, "ElasticTrainingJob", name) from None
+
+
+class SharedLauncher(Part):
+    """The arguments of an `ElasticLauncher`."""
+
+    namespace: InputNamespace = "default"
+    """Namespace of the ConfigMap."""
+
+
+def launcher_namespace(name: str, args: Mapping[str, Any]) -> str | Late:
+    """The namespace in the arguments of an `ElasticLauncher`.
+
+    Raises:
+        pulumi.RunError: the name or an argument is not valid, as in `rendered`.
+    """
+    try:
+        found = SharedLauncher.model_validate(args)
+    except pydantic.ValidationError as error:
+        raise _refusal((*label_faults(name), *faults_of(error, SharedLauncher)), "ElasticLauncher", name) from None
+    if faults := label_faults(name):
+        raise _refusal(faults, "ElasticLauncher", name)
+    return found.namespace
+
+
+def _refusal(faults: Iterable[Fault], kind: str, name: str) -> pulumi.RunError:
+    """Pulumi prints its text, every fault on a line, without a traceback."""
+    listed = "".join(f"\n  - {fault}" for fault in faults)
+    return pulumi.RunError(f"{kind} {name!r} cannot be deployed. Fix these:{listed}")
 
 
 def summary(name: str, config: JobConfig, manifests: Manifests) -> dict[str, Value]:

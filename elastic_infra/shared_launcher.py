@@ -1,11 +1,13 @@
 """`ElasticLauncher`: one ConfigMap with the launcher for all jobs of a stack. Annotations here are read by Pulumi."""
 
 import secrets
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import pulumi
 from typing_extensions import NotRequired, TypedDict
 
+from elastic_infra import inputs
 from elastic_infra.manifests.launcher import digest, launcher_data
 from elastic_infra.manifests.metadata import COMPONENT, MANAGED_BY
 from elastic_infra.provider import provider_version
@@ -38,8 +40,11 @@ class ElasticLauncher(pulumi.ComponentResource):
             name: name in Pulumi, and the beginning of the ConfigMap's; a DNS label.
             args: where the ConfigMap is.
             opts: Pulumi's options.
+
+        Raises:
+            pulumi.RunError: the name or an argument is not valid; the text has every fault as `path: reason`.
         """
-        namespace = args.get("namespace", "default")
+        namespace = inputs.launcher_namespace(name, cast("Mapping[str, Any]", args))
         super().__init__(TYPE, name, {"namespace": namespace, "launcher": digest()}, opts)
         suffix = self._suffix(name)
         object_name = suffix.apply(lambda found: f"{name}-launcher-{digest()}-{found}")

@@ -17,7 +17,15 @@ from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.settings import SETTINGS, _get_rpc_manager
 from pulumi.runtime.stack import run_pulumi_func
 
-from elastic_infra import ElasticTrainingJob, ElasticTrainingJobArgs, JobConfig, component, guards, inputs
+from elastic_infra import (
+    ElasticLauncher,
+    ElasticTrainingJob,
+    ElasticTrainingJobArgs,
+    JobConfig,
+    component,
+    guards,
+    inputs,
+)
 
 JOB: Final[ElasticTrainingJobArgs] = {
     "image": "registry.example.com/train:1",
@@ -303,6 +311,50 @@ def test_a_wrong_config_is_a_run_error() -> None:
         "  - elastic.nnodes: the minimum (4) must be at least 1 and at most the maximum (2); the limit is 10000.",
         "  - sript: is not a known key. Did you mean 'script'?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "faults"),
+    [
+        ("team", {"namespaces": "x"}, ["namespaces: is not a known key. Did you mean 'namespace'?"]),
+        ("team", {"config": "x"}, ["config: is not a known key. Known here: namespace."]),
+        (
+            "team",
+            {"namespace": "a.b"},
+            ["namespace: must be lower-case letters, digits and '-' (at most 63 characters)."],
+        ),
+        (
+            "Team_A",
+            {"namespace": 3},
+            [
+                "name: must be lower-case letters, digits and '-', starting with a letter (at most 63 characters).",
+                "namespace: must be a string; quote it if it is meant as text.",
+            ],
+        ),
+    ],
+)
+def test_a_wrong_launcher_is_a_run_error(name: str, args: Any, faults: list[str]) -> None:
+    """Before anything is registered, and with every fault, as that of a job."""
+    with pytest.raises(pulumi.RunError) as error:
+        run(lambda: ElasticLauncher(name, args))
+
+    assert str(error.value).splitlines() == [
+        f"ElasticLauncher {name!r} cannot be deployed. Fix these:",
+        *(f"  - {fault}" for fault in faults),
+    ]
+
+
+def test_a_launcher_is_in_its_namespace() -> None:
+    """Also where another resource delivers the namespace, and in `default` otherwise."""
+
+    def program() -> None:
+        ElasticLauncher("a", {})
+        ElasticLauncher("b", {"namespace": pulumi.Output.from_input("x")})
+
+    made = [each for each in run(program).made.values() if each.typ == "kubernetes:core/v1:ConfigMap"]
+    found = {each.name: each.inputs["metadata"]["namespace"] for each in made}
+
+    assert found == {"a-launcher": "default", "b-launcher": "x"}
 
 
 @pytest.mark.parametrize(

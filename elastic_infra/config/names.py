@@ -78,12 +78,8 @@ def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
     own. The operator names a pod and a Service after each node; the Job controller the host of each index; JobSet
     refuses a job whose pods would have longer names.
     """
-    try:
-        _label.validate_python(name, strict=True)
-    except pydantic.ValidationError as error:
-        details = error.errors()[0]
-        reason = details.get("ctx", {}).get("error", "must be a string.")
-        return (Fault("name", str(reason)),)
+    if faults := label_faults(name):
+        return faults
     names, last = ObjectNames(str(name)), config.elastic.max_nodes - 1
     if config.is_single_pod:
         return ()
@@ -92,6 +88,17 @@ def name_faults(name: object, config: JobConfig) -> tuple[Fault, ...]:
     if config.kind == "TrainJob":
         return _too_long(str(name), "pod", f"{names.train_node(last)}-abcde")
     return _too_long(str(name), "pod", names.worker(last))
+
+
+def label_faults(name: object) -> tuple[Fault, ...]:
+    """The faults of a name with which names of objects begin: it is a DNS label."""
+    try:
+        _label.validate_python(name, strict=True)
+    except pydantic.ValidationError as error:
+        details = error.errors()[0]
+        reason = details.get("ctx", {}).get("error", "must be a string.")
+        return (Fault("name", str(reason)),)
+    return ()
 
 
 def _too_long(name: str, kind: str, longest: str) -> tuple[Fault, ...]:
