@@ -13,7 +13,7 @@ from elastic_infra.preview import git
 from elastic_infra.preview.job_files import config_of, declares, may_declare
 from elastic_infra.preview.model import Job, Side, SideFault, SideName
 from elastic_infra.preview.package_version import pinned_package
-from elastic_infra.preview.programs import program_files, program_jobs
+from elastic_infra.preview.programs import program_files, program_jobs, stacks
 from elastic_infra.preview.sources import OnDisk, Source, SourceError
 
 
@@ -57,7 +57,10 @@ def read_sides(base: str, head: str, folder: Path, reading: Reading) -> tuple[Si
     root = given[-1].source.name if given else ""
     named = reading.name or (job_name(_placed(given[-1], folder), root) if single else None)
     exact = dataclasses.replace(reading, name=named)
-    return _side(sources["base"], root, exact), _side(sources["head"], root, exact)
+    before, after = _side(sources["base"], root, exact), _side(sources["head"], root, exact)
+    if reading.run_programs and reading.stack is not None and before.is_read and after.is_read:
+        after = dataclasses.replace(after, notices=(*after.notices, *_unknown_stack(given, reading.stack)))
+    return before, after
 
 
 def opened(spec: str, other: str, folder: Path) -> Source:
@@ -139,6 +142,18 @@ def _not_run(given: Given) -> tuple[str, ...]:
     if not programs:
         return ()
     return (f"{given.side}: {len(programs)} Pulumi programs were not looked into; --run-programs executes them.",)
+
+
+def _unknown_stack(given: Sequence[Given], stack: str) -> tuple[str, ...]:
+    """That the stack may be misspelt: no program has a file of its config, and some have one of another stack."""
+    known = sorted({name for each in given for name in stacks(each.source)})
+    if not known or stack in known:
+        return ()
+    notice = (
+        f"--stack {stack}: there is no Pulumi.{stack}.yaml, so the programs ran without a stack's config. There are "
+        f"files of these stacks: {', '.join(known)}."
+    )
+    return (notice,)
 
 
 def _declared(given: Given, root: str, name: str | None) -> Iterator[Job | SideFault]:

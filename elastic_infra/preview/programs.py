@@ -27,6 +27,7 @@ from elastic_infra.preview.redaction import without_secrets
 from elastic_infra.preview.sources import Source
 
 PROJECT_FILE: Final = "Pulumi.yaml"
+STACK_FILES: Final = "Pulumi.*.yaml"
 TIMEOUT_SECONDS: Final = 120
 """A program that only declares resources needs a few seconds; most of it is importing."""
 
@@ -166,8 +167,25 @@ def _reason(errors: str) -> str:
 
 def only_stack(home: Path) -> str | None:
     """The stack that has a config file, where there is just one."""
-    files = list(home.glob("Pulumi.*.yaml"))
-    return files[0].name.removeprefix("Pulumi.").removesuffix(".yaml") if len(files) == 1 else None
+    files = [path.name for path in home.glob(STACK_FILES)]
+    return stack_of(files[0]) if len(files) == 1 else None
+
+
+def stacks(source: Source) -> frozenset[str]:
+    """The stacks with a config file beside a program of a side.
+
+    Raises:
+        SourceError: a file of the side cannot be read.
+    """
+    homes = {PurePosixPath(path).parent for path in program_files(source)}
+    found = source.files(lambda path: may_declare(path) and PurePosixPath(path).match(STACK_FILES)) if homes else ()
+    paths = [PurePosixPath(path) for path, _ in found]
+    return frozenset(stack_of(path.name) for path in paths if path.parent in homes)
+
+
+def stack_of(file: str) -> str:
+    """The stack of a config file: `Pulumi.dev.yaml` is that of `dev`."""
+    return file.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 def stack_config(home: Path, project: Mapping[str, Any], stack: str | None) -> dict[str, str]:

@@ -207,6 +207,23 @@ def test_a_program_knows_its_stack(tmp_path: Path) -> None:
     ]
 
 
+def test_a_misspelt_stack_is_told(tmp_path: Path) -> None:
+    """Once, with the stacks that have a file; a stack that has one on a side, or a project without any, is fine."""
+    commit(tmp_path, {"Pulumi.yaml": PROJECT, "__main__.py": BY_STACK})
+    sides = ("HEAD", ".", "--run-programs", "--stack")
+    _, _, without = diff(tmp_path, *sides, "prdo")
+    write(tmp_path, {"Pulumi.prod.yaml": "config: {}\n", "other/Pulumi.elsewhere.yaml": "config: {}\n"})
+    _, _, known = diff(tmp_path, *sides, "prod")
+    code, document, misspelt = diff(tmp_path, *sides, "prdo")
+
+    assert (without, known) == ("", "")
+    assert (code, consequences(document)) == (0, {"llm": "none"})
+    assert misspelt == (
+        "--stack prdo: there is no Pulumi.prdo.yaml, so the programs ran without a stack's config. There are files of "
+        "these stacks: prod.\n"
+    )
+
+
 LATE = """
 import pulumi
 from elastic_infra import ElasticTrainingJob
