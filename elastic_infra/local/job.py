@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from elastic_infra.config import JobConfig
@@ -108,6 +108,18 @@ def container(template: Mapping[str, Any]) -> Mapping[str, Any]:
     """The one container of a pod."""
     found: Mapping[str, Any] = template["spec"]["containers"][0]
     return found
+
+
+def left_out(template: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of a pod that are not run or read here: containers beside the training one, and `envFrom`."""
+    spec = template["spec"]
+    for each in spec.get("initContainers", ()):
+        yield f"{'sidecar' if each.get('restartPolicy') == 'Always' else 'init container'} {each['name']}"
+    yield from (f"container {each['name']}" for each in spec["containers"][1:])
+    for source in container(template).get("envFrom", ()):
+        for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            if key in source:
+                yield f"variables of {kind} {source[key]['name']} (give them with --env)"
 
 
 def fields(job: LocalJob, template: Mapping[str, Any], pod: str, address: str) -> dict[str, str]:

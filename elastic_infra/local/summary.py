@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from elastic_infra.local.job import memory_bytes
+from elastic_infra.local.job import left_out, memory_bytes
 from elastic_infra.local.plan import format_plan
 from elastic_infra.local.state import Outcome
 from elastic_infra.timeline.figures import figures
@@ -33,6 +33,8 @@ def opening(prepared: Prepared, seed: int | None) -> Iterator[str]:
     yield f"{job.name}: {shape.nodes} of {shape.min_nodes} to {shape.max_nodes} nodes, {workers} each"
     yield f"each node: {limit}; {shm}"
     yield f"work folder: {prepared.workspace.folder}"
+    if missing := ", ".join(left_out(job.node)):
+        yield f"left out here: {missing}"
     if prepared.plan:
         source = "faults" if seed is None else f"faults of seed {seed}"
         yield f"{source}: {format_plan(prepared.plan)}"

@@ -10,9 +10,13 @@ import pytest
 
 from elastic_infra.config import JobConfig
 from elastic_infra.local.cgroups import Cgroups
-from elastic_infra.local.job import LocalJob, fields, local_job, on_cpu
+from elastic_infra.local.container import Place, program
+from elastic_infra.local.job import LocalJob, container, fields, local_job, on_cpu
 from elastic_infra.local.pod_environment import PodEnvironment, overrides, store_argv
+from elastic_infra.local.start import Prepared
 from elastic_infra.local.state import STORE
+from elastic_infra.local.summary import opening
+from elastic_infra.local.workspace import Workspace
 
 ENVIRONMENT = PodEnvironment(
     run="r",
@@ -120,3 +124,44 @@ def test_shared_launcher() -> None:
     (own,) = shared.config_maps
     assert shared.node["spec"]["volumes"] == job().node["spec"]["volumes"]
     assert own in str(shared.node["spec"]["volumes"])
+
+
+OVERLAYS: dict[str, Any] = {
+    "initContainers": [{"name": "wait", "image": "i"}, {"name": "ship", "image": "i", "restartPolicy": "Always"}],
+    "containers": [
+        {"name": "beside", "image": "i"},
+        {
+            "name": "pytorch",
+            "env": [{"name": "TEAM", "value": "vision"}],
+            "envFrom": [{"configMapRef": {"name": "defaults"}}, {"prefix": "T_", "secretRef": {"name": "tokens"}}],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job", "trainjob"])
+def test_a_variable_of_an_overlay_reaches_the_pod(target: str) -> None:
+    """As those of `env`: the container of the run is the rendered one, overlay included."""
+    patched = job(target=target, overlays={"pod": {"spec": OVERLAYS}})
+    place = Place("node-0", {}, {}, "/job", "/venv/bin/python", {}, {}, {})
+
+    assert program(container(patched.node), patched.operator, place).environ["TEAM"] == "vision"
+
+
+def test_what_an_overlay_adds_in_vain_is_told() -> None:
+    """One line at the start names what only a cluster runs or reads; without such parts there is none."""
+
+    def told(settings: dict[str, Any]) -> list[str]:
+        workspace = Workspace(Path("/w"), Path("/m"), Path("/s"), lock=-1)
+        lines = opening(Prepared(job(**settings), (), ENVIRONMENT, workspace), None)
+        return [line for line in lines if line.startswith("left out here")]
+
+    assert told({}) == []
+    (line,) = told({"overlays": {"pod": {"spec": OVERLAYS}}})
+    assert line.removeprefix("left out here: ").split(", ") == [
+        "init container wait",
+        "sidecar ship",
+        "container beside",
+        "variables of ConfigMap defaults (give them with --env)",
+        "variables of Secret tokens (give them with --env)",
+    ]
