@@ -33,6 +33,11 @@ DELIVERIES: Final = {
     "own": "a ConfigMap for each job (the default)",
 }
 BASE: Final = "image"
+BEFORE: Final = (
+    "Before there was an `ElasticLauncher`, thirty jobs with a ConfigMap each took 5 min 22 s of `up` and 31 MB of "
+    "state, on another machine.\n"
+)
+"""What the deliveries were made for; kept by hand, since no code of today has these figures."""
 JSON_INDENT: Final = 4
 """Of Pulumi's file backend."""
 
@@ -101,7 +106,8 @@ def page(jobs: int, found: dict[str, dict[str, float]]) -> str:
         "| the launcher is delivered | `up`, s | `up`, CPU s | `preview`, s | `preview`, CPU s | state, MB |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
     )
-    return head + "".join(f"| {DELIVERIES[name]} | {' | '.join(cells(found[name], found[BASE]))} |\n" for name in found)
+    rows = "".join(f"| {DELIVERIES[name]} | {' | '.join(cells(found[name], found[BASE]))} |\n" for name in found)
+    return f"{head}{rows}\n{BEFORE}"
 
 
 def cells(figures: dict[str, float], base: dict[str, float]) -> list[str]:

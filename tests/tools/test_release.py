@@ -64,6 +64,21 @@ def test_the_workflow_keeps_no_token_and_pins_each_action() -> None:
     assert "secrets." not in str(jobs)
 
 
+def test_what_takes_minutes_is_tested_before_the_upload() -> None:
+    """By the very command that the steps for a person have, in the job for which the upload waits."""
+    command = 'make soak PYTEST_ARGS="tests/tools tests/infra_repo tests/languages"'
+    jobs = workflow()["jobs"]
+    before = [step.get("run", "") for step in jobs["build"]["steps"]]
+    (step,) = (step for step in before if command in step)
+    built, tested = step.replace("\\\n", "").splitlines()
+
+    assert built.split()[:4] == ["python", "-m", "tools.build", "build"]
+    assert {path.parent.name for path in (ROOT / "tools").glob("pulumi*/go.mod")} == set(built.split()[4:])
+    assert tested == command
+    assert command in (ROOT / "CONTRIBUTING.md").read_text()
+    assert jobs["publish"]["needs"] == "build"
+
+
 def test_the_workflow_builds_every_distribution() -> None:
     """The main one, and each that is made of its sources."""
     commands = "\n".join(step.get("run", "") for step in workflow()["jobs"]["build"]["steps"])
