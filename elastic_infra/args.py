@@ -20,14 +20,17 @@ __all__ = [
     "ElasticTrainingJobArgs",
     "EnvVar",
     "Gpu",
+    "Hugepages",
     "Launcher",
     "Metric",
     "Mount",
     "Overlays",
     "Placement",
+    "Rdma",
     "RdzvConfigs",
     "Rendezvous",
     "RendezvousResources",
+    "ResourceClaim",
     "Resources",
     "RunPolicy",
     "Runtime",
@@ -164,10 +167,40 @@ class Gpu(TypedDict):
     """Devices a node."""
 
     vendor: NotRequired[str]
-    """Vendor of the device plugin, which gives the resource's name."""
+    """Vendor of the device plugin, which gives the resource's name. `google` are TPUs. `neuron` are the devices of AWS, each of which has several cores: set `elastic.nproc_per_node` to the cores of a node. Jobs on these two are untried."""
 
     resource: NotRequired[str]
     """Extended resource in place of the vendor's, such as `nvidia.com/mig-1g.10gb`."""
+
+
+class Rdma(TypedDict):
+    """Network devices with direct access to memory (InfiniBand, RoCE, EFA)."""
+
+    resource: str
+    """Extended resource of the device plugin, such as `rdma/hca_shared_devices_a` or `vpc.amazonaws.com/efa`."""
+
+    count: NotRequired[int]
+    """Devices a node."""
+
+
+class Hugepages(TypedDict):
+    """Memory in large pages, which cluster nodes set aside at their start; EFA needs some."""
+
+    amount: str
+    """Memory in such pages a node, a multiple of the page size; it is not part of `memory`."""
+
+    page_size: NotRequired[str]
+    """Size of a page. 2Mi is what most clusters have."""
+
+
+class ResourceClaim(TypedDict):
+    """Devices by Dynamic Resource Allocation: each node gets a claim made of a template."""
+
+    name: str
+    """Name of the claim in the pod."""
+
+    template: str
+    """A ResourceClaimTemplate in the job's namespace."""
 
 
 class Resources(TypedDict):
@@ -184,6 +217,15 @@ class Resources(TypedDict):
 
     gpu: NotRequired[Gpu]
     """Accelerators a node; a plain number means that many NVIDIA GPUs."""
+
+    rdma: NotRequired[Rdma]
+    """RDMA devices a node. The container gets the capability IPC_LOCK, which no Pod Security profile but `privileged` allows: needs `security.profile: baseline`, and a namespace that enforces no profile."""
+
+    hugepages: NotRequired[Hugepages]
+    """Large pages a node. Needs `cpu` or `memory` as well."""
+
+    claims: NotRequired[list[ResourceClaim]]
+    """Devices by Dynamic Resource Allocation, which needs Kubernetes 1.34, and for a PyTorchJob the training operator 1.9. What a claim holds is not known here: set `elastic.nproc_per_node` where a node has several GPUs by a claim, and note that budgets of policies do not count them."""
 
 
 class SharedMemory(TypedDict):
@@ -421,6 +463,9 @@ class Security(TypedDict):
 
     read_only_root: NotRequired[bool]
     """Mount the image read-only; /tmp and HOME stay writable."""
+
+    network_policy: NotRequired[bool]
+    """Make a NetworkPolicy that lets in the job's own pods on all ports, anyone on `launcher.metrics_port`, and no other traffic; what goes out stays as it is. Off, because a cluster whose network enforces no policies ignores the object, and the account of `pulumi up` needs a right for this kind."""
 
 
 class Checkpoint(TypedDict):

@@ -66,7 +66,7 @@ def _referred(
             enums[token] = {
                 "type": "string",
                 "description": properties[key]["description"],
-                "enum": [{"name": _pascal(value), "value": value} for value in values],
+                "enum": [{"name": _member(value), "value": value} for value in values],
             }
     return changed, enums
 
@@ -79,6 +79,12 @@ def words(annotation: Any) -> tuple[str, ...]:  # noqa: ANN401 - a type expressi
     if origin in {Annotated, Union, types.UnionType}:
         return tuple(word for argument in get_args(annotation) for word in words(argument))
     return ()
+
+
+def _member(word: str) -> str:
+    """The name of an enum's value, which begins with a letter in every language."""
+    name = _pascal(word)
+    return name if name[0].isalpha() else f"Of{name}"
 
 
 def _pascal(text: str) -> str:

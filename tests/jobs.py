@@ -38,9 +38,18 @@ def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
 
 def pod_spec(config: JobConfig) -> dict[str, Any]:
     """The pod's spec in the workload, or in its runtime."""
-    template: Any = pod_template(workload_of(render(NAME, config)))
-    pod: dict[str, Any] = template["spec"]
+    pod: dict[str, Any] = _template(config)["spec"]
     return pod
+
+
+def pod_labels(config: JobConfig) -> dict[str, str]:
+    """The labels of a node's pod."""
+    labels: dict[str, str] = _template(config)["metadata"]["labels"]
+    return labels
+
+
+def _template(config: JobConfig) -> Any:
+    return pod_template(workload_of(render(NAME, config)))
 
 
 def container(config: JobConfig) -> dict[str, Any]:

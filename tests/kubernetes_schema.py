@@ -25,6 +25,7 @@ _KUBERNETES_SPECS: Final = {
     "apps/v1": "apis__apps__v1",
     "autoscaling/v2": "apis__autoscaling__v2",
     "batch/v1": "apis__batch__v1",
+    "networking.k8s.io/v1": "apis__networking.k8s.io__v1",
     "policy/v1": "apis__policy__v1",
 }
 

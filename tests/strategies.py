@@ -64,6 +64,12 @@ ENTRYPOINTS = st.one_of(
         {"command": st.builds(lambda first, rest: [first, *rest], PROGRAMS, st.lists(TEXT, max_size=2))}
     ),
 )
+VENDORS = ["nvidia", "amd", "intel", "google", "neuron"]
+HUGEPAGES = st.sampled_from([{"amount": "64Mi"}, {"amount": "2Gi", "page_size": "1Gi"}])
+RDMA = st.fixed_dictionaries(
+    {"resource": st.sampled_from(["rdma/hca_shared_devices_a", "vpc.amazonaws.com/efa"])},
+    optional={"count": st.integers(1, 16)},
+)
 WHAT_RUNS = some(
     {
         "image_pull_policy": st.sampled_from(["Always", "IfNotPresent", "Never"]),
@@ -117,7 +123,9 @@ def job_configs(draw: DrawFn) -> Data:
         **draw(_grace()),
     }
     parts["disruption"] |= draw(_disruption(shape))
-    parts["storage"] = draw(_storage(host_path=parts["security"].get("profile") == "baseline"))
+    is_baseline = parts["security"].get("profile") == "baseline"
+    parts["storage"] = draw(_storage(host_path=is_baseline))
+    parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
     if shape == "range" and queue is None and target == "pytorchjob" and draw(st.booleans()):
         parts["autoscaling"] = draw(_autoscaling(resources))
     if shape == "fixed" or target in {"job", "trainjob"}:
@@ -148,11 +156,16 @@ def _resources(draw: DrawFn) -> Data:
     counts = st.integers(1, 16)
     gpus = st.one_of(
         counts,
-        st.fixed_dictionaries({"count": counts}, optional={"vendor": st.sampled_from(["nvidia", "amd", "intel"])}),
+        st.fixed_dictionaries({"count": counts}, optional={"vendor": st.sampled_from(VENDORS)}),
         st.fixed_dictionaries({"count": counts, "resource": st.just("nvidia.com/mig-1g.10gb")}),
     )
     memory = st.integers(1, 512).map(lambda size: f"{size}Gi")
-    return draw(some({"cpu": QUANTITIES, "memory": memory, "ephemeral_storage": QUANTITIES, "gpu": gpus}))
+    claim = st.fixed_dictionaries({"name": LABELS, "template": LABELS})
+    claims = st.lists(claim, max_size=2, unique_by=lambda each: each["name"])
+    resources = draw(
+        some({"cpu": QUANTITIES, "memory": memory, "ephemeral_storage": QUANTITIES, "gpu": gpus, "claims": claims})
+    )
+    return resources | (draw(some({"hugepages": HUGEPAGES})) if resources.keys() & {"cpu", "memory"} else {})
 
 
 @st.composite
@@ -275,9 +288,13 @@ SECURITIES = st.one_of(
             "service_account": LABELS,
             "run_as_user": st.integers(1, 2**31 - 1),
             "read_only_root": st.booleans(),
+            "network_policy": st.booleans(),
         }
     ),
-    st.fixed_dictionaries({"profile": st.just("baseline"), "run_as_user": st.integers(0, 1000)}),
+    st.fixed_dictionaries(
+        {"profile": st.just("baseline"), "run_as_user": st.integers(0, 1000)},
+        optional={"network_policy": st.booleans()},
+    ),
 )
 
 

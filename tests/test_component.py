@@ -37,6 +37,7 @@ EVERYTHING: Final[dict[str, Any]] = {
     **JOB,
     "autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]},
     "disruption": {"pod_disruption_budget": True},
+    "security": {"network_policy": True},
     "storage": {"checkpoint": {"size": "10Gi"}},
 }
 
@@ -102,6 +103,7 @@ def test_every_object_is_one_child() -> None:
         "train-pin": "pulumi:index:Stash",
         "train-launcher": "kubernetes:core/v1:ConfigMap",
         "train-checkpoint": "kubernetes:core/v1:PersistentVolumeClaim",
+        "train-network_policy": "kubernetes:networking.k8s.io/v1:NetworkPolicy",
         "train-service": "kubernetes:core/v1:Service",
         "train-token": "kubernetes:core/v1:Secret",
         "train-store": "kubernetes:apps/v1:Deployment",

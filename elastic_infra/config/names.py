@@ -44,6 +44,11 @@ class ObjectNames:
         return f"{self.job}-pdb"
 
     @property
+    def network_policy(self) -> str:
+        """Name of the NetworkPolicy."""
+        return f"{self.job}-network"
+
+    @property
     def checkpoint(self) -> str:
         """The PersistentVolumeClaim made for checkpoints."""
         return f"{self.job}-checkpoint"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def profile_holds(config: JobConfig) -> Iterator[Fault]:
-    """The restricted profile refuses root and host paths."""
+    """The restricted profile refuses root, host paths and the capability that RDMA needs."""
     if config.security.profile != "restricted":
         return
     if config.security.run_as_user == 0:
@@ -30,6 +30,32 @@ def profile_holds(config: JobConfig) -> Iterator[Fault]:
                 f"storage.volumes[{i}].host_path",
                 "profile 'restricted' refuses host paths. Use a claim, or profile 'baseline'.",
             )
+    if config.resources.rdma is not None:
+        yield Fault(
+            "resources.rdma",
+            "adds the capability IPC_LOCK, which profile 'restricted' refuses. Use profile 'baseline'.",
+        )
+
+
+def devices_are_distinct(config: JobConfig) -> Iterator[Fault]:
+    """A container asks for each resource, and names each claim, once."""
+    gpu, rdma = config.resources.gpu, config.resources.rdma
+    if gpu is not None and rdma is not None and gpu.resource_name == rdma.resource:
+        yield Fault("resources.rdma.resource", f"({rdma.resource}) is the resource of resources.gpu. Choose another.")
+    names = [claim.name for claim in config.resources.claims]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            yield Fault(f"resources.claims[{i}].name", f"({name}) is taken. Choose another.")
+
+
+def hugepages_have_company(config: JobConfig) -> Iterator[Fault]:
+    """Kubernetes refuses a container that asks for large pages alone."""
+    asked = config.resources
+    if asked.hugepages is not None and asked.cpu is None and asked.memory is None:
+        yield Fault(
+            "resources.hugepages",
+            "needs resources.cpu or resources.memory, because Kubernetes demands one. Set one of the two.",
+        )
 
 
 def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
@@ -130,6 +156,8 @@ MAX_TEXT_BYTES: Final = 200 * 1024
 
 RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     profile_holds,
+    devices_are_distinct,
+    hugepages_have_company,
     volume_names_are_distinct,
     mount_paths_are_distinct,
     own_metadata_is_kept,

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+from pydantic import model_validator
+
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Count, Quantity, ResourceName
+from elastic_infra.config.values import Count, DnsLabel, ObjectName, Quantity, ResourceName, quantity
 
 VENDOR_RESOURCES: Final = {
     "nvidia": "nvidia.com/gpu",
     "amd": "amd.com/gpu",
     "intel": "gpu.intel.com/i915",
+    "google": "google.com/tpu",
+    "neuron": "aws.amazon.com/neuron",
 }
-"""Vendor to extended resource: https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"""
+"""Vendor to extended resource: https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/,
+https://cloud.google.com/kubernetes-engine/docs/concepts/tpus,
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/kubernetes-getting-started.html"""
 
 
 class Gpu(Part):
@@ -21,8 +27,10 @@ class Gpu(Part):
     count: Count
     """Devices a node."""
 
-    vendor: Literal["nvidia", "amd", "intel"] = "nvidia"
-    """Vendor of the device plugin, which gives the resource's name."""
+    vendor: Literal["nvidia", "amd", "intel", "google", "neuron"] = "nvidia"
+    """Vendor of the device plugin, which gives the resource's name. `google` are TPUs. `neuron` are the devices of AWS,
+    each of which has several cores: set `elastic.nproc_per_node` to the cores of a node. Jobs on these two are
+    untried."""
 
     resource: ResourceName | None = None
     """Extended resource in place of the vendor's, such as `nvidia.com/mig-1g.10gb`."""
@@ -35,6 +43,43 @@ class Gpu(Part):
 
 def _gpu_count(value: object) -> object:
     return {"count": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Rdma(Part):
+    """Network devices with direct access to memory (InfiniBand, RoCE, EFA)."""
+
+    resource: ResourceName
+    """Extended resource of the device plugin, such as `rdma/hca_shared_devices_a` or `vpc.amazonaws.com/efa`."""
+
+    count: Count = 1
+    """Devices a node."""
+
+
+class Hugepages(Part):
+    """Memory in large pages, which cluster nodes set aside at their start; EFA needs some."""
+
+    amount: Quantity
+    """Memory in such pages a node, a multiple of the page size; it is not part of `memory`."""
+
+    page_size: Literal["2Mi", "1Gi"] = "2Mi"
+    """Size of a page. 2Mi is what most clusters have."""
+
+    @model_validator(mode="after")
+    def _whole_pages(self) -> Hugepages:
+        if quantity(self.amount) % quantity(self.page_size):
+            message = f"amount ({self.amount}) must be a multiple of page_size ({self.page_size})."
+            raise ValueError(message)
+        return self
+
+
+class ResourceClaim(Part):
+    """Devices by Dynamic Resource Allocation: each node gets a claim made of a template."""
+
+    name: DnsLabel
+    """Name of the claim in the pod."""
+
+    template: ObjectName
+    """A ResourceClaimTemplate in the job's namespace."""
 
 
 class Resources(Part):
@@ -51,6 +96,18 @@ class Resources(Part):
 
     gpu: Annotated[Gpu, Shorthand(_gpu_count, {"type": "integer", "minimum": 1})] | None = None
     """Accelerators a node; a plain number means that many NVIDIA GPUs."""
+
+    rdma: Rdma | None = None
+    """RDMA devices a node. The container gets the capability IPC_LOCK, which no Pod Security profile but `privileged`
+    allows: needs `security.profile: baseline`, and a namespace that enforces no profile."""
+
+    hugepages: Hugepages | None = None
+    """Large pages a node. Needs `cpu` or `memory` as well."""
+
+    claims: tuple[ResourceClaim, ...] = ()
+    """Devices by Dynamic Resource Allocation, which needs Kubernetes 1.34, and for a PyTorchJob the training operator
+    1.9. What a claim holds is not known here: set `elastic.nproc_per_node` where a node has several GPUs by a claim,
+    and note that budgets of policies do not count them."""
 
 
 class SharedMemory(Part):

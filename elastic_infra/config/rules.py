@@ -104,9 +104,9 @@ def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
 
 
 def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
-    """A node has at most one process for each GPU."""
+    """A node has at most one process for each GPU; a device of Neuron has several cores, each with a process."""
     gpu, wanted = config.resources.gpu, config.elastic.nproc_per_node
-    if gpu is not None and wanted != "auto" and int(wanted) > gpu.count:
+    if gpu is not None and gpu.vendor != "neuron" and wanted != "auto" and int(wanted) > gpu.count:
         yield Fault(
             "elastic.nproc_per_node",
             f"({wanted}) must be at most resources.gpu.count ({gpu.count}): each process needs its own GPU. "

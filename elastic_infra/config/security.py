@@ -25,3 +25,8 @@ class Security(Part):
 
     read_only_root: bool = False
     """Mount the image read-only; /tmp and HOME stay writable."""
+
+    network_policy: bool = False
+    """Make a NetworkPolicy that lets in the job's own pods on all ports, anyone on `launcher.metrics_port`, and no
+    other traffic; what goes out stays as it is. Off, because a cluster whose network enforces no policies ignores the
+    object, and the account of `pulumi up` needs a right for this kind."""

@@ -76,6 +76,22 @@ def _resources(config: JobConfig) -> Iterator[Fault]:
             "shared_memory",
             "without resources.memory or a size, /dev/shm may fill the cluster node's memory. Set one of the two.",
         )
+    if config.resources.rdma is not None:
+        yield Fault(
+            "resources.rdma",
+            "adds the capability IPC_LOCK, which profile 'baseline' refuses as well: the namespace must enforce no Pod "
+            f"Security profile, or 'privileged'.{_locked_memory(config.security.run_as_user)}",
+        )
+
+
+def _locked_memory(user: int) -> str:
+    """That a capability is root's alone: https://github.com/kubernetes/enhancements/issues/2763."""
+    if user == 0:
+        return ""
+    return (
+        f" User {user} gains nothing by it, since Kubernetes has no ambient capabilities: set security.run_as_user to "
+        "0, or raise the limit of locked memory in the nodes' container runtime."
+    )
 
 
 def _progress(config: JobConfig) -> Iterator[Fault]:

@@ -155,6 +155,10 @@ def _program_faults(config: JobConfig, home: Path) -> Iterator[Fault]:
 def _device_faults(job: LocalJob, plan: Plan) -> Iterator[Fault]:
     if not job.gpus:
         return
+    if job.gpu_vendor not in DEVICE_FILES:
+        reason = f"accelerators of {job.gpu_vendor} are not shared out among nodes here. Run without them: --cpu."
+        yield Fault("resources.gpu", reason)
+        return
     nodes = max([job.shape.nodes, *(entry.fault.nodes for entry in plan if isinstance(entry.fault, Scale))])
     there = len(list(Path("/dev").glob(DEVICE_FILES[job.gpu_vendor])))
     if there < nodes * job.gpus:

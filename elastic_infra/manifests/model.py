@@ -18,6 +18,7 @@ Manifest: TypeAlias = dict[str, Value]
 ROLES: Final = (
     "launcher",
     "checkpoint",
+    "network_policy",
     "service",
     "token",
     "store",
@@ -41,6 +42,7 @@ class Manifests:
         store: Deployment of the dedicated rendezvous store.
         runtime: TrainingRuntime with the pods of a TrainJob; None for other workloads.
         checkpoint: PersistentVolumeClaim for checkpoints.
+        network_policy: NetworkPolicy that closes the job's ports to others.
         autoscaler: HorizontalPodAutoscaler of this package.
         disruption_budget: PodDisruptionBudget.
     """
@@ -52,6 +54,7 @@ class Manifests:
     store: Manifest | None = None
     runtime: Manifest | None = None
     checkpoint: Manifest | None = None
+    network_policy: Manifest | None = None
     autoscaler: Manifest | None = None
     disruption_budget: Manifest | None = None
 

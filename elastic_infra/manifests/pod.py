@@ -27,6 +27,7 @@ def pod_template(
         "spec": without_none(
             containers=[_container(config, storage, arguments, environment)],
             volumes=list(storage.volumes) or None,
+            resourceClaims=_pod_claims(config),
             securityContext=pod_security(config),
             imagePullSecrets=_pull_secrets(config),
             terminationGracePeriodSeconds=config.disruption.termination_grace_period_seconds,
@@ -64,7 +65,7 @@ def _container(config: JobConfig, storage: Mounted, arguments: list[Value], envi
         ports=_ports(config),
         resources=_resources(config),
         volumeMounts=list(storage.mounts) or None,
-        securityContext=container_security(config),
+        securityContext=_training_security(config),
         terminationMessagePolicy="FallbackToLogsOnError",
     )
 
@@ -102,9 +103,20 @@ def _resources(config: JobConfig) -> Value:
             "ephemeral-storage": asked.ephemeral_storage,
         }
     )
+    if asked.hugepages is not None:
+        amounts[f"hugepages-{asked.hugepages.page_size}"] = asked.hugepages.amount
     if asked.gpu is not None:
         amounts[asked.gpu.resource_name] = str(asked.gpu.count)
-    return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else None
+    if asked.rdma is not None:
+        amounts[asked.rdma.resource] = str(asked.rdma.count)
+    claims: list[Value] = [{"name": claim.name} for claim in asked.claims]
+    return without_none(requests=dict(amounts) or None, limits=dict(amounts) or None, claims=claims or None) or None
+
+
+def _pod_claims(config: JobConfig) -> list[Value] | None:
+    """The pod's claims: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/."""
+    claims = config.resources.claims
+    return [{"name": claim.name, "resourceClaimTemplateName": claim.template} for claim in claims] or None
 
 
 def pod_security(config: JobConfig) -> dict[str, Value]:
@@ -131,6 +143,12 @@ def container_security(config: JobConfig) -> dict[str, Value]:
         capabilities={"drop": ["ALL"]} if restricted else None,
         readOnlyRootFilesystem=True if config.security.read_only_root else None,
     )
+
+
+def _training_security(config: JobConfig) -> dict[str, Value]:
+    """Security of the training container: RDMA devices read and write memory that is locked."""
+    security = container_security(config)
+    return security if config.resources.rdma is None else {**security, "capabilities": {"add": ["IPC_LOCK"]}}
 
 
 def _pull_secrets(config: JobConfig) -> list[Value] | None:

@@ -11,6 +11,7 @@ from elastic_infra.manifests.identity import run_id, taken_on
 from elastic_infra.manifests.indexed_job import indexed_job
 from elastic_infra.manifests.launcher import launcher_config_map, newest_launcher
 from elastic_infra.manifests.model import Manifest, Manifests
+from elastic_infra.manifests.network import network_policy
 from elastic_infra.manifests.pytorch_job import pytorch_job
 from elastic_infra.manifests.service import rendezvous_service
 from elastic_infra.manifests.single_pod import single_pod_job
@@ -56,6 +57,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         token=store_token_secret(name, config) if host != "none" else None,
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,
         runtime=runtime,
+        network_policy=network_policy(name, config) if config.security.network_policy else None,
         checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
         autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,
         disruption_budget=pod_disruption_budget(name, config) if config.disruption.pod_disruption_budget else None,

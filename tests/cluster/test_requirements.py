@@ -44,7 +44,24 @@ FEATURES: dict[str, dict[str, Any]] = {
     "single": {"elastic": {"nnodes": 1}},
     "indexed": {"target": "job", "disruption": {"pod_disruption_budget": True}, "run_policy": {"backoff_limit": -1}},
     "indexed-store-on-0": {"target": "job", "rendezvous": {"host": "worker0"}},
+    "closed": {"security": {"network_policy": True}, "launcher": {"metrics_port": 9400}},
 }
+PODS: dict[str, dict[str, Any]] = {
+    **{heading: dict(parse_mapping(text)) for heading, text in OVERLAYS.items()},
+    "TPUs, large pages and claims": {
+        "resources": {
+            "memory": "1Gi",
+            "gpu": {"count": 4, "vendor": "google"},
+            "hugepages": {"amount": "64Mi"},
+            "claims": [{"name": "nics", "template": "nics"}],
+        }
+    },
+    "Neuron and EFA": {
+        "resources": {"gpu": {"count": 16, "vendor": "neuron"}, "rdma": {"resource": "vpc.amazonaws.com/efa"}},
+        "security": {"profile": "baseline", "run_as_user": 0},
+    },
+}
+"""What pods can have beside what the jobs of these tests have."""
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +104,13 @@ def test_the_server_accepts_every_example(shared_space: Namespace, example: Path
 
 
 @pytest.mark.parametrize("target", ["pytorchjob", "job"])
-@pytest.mark.parametrize("case", OVERLAYS)
-def test_the_server_accepts_every_overlay(shared_space: Namespace, case: str, target: str) -> None:
-    """What the page shows, in every workload and as the pod that its controller makes of it.
+@pytest.mark.parametrize("case", PODS)
+def test_the_server_accepts_every_pod(shared_space: Namespace, case: str, target: str) -> None:
+    """Each overlay of the page and each device, in every workload and as the pod that its controller makes of it.
 
     What gives up the restricted profile is for namespaces that enforce none, such as `default` here.
     """
-    settings = parse_mapping(OVERLAYS[case])
+    settings = PODS[case]
     namespace = "default" if "security" in settings else shared_space.name
     config = {**jobs.config(shared_space, LONG, target=target, **settings), "namespace": namespace}
     rendered = jobs.objects("patched", config, "ours")

@@ -83,6 +83,7 @@ def test_derived_names_are_distinct_and_never_the_jobs_own() -> None:
         names.store_token,
         names.autoscaler,
         names.disruption_budget,
+        names.network_policy,
         names.checkpoint,
         names.launcher("0" * 8),
         names.worker(0),

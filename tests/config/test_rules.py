@@ -17,6 +17,7 @@ Fields = dict[str, Any]
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 POD_METRIC: Final[Fields] = {"metrics": [{"type": "pods", "name": "queue", "target": 1}]}
 CPU_METRIC: Final[Fields] = {"metrics": [{"type": "cpu", "target": 80}]}
+EFA: Final[Fields] = {"resource": "vpc.amazonaws.com/efa", "count": 4}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 
 
@@ -146,6 +147,41 @@ CASES: Final = (
         "elastic.nproc_per_node",
         ("(9)", "(8)"),
         {"elastic": {"nproc_per_node": 8}, "resources": {"gpu": 8}},
+    ),
+    Case(
+        "processes_match_gpus",
+        {"elastic": {"nproc_per_node": 9}, "resources": {"gpu": {"count": 8, "vendor": "google"}}},
+        "elastic.nproc_per_node",
+        ("(9)", "(8)"),
+        {"elastic": {"nproc_per_node": 32}, "resources": {"gpu": {"count": 16, "vendor": "neuron"}}},
+    ),
+    Case(
+        "profile_holds",
+        {"resources": {"rdma": EFA}},
+        "resources.rdma",
+        ("IPC_LOCK",),
+        {"resources": {"rdma": EFA}, "security": {"profile": "baseline"}},
+    ),
+    Case(
+        "devices_are_distinct",
+        {"resources": {"rdma": {"resource": "nvidia.com/gpu"}, "gpu": 1}, "security": {"profile": "baseline"}},
+        "resources.rdma.resource",
+        ("(nvidia.com/gpu)",),
+        {"resources": {"rdma": EFA, "gpu": 1}, "security": {"profile": "baseline"}},
+    ),
+    Case(
+        "devices_are_distinct",
+        {"resources": {"claims": [{"name": "gpus", "template": "a"}, {"name": "gpus", "template": "b"}]}},
+        "resources.claims[1].name",
+        ("(gpus)",),
+        {"resources": {"claims": [{"name": "gpus", "template": "a"}, {"name": "nics", "template": "a"}]}},
+    ),
+    Case(
+        "hugepages_have_company",
+        {"resources": {"hugepages": {"amount": "64Mi"}}},
+        "resources.hugepages",
+        ("resources.cpu or resources.memory",),
+        {"resources": {"hugepages": {"amount": "64Mi"}, "cpu": 1}},
     ),
     *(
         Case("indices_have_no_operator", {**without, **fields}, path, ("is for the training operator",), without)

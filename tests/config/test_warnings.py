@@ -12,6 +12,7 @@ from tests import jobs
 Fields = dict[str, Any]
 
 QUIET: Final[Fields] = {"storage": {"checkpoint": {"claim": "mine"}}, "resources": {"cpu": 4, "memory": "8Gi"}}
+RDMA: Final[Fields] = {"resources": {**QUIET["resources"], "rdma": {"resource": "rdma/hca_shared_devices_a"}}}
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 GANG: Final = "run_policy.scheduling_policy.min_available"
@@ -56,6 +57,8 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     ),
     ("shared_memory", {"resources": {}}, "/dev/shm may fill", {"resources": {}, "shared_memory": {"size": "1Gi"}}),
     ("shared_memory", {"resources": {"cpu": 1}}, "resources.memory", {"resources": {}, "shared_memory": False}),
+    ("resources.rdma", {**RDMA, "security": {"profile": "baseline", "run_as_user": 0}}, "or 'privileged'.", {}),
+    ("resources.rdma", {**RDMA, "security": {"profile": "baseline"}}, "User 1000 gains nothing by it", {}),
     ("storage.checkpoint", {"storage": {}}, "step 0", {}),
     (
         "storage.checkpoint.access_mode",

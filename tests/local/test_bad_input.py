@@ -71,6 +71,12 @@ def test_gpu_job_without_gpus(tmp_path: Path) -> None:
     assert "--cpu" in said
 
 
+def test_accelerators_that_are_not_shared_out(tmp_path: Path) -> None:
+    """TPUs and the cores of Neuron have no variable by which each node would see its own alone."""
+    said = refused(tmp_path, resources={"gpu": {"count": 4, "vendor": "google"}}).err
+    assert "accelerators of google are not shared out among nodes here. Run without them: --cpu." in said
+
+
 def test_used_up_ports(tmp_path: Path) -> None:
     """A range without a free port is refused."""
     with socket.socket() as end:

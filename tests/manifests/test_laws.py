@@ -127,6 +127,9 @@ def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None
         assert (
             store["spec"]["selector"]["matchLabels"].items() <= store["spec"]["template"]["metadata"]["labels"].items()
         )
+    if policy := objects.get("network_policy"):
+        closed = policy["spec"]["podSelector"]["matchLabels"].items()
+        assert all(closed <= template["metadata"]["labels"].items() for template in _templates(objects))
     if budget := objects.get("disruption_budget"):
         assert budget["spec"]["selector"]["matchLabels"].items() <= _first_nodes_labels(name, objects).items()
 

@@ -48,12 +48,51 @@ def test_how_the_launcher_is_started(delivery: str, command: list[str]) -> None:
         ({"gpu": 8}, {"nvidia.com/gpu": "8"}),
         ({"gpu": {"count": 1, "vendor": "amd"}}, {"amd.com/gpu": "1"}),
         ({"gpu": {"count": 1, "vendor": "intel"}}, {"gpu.intel.com/i915": "1"}),
+        ({"gpu": {"count": 4, "vendor": "google"}}, {"google.com/tpu": "4"}),
+        ({"gpu": {"count": 16, "vendor": "neuron"}}, {"aws.amazon.com/neuron": "16"}),
         ({"gpu": {"count": 2, "resource": "nvidia.com/mig-1g.10gb"}}, {"nvidia.com/mig-1g.10gb": "2"}),
+        ({"cpu": 1, "hugepages": {"amount": "64Mi"}}, {"cpu": "1", "hugepages-2Mi": "64Mi"}),
+        ({"cpu": 1, "hugepages": {"amount": 2**31, "page_size": "1Gi"}}, {"cpu": "1", "hugepages-1Gi": "2147483648"}),
     ],
 )
 def test_requests_are_limits(given: dict[str, Any], amounts: dict[str, str]) -> None:
     """A node that is given what it asked for is never evicted for using it."""
     assert jobs.container(jobs.job(resources=given))["resources"] == {"requests": amounts, "limits": amounts}
+
+
+@pytest.mark.parametrize("amount", ["1Mi", "3Mi", "1.5Gi", "1G"])
+def test_a_part_of_a_large_page_is_refused(amount: str) -> None:
+    """Kubernetes gives whole pages only."""
+    with pytest.raises(ConfigError, match=r"^resources\.hugepages: amount \(.*\) must be a multiple of page_size"):
+        jobs.job(resources={"cpu": 1, "hugepages": {"amount": amount, "page_size": "1Gi"}})
+
+
+def test_rdma_comes_with_locked_memory() -> None:
+    """The training container alone has the capability; the store needs none."""
+    devices = {"resource": "rdma/hca_shared_devices_a", "count": 2}
+    config = jobs.elastic(resources={"gpu": 8, "rdma": devices}, security={"profile": "baseline"})
+    amounts = {"nvidia.com/gpu": "8", "rdma/hca_shared_devices_a": "2"}
+    (store,) = jobs.objects(config)["store"]["spec"]["template"]["spec"]["containers"]
+
+    assert jobs.container(config)["resources"] == {"requests": amounts, "limits": amounts}
+    assert jobs.container(config)["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+    assert store["securityContext"] == {}
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job", "trainjob"])
+def test_a_claim_is_made_for_each_pod_and_given_to_the_container(target: str) -> None:
+    """Beside amounts, or without any."""
+    claims = [{"name": "gpus", "template": "two-h100"}, {"name": "nics", "template": "rdma"}]
+    config = jobs.elastic(target=target, resources={"memory": "1Gi", "claims": claims})
+    alone = jobs.elastic(target=target, resources={"claims": claims[:1]})
+
+    assert jobs.pod_spec(config)["resourceClaims"] == [
+        {"name": "gpus", "resourceClaimTemplateName": "two-h100"},
+        {"name": "nics", "resourceClaimTemplateName": "rdma"},
+    ]
+    assert jobs.container(config)["resources"]["claims"] == [{"name": "gpus"}, {"name": "nics"}]
+    assert jobs.container(config)["resources"]["limits"] == {"memory": "1Gi"}
+    assert jobs.container(alone)["resources"] == {"claims": [{"name": "gpus"}]}
 
 
 def test_a_pod_that_asks_for_nothing_says_nothing() -> None:

@@ -33,6 +33,7 @@ CASES: Final[Mapping[str, Data]] = {
         "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]},
         "placement": {"node_selector": {"b": "1", "a": "2"}, "tolerations": [{"key": "gpu"}]},
         "disruption": {"pod_disruption_budget": True},
+        "security": {"network_policy": True},
         "storage": {"checkpoint": {"size": "1Gi"}},
     },
 }
@@ -98,7 +99,10 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
         ),
         (
             JobConfig.from_mapping(CASES["everything"]),
-            ["launcher", "checkpoint", "service", "token", "store", "workload", "autoscaler", "disruption_budget"],
+            [
+                *("launcher", "checkpoint", "network_policy", "service", "token"),
+                *("store", "workload", "autoscaler", "disruption_budget"),
+            ],
         ),
         (jobs.job(storage={"checkpoint": {"claim": "mine"}}), ["launcher", "workload"]),
         (

@@ -56,6 +56,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "too many nodes": ({"elastic": {"nnodes": "2:5"}, "resources": {"gpu": 1}}, "node_budget"),
     "a single pod with too many GPUs": ({"elastic": {"nnodes": 1}, "resources": {"gpu": 33}}, "gpu_budget"),
     "a MIG slice counts": ({"resources": {"gpu": {"count": 9, "resource": "nvidia.com/mig-1g.10gb"}}}, "gpu_budget"),
+    "TPUs count": ({"resources": {"gpu": {"count": 9, "vendor": "google"}}}, "gpu_budget"),
     "spot nodes by selector": (
         {
             "placement": {"priority_class": "batch", "node_selector": {"cloud.google.com/gke-spot": "true"}},
