@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ def fields(template: Mapping[str, Any]) -> Data:
         "image_pull_secrets": [each.get("name") for each in spec.get("imagePullSecrets") or ()],
         "working_dir": container.get("workingDir"),
         "env": dict(_variables(container)),
-        "resources": _resources(container.get("resources") or {}),
+        "resources": _resources(spec, container),
         "placement": _some(
             priority_class=spec.get("priorityClassName"),
             node_selector=spec.get("nodeSelector"),
@@ -104,7 +105,8 @@ def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 pass  # an overlay has it
 
 
-def _resources(given: Mapping[str, Any]) -> Data:
+def _resources(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Data:
+    given = container.get("resources") or {}
     amounts = {**(given.get("requests") or {}), **(given.get("limits") or {})}
     found = _some(
         cpu=amounts.get("cpu"), memory=amounts.get("memory"), ephemeral_storage=amounts.get("ephemeral-storage")
@@ -112,7 +114,30 @@ def _resources(given: Mapping[str, Any]) -> Data:
     for vendor, resource in VENDOR_RESOURCES.items():
         if resource in amounts:
             found["gpu"] = {"count": int(amounts[resource]), "vendor": vendor}
-    return found
+    rdma = [name for name in amounts if _RDMA.fullmatch(name)]
+    if len(rdma) == 1 and _locks_memory(container):
+        found["rdma"] = {"resource": rdma[0], "count": int(amounts[rdma[0]])}
+    pages = [size for size in ("2Mi", "1Gi") if f"hugepages-{size}" in amounts]
+    if len(pages) == 1:
+        found["hugepages"] = {"amount": amounts[f"hugepages-{pages[0]}"], "page_size": pages[0]}
+    return found | _some(claims=_claims(spec, given))
+
+
+_RDMA: Final = re.compile(r"rdma/.+|vpc\.amazonaws\.com/efa")
+"""The resources of the usual device plugins for RDMA; another one is left to an overlay."""
+
+
+def _locks_memory(container: Mapping[str, Any]) -> bool:
+    capabilities = (container.get("securityContext") or {}).get("capabilities") or {}
+    return "IPC_LOCK" in (capabilities.get("add") or ())
+
+
+def _claims(spec: Mapping[str, Any], given: Mapping[str, Any]) -> list[Data]:
+    """The pod's claims, where each is made of a template and the container has all of each."""
+    templates = {each.get("name"): each.get("resourceClaimTemplateName") for each in spec.get("resourceClaims") or ()}
+    if None in templates.values() or list(given.get("claims") or ()) != [{"name": name} for name in templates]:
+        return []
+    return [{"name": name, "template": template} for name, template in templates.items()]
 
 
 def _toleration(given: Mapping[str, Any]) -> Data:
@@ -131,7 +156,7 @@ def _security(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Data:
     is_root = user == 0 or own.get("privileged") or spec.get("hostNetwork")
     has_host_path = any("hostPath" in each for each in spec.get("volumes") or ())
     return _some(
-        profile="baseline" if is_root or has_host_path else None,
+        profile="baseline" if is_root or has_host_path or _locks_memory(container) else None,
         run_as_user=user,
         read_only_root=own.get("readOnlyRootFilesystem"),
         service_account=spec.get("serviceAccountName"),

@@ -226,6 +226,54 @@ def test_what_the_config_refuses_is_left_out_and_named() -> None:
     assert any(note.startswith("leaves out run_policy.backoff_limit") for note in found.notes)
 
 
+DEVICES: dict[str, Any] = {
+    "resources": {
+        "limits": {"memory": "8Gi", "vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5Gi"},
+        "requests": {"memory": "8Gi", "vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5Gi"},
+        "claims": [{"name": "gpus"}],
+    },
+    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+}
+
+
+def test_devices_become_fields() -> None:
+    """RDMA with its capability, large pages and claims need no overlay."""
+    found = import_manifest(with_devices(DEVICES, {"resourceClaimTemplateName": "two"}), "j")
+
+    assert found.job["resources"] == {
+        "memory": "8Gi",
+        "rdma": {"resource": "vpc.amazonaws.com/efa", "count": 4},
+        "hugepages": {"amount": "5Gi", "page_size": "2Mi"},
+        "claims": [{"name": "gpus", "template": "two"}],
+    }
+    assert found.job["security"] == {"profile": "baseline"}
+    assert "overlays" not in found.job
+
+
+@pytest.mark.parametrize(
+    ("change", "claim", "left"),
+    [
+        ({"securityContext": {}}, {"resourceClaimTemplateName": "two"}, "rdma"),
+        ({}, {"resourceClaimName": "shared"}, "claims"),
+    ],
+)
+def test_devices_that_no_field_can_say_are_left_to_an_overlay(
+    change: dict[str, Any], claim: dict[str, str], left: str
+) -> None:
+    """EFA without the capability, and a claim that all nodes share; the others are fields all the same."""
+    found = import_manifest(with_devices({**DEVICES, **change}, claim), "j")
+
+    assert found.job["resources"].keys() == {"memory", "rdma", "hugepages", "claims"} - {left}
+    assert found.job["overlays"]
+
+
+def with_devices(devices: dict[str, Any], claim: dict[str, str]) -> dict[str, Any]:
+    """A Job whose container has these."""
+    container = {**POD["spec"]["containers"][0], **devices}
+    pod = {"spec": {"containers": [container], "resourceClaims": [{"name": "gpus", **claim}]}}
+    return {**JOB, "spec": {"template": pod}}
+
+
 def test_no_value_is_told() -> None:
     """A note names places, and never what stands there."""
     pod = {"spec": {"containers": [{**POD["spec"]["containers"][0], "env": [{"name": "RANK", "value": "hunter2"}]}]}}
