@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from elastic_infra.cli import files
-from elastic_infra.cli.forms import Format
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.simulate import study, trace
 from elastic_infra.simulate.estimate import FEWEST_RUNS
@@ -26,6 +26,13 @@ SNAPSHOT_PAUSE: Final = 1.0
 SNAPSHOT_SHARE: Final = 0.01
 """Share of the time for snapshots: `training.Elastic` chooses their interval by it."""
 SUFFIX: Final = ".svg"
+
+
+class Format(str, Enum):
+    """How the answer is printed: text for readers, or JSON for programs."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def register(app: typer.Typer) -> None:

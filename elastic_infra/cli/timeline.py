@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from elastic_infra.cli.forms import Format
 
 if TYPE_CHECKING:
     from elastic_infra.timeline.figures import Figures
     from elastic_infra.timeline.history import History
 
 BAD_INPUT = 2
+
+
+class Format(str, Enum):
+    """Text for readers, JSON for programs, or OpenTelemetry traces for a collector."""
+
+    TEXT = "text"
+    JSON = "json"
+    OTLP = "otlp"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +41,11 @@ def timeline(
     ] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--format", help="A picture in text with figures, or JSON. Default: text; nothing with --output."),
+        typer.Option(
+            "--format",
+            help="A picture in text with figures, JSON, or OpenTelemetry traces (OTLP as JSON). "
+            "Default: text; nothing with --output.",
+        ),
     ] = None,
 ) -> None:
     """Show what happened to a job: phases of each node, faults, goodput and outages."""
@@ -56,6 +67,10 @@ def timeline(
         from elastic_infra.timeline.as_json import as_json
 
         typer.echo(json.dumps(as_json(found, known), indent=2, ensure_ascii=False))
+    elif form is Format.OTLP:
+        from elastic_infra.timeline.otlp import traces
+
+        typer.echo(json.dumps(traces(found)))
     elif form is Format.TEXT or output is None:
         _print(found, known)
 

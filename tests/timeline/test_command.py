@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from elastic_infra.timeline.figures import figures
+from elastic_infra.timeline.otlp import traces
 from elastic_infra.timeline.text import print_text
 from tests.cli import elastic_infra
 from tests.golden import assert_golden
@@ -30,6 +31,14 @@ def test_json_is_golden(name: str) -> None:
     assert (result.code, result.err) == (0, "")
     assert json.loads(result.out)["figures"]["outcome"] == "succeeded"
     assert_golden(GOLDEN / f"{name}.json", result.out)
+
+
+def test_traces_go_to_a_collector() -> None:
+    """Only the body of the request is on stdout."""
+    result = elastic_infra("timeline", FAULTS, "--format", "otlp")
+
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out) == traces(told("faults"))
 
 
 @pytest.mark.parametrize(("name", "width"), [("faults", 100), ("quiet_faults", 100), ("faults", 48)])
