@@ -70,10 +70,14 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
     return Explored(len(worlds), transitions, len(good), max(seconds))
 
 
+class TooManyError(RuntimeError):
+    """A scenario has more states than the limit."""
+
+
 def _raise_if_too_many(states: int, limit: int) -> None:
     if states > limit:
         message = f"more than {limit} states: narrow the scenario"
-        raise RuntimeError(message)
+        raise TooManyError(message)
 
 
 def _raise_if_stuck(worlds: list[World], parents: list[tuple[int, str]], seconds: list[float]) -> None:
