@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import sys
+from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elastic_infra.cli import files
 from elastic_infra.cli.explanation import Explanation, explanation
-from elastic_infra.config import ConfigError, warnings
+from elastic_infra.config import ConfigError, JobConfig, warnings
 from elastic_infra.manifests import render
+
+if TYPE_CHECKING:
+    from elastic_infra.simulate.prices import Offer
 
 
 class Format(str, Enum):
@@ -31,6 +38,10 @@ def explain(
     file: files.File,
     name: files.Name = None,
     target: files.TargetOption = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Prices of nodes; adds what the job costs on demand and on spot nodes."),
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="A table, or JSON for programs.")] = Format.TABLE,
 ) -> None:
     """Say what a job means: nodes, processes, memory, rendezvous, and how long everything may take."""
@@ -39,19 +50,52 @@ def explain(
         render(job, config)  # names are checked there
     except ConfigError as error:
         raise files.refuse(file, error) from None
+    offers = () if prices is None else _offers(config, prices)
     found = explanation(job, config)
     if output is Format.JSON:
         faults = [{"path": fault.path, "reason": fault.reason} for fault in warnings(config)]
-        typer.echo(json.dumps({**_as_json(found), "warnings": faults}, indent=2))
+        typer.echo(json.dumps({**dataclasses.asdict(found), **_as_json(offers), "warnings": faults}, indent=2))
     else:
         _print(found)
+        if offers:
+            _print_offers(offers)
         files.warn(file, config)
 
 
-def _as_json(found: Explanation) -> dict[str, Any]:
-    import dataclasses
+def _offers(config: JobConfig, prices: Path) -> Sequence[Offer]:
+    from elastic_infra.simulate.prices import load_prices, offers
 
-    return dataclasses.asdict(found)
+    try:
+        return offers(config, load_prices(prices))
+    except ConfigError as error:
+        raise files.refuse(prices, error) from None
+
+
+def _as_json(offers: Sequence[Offer]) -> dict[str, Any]:
+    """The offers, where there are any; what would never end has neither hours nor cost."""
+
+    def finite(value: object) -> object:
+        return None if value == math.inf else value
+
+    found = [{key: finite(value) for key, value in dataclasses.asdict(offer).items()} for offer in offers]
+    return {"offers": found} if found else {}
+
+
+def _print_offers(offers: Sequence[Offer]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from elastic_infra.simulate import formatting
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("nodes")
+    for column in ("price of a node and hour", "goodput", "until it ends", "cost"):
+        table.add_column(column, justify="right")
+    for each in offers:
+        figures = (formatting.percent(each.goodput), formatting.hours(each.hours), formatting.money(each.cost))
+        table.add_row(each.name, f"{each.node_hour:,.2f}", *figures)
+    Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def _print(found: Explanation) -> None:

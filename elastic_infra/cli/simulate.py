@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from elastic_infra.cli import files
-from elastic_infra.config import ConfigError, Fault, JobConfig
+from elastic_infra.config import ConfigError, Fault
 from elastic_infra.simulate import study, trace
 from elastic_infra.simulate.estimate import FEWEST_RUNS
-from elastic_infra.simulate.scenario import LEAST, MOST, Costs, Rates, Saving, Scenario, faults
+from elastic_infra.simulate.scenario import LEAST, MOST, Costs, Rates, Saving, Scenario, faults, wanted_nodes
 
 if TYPE_CHECKING:
     from elastic_infra.simulate.report import Answer, Question
@@ -104,7 +104,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
             failures = RATES.failures if changes is None else 0.0
         snapshot = Saving(max(step, snapshot_pause / SNAPSHOT_SHARE), snapshot_pause) if elastic else None
         scenario = Scenario(
-            (config.elastic.min_nodes, _wanted(config)),
+            (config.elastic.min_nodes, wanted_nodes(config)),
             hours,
             config.elastic.node_unit,
             efficiency=efficiency,
@@ -121,11 +121,6 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
     if output is not None:
         _write(output, said)
     _print(said, form)
-
-
-def _wanted(config: JobConfig) -> int:
-    """The number of nodes that the cluster is asked for: with an autoscaler the most."""
-    return config.elastic.max_nodes if config.autoscaling else config.initial_nodes
 
 
 def _check(question: Question, output: Path | None) -> None:

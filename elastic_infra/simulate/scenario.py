@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from elastic_infra.config import Fault
+from elastic_infra.config import Fault, JobConfig
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -122,6 +122,11 @@ class Scenario:
             return 1 / self.rates.replacement_seconds if self.returns else 0.0
         per_days = {"loss": self.rates.failures, "preemption": self.rates.preemptions, "crash": self.rates.crashes}
         return per_days[kind] / NODE_DAYS / DAY
+
+
+def wanted_nodes(config: JobConfig) -> int:
+    """The number of nodes that the cluster is asked for: with an autoscaler the most."""
+    return config.elastic.max_nodes if config.autoscaling else config.initial_nodes
 
 
 def faults(scenario: Scenario) -> Iterator[Fault]:
