@@ -18,7 +18,7 @@ WITH_START: Final = {"start with 2 of 3 nodes, to the first step": "start with 2
 
 ARMS: Final = ("ours", "tuned", "plain")
 HEAD: Final = ("what happens", "this launcher", "torchrun, tuned", "torchrun")
-_CELL: Final = re.compile(r"(?:(?P<median>[\d.]+) s \(p95 [\d.]+, n \d+\))?(?:; )?(?P<lost>lost .*)?")
+_CELL: Final = re.compile(r"(?:(?P<median>[\d.]+) s \(p95 [\d.]+, n \d+\))?(?:; )?(?P<lost>lost(?: .*)?)?")
 
 
 class Cell(NamedTuple):

@@ -51,7 +51,7 @@ ROWS: Final = (
     _figure("R2 grace given where 6 s were asked for", 7.0, p95=True),
     _figure("R4 worker killed to sibling told", 0.1, p95=True),
     _figure("R4 sibling told to new workers", 2.0, p95=True),
-    _figure("R6 frozen agent with dead workers to the end", 15.0, p95=True),
+    _figure("R6 frozen agent with dead workers to new workers", 15.0, p95=True),
     _figure("R7 lost node to a step without it", 5.0, p95=True),
     _figure("launcher's start to READY", 0.3),
     _figure("launcher's start to the script's first line"),

@@ -107,7 +107,7 @@ def siblings(arm: arms.Arm, runs: int) -> Iterator[Sample]:
 
 
 def watchdog(arm: arms.Arm, runs: int) -> Iterator[Sample]:
-    """The agent is frozen and all its workers are dead: the launcher ends, so that the pod fails."""
+    """The agent is frozen and all its workers are dead: another agent starts workers."""
     for _ in range(runs):
         with _job(arm, arms.Launch(workers=2), "wait") as job:
             node = job.start_node()
@@ -117,9 +117,10 @@ def watchdog(arm: arms.Arm, runs: int) -> Iterator[Sample]:
             begin = time.monotonic()
             for line in _lines(job, "started"):
                 kill(line["pid"])
-            ended = await_(job.has_ended, PATIENCE_SECONDS / 2)
-            seconds = time.monotonic() - begin if ended else None
-            yield _sample("R6 frozen agent with dead workers to the end", arm, seconds, "never")
+            restarted = await_(partial(_has, job, "started", 4), PATIENCE_SECONDS / 2)
+            newest = max(line["time"] for line in _lines(job, "started")) - begin
+            seconds = newest if restarted else None
+            yield _sample("R6 frozen agent with dead workers to new workers", arm, seconds, "never")
 
 
 def lost_node(arm: arms.Arm, runs: int) -> Iterator[Sample]:

@@ -25,6 +25,7 @@ def test_the_quick_benchmark_has_something_to_be_held_against() -> None:
         ("22.81 s (p95 22.91, n 3)", "23"),
         ("82.64 s (p95 82.64, n 1); lost 1 of 2", "83, or job lost"),
         ("lost 3 of 3", "job lost"),
+        ("lost", "job lost"),
     ],
 )
 def test_a_cell_is_shown_in_two_digits(cell: str, shown: str) -> None:
