@@ -70,7 +70,7 @@ def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list
     Raises:
         pulumi.RunError: in the Output; the engine would only speak of a duplicate URN.
     """
-    others = _CLAIMED.setdefault(DEPLOYMENT.get() or get_monitor(), {})
+    others = _CLAIMED.setdefault(deployment(), {})
 
     def claim(urn: str) -> list[pulumi.Resource]:
         place = others.setdefault(urn.split("::")[2], [])
@@ -88,6 +88,11 @@ def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list
 
 async def _urn(component: pulumi.Resource) -> str:
     return str(await component.urn.future())
+
+
+def deployment() -> object:
+    """The key for what the jobs of one deployment share."""
+    return DEPLOYMENT.get() or get_monitor()
 
 
 DEPLOYMENT: Final[contextvars.ContextVar[object | None]] = contextvars.ContextVar("deployment", default=None)

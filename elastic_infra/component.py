@@ -6,6 +6,7 @@ a second and 20 MB, and say nothing that `render` has not said. Annotations here
 
 import base64
 import secrets
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -80,11 +81,13 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         newest = newest_launcher(job, config)
         stable = lasting(job, config)
         guarded = () if config.adopted else guards.guards(config, stable)
-        super().__init__(TYPE, name, inputs.summary(job, config, manifests), _guarded(name, job, guarded, opts))
+        refusals = _REFUSALS.setdefault(child_names.deployment(), guards.Refusals())
+        options = _guarded(name, job, guarded, refusals, opts)
+        super().__init__(TYPE, name, inputs.summary(job, config, manifests), options)
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         self._warn_of_secrets(config)
-        first = mounting = self._first(names, guarded)
+        first = mounting = self._first(names, guarded, refusals)
         if config.adopted:
             manifests = Manifests(manifests.workload)
             self._publish(job, config, manifests, self._adopt(names, manifests.workload, first))
@@ -124,13 +127,16 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             known: pulumi.Output[bool] = pulumi.Output.from_input(value.is_secret())
             known.apply(lambda is_secret, name=each: warn(name, is_secret=is_secret))  # type: ignore[misc]
 
-    def _first(self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...]) -> pulumi.ResourceOptions:
+    def _first(
+        self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], refusals: guards.Refusals
+    ) -> pulumi.ResourceOptions:
         """Options of every child: it waits for what may refuse the whole job."""
         first = pulumi.ResourceOptions(parent=self, depends_on=child_names.claimed(names, self))
         if not guarded:
             return first
-        stash = _stash(names, guarded, first)
-        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[stash]))
+        stash = _stash(names, guarded, refusals, first)
+        allowed = refusals.allowed(names.resource, stash)
+        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=allowed))
 
     def _mounting(
         self,
@@ -303,21 +309,32 @@ def _own_options(
     )
 
 
+_REFUSALS: Final[weakref.WeakKeyDictionary[object, guards.Refusals]] = weakref.WeakKeyDictionary()
+"""Refusals by the deployment."""
+
+
 def _guarded(
-    name: str, job: str, guarded: tuple[guards.Guard, ...], opts: pulumi.ResourceOptions | None
+    name: str,
+    job: str,
+    guarded: tuple[guards.Guard, ...],
+    refusals: guards.Refusals,
+    opts: pulumi.ResourceOptions | None,
 ) -> pulumi.ResourceOptions | None:
     if not guarded:
         return opts
-    hook = _hook(f"{name}-refuse-rename", guards.component_hook(name, job, guarded))
+    hook = _hook(f"{name}-refuse-rename", guards.component_hook(name, job, guarded, refusals))
     hooks = pulumi.ResourceHookBinding(before_update=[hook])
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))
 
 
 def _stash(
-    names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], options: pulumi.ResourceOptions
+    names: child_names.ChildNames,
+    guarded: tuple[guards.Guard, ...],
+    refusals: guards.Refusals,
+    options: pulumi.ResourceOptions,
 ) -> pulumi.Resource:
     """The records of what must not change: updated, and so checked, before any object is touched."""
-    hook = _hook(f"{names.resource}-refuse", guards.stash_hook(names.resource, guarded))
+    hook = _hook(f"{names.resource}-refuse", guards.stash_hook(names.resource, guarded, refusals))
     hooks = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
     return child_names.stash(names, "guard", guards.records(guarded), options, hooks)
 

@@ -70,6 +70,53 @@ _CLAIM_REMEDY: Final = (
 _Hook = Callable[[pulumi.ResourceHookArgs], Awaitable[None]]
 
 
+@dataclasses.dataclass
+class Refusals:
+    """The jobs of one deployment that refuse their change.
+
+    The engine ends at the first hook that fails, so a preview's hooks do not fail: each logs its refusal, and the
+    program fails once all jobs were checked. An update touches nothing of a job whose hook fails.
+    """
+
+    resources: list[str] = dataclasses.field(default_factory=list)
+    """Names of the components that refuse."""
+    checked: list[pulumi.Output[str]] = dataclasses.field(default_factory=list)
+    """For each job with guards the URN of its stash, which is known once the job was checked."""
+
+    def add(self, resource: str, text: str) -> None:
+        """Refuse a job's change.
+
+        Raises:
+            pulumi.RunError: the refusal, in an update.
+        """
+        if not pulumi.runtime.is_dry_run():
+            raise pulumi.RunError(text)
+        pulumi.log.error(text)
+        self.resources.append(resource)
+
+    def allowed(self, resource: str, stash: pulumi.Resource) -> pulumi.Input[list[pulumi.Resource]]:
+        """For the `depends_on` of a job's children: its stash, or the error that ends a preview.
+
+        Raises:
+            pulumi.RunError: in the Output, once all jobs were checked; the text names those that refuse.
+        """
+        if not pulumi.runtime.is_dry_run():
+            return [stash]
+        self.checked.append(stash.urn)
+
+        def after_all(_urns: object) -> list[pulumi.Resource]:
+            names = ", ".join(map(repr, sorted(self.resources)))
+            message = f"Refused by {names}: the errors before this one say why, and what to do instead."
+            raise pulumi.RunError(message)
+
+        def after_own(_urn: str) -> pulumi.Input[list[pulumi.Resource]]:
+            if resource in self.resources:
+                return pulumi.Output.all(*self.checked).apply(after_all)
+            return [stash]
+
+        return stash.urn.apply(after_own)
+
+
 def records(guarded: tuple[Guard, ...]) -> dict[str, Value]:
     """The content of a job's stash."""
     return {MADE_BY: _version(), **{guard.key: guard.record for guard in guarded}}
@@ -84,7 +131,7 @@ def _version() -> str:
     return metadata.version("elastic-infra")
 
 
-def stash_hook(resource: str, guarded: tuple[Guard, ...]) -> _Hook:
+def stash_hook(resource: str, guarded: tuple[Guard, ...], refusals: Refusals) -> _Hook:
     """Fails the stash's update when it would change a guarded record; no object has been touched by then.
 
     The hook looks at the records and not at the objects, since the provider decides on some replacements itself, and a
@@ -94,12 +141,13 @@ def stash_hook(resource: str, guarded: tuple[Guard, ...]) -> _Hook:
     async def check(change: pulumi.ResourceHookArgs) -> None:
         old = await _resolved((change.old_inputs or {}).get("input")) or {}
         found = [(guard, await _changed(guard, old.get(guard.key))) for guard in guarded]
-        _refuse(resource, found, old.get(MADE_BY))
+        if text := _refusal(resource, found, old.get(MADE_BY)):
+            refusals.add(resource, text)
 
     return check
 
 
-def component_hook(resource: str, job: str, guarded: tuple[Guard, ...]) -> _Hook:
+def component_hook(resource: str, job: str, guarded: tuple[Guard, ...], refusals: Refusals) -> _Hook:
     """Fails the component's update when its job would get another name, which makes another stash and other objects.
 
     A component made before there was a stash holds the records itself: they are compared this last time.
@@ -109,20 +157,19 @@ def component_hook(resource: str, job: str, guarded: tuple[Guard, ...]) -> _Hook
         old = change.old_inputs or {}
         renamed = ["metadata.name"] if old.get("name") not in {None, job} else []
         found = [(guard, [*renamed, *await _changed(guard, await _resolved(old.get(guard.key)))]) for guard in guarded]
-        _refuse(resource, found, None if "name" in old else "an earlier version")
+        if text := _refusal(resource, found, None if "name" in old else "an earlier version"):
+            refusals.add(resource, text)
 
     return check
 
 
-def _refuse(resource: str, found: list[tuple[Guard, list[str]]], made_by: str | None) -> None:
-    refusals = [
+def _refusal(resource: str, found: list[tuple[Guard, list[str]]], made_by: str | None) -> str:
+    return "\n".join(
         f"ElasticTrainingJob {resource!r} {guard.refused}. Nothing was changed. "
         f"What differs: {', '.join(dict.fromkeys(paths))}. {guard.remedy}{_upgrade(made_by)}"
         for guard, paths in found
         if paths
-    ]
-    if refusals:
-        raise pulumi.RunError("\n".join(refusals))
+    )
 
 
 def _upgrade(made_by: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,19 @@ def _inputs(stack: Stack, job_name: str) -> dict[str, Any]:
 
 
 def test_each_refused_job_is_named_with_its_remedy(stack: Stack) -> None:
-    """All of them in one preview, and in one update."""
+    """One preview names all of them, also where it looks at one after the other; an update ends at the first."""
     stack.up(stack_of("team/train:1", "one", "two"))
     before = {name: _inputs(stack, name) for name in ("one", "two")}
     changed = stack_of("team/train:2", "one", "two")
+    preview, update = stack.preview(changed, parallel=1), stack.up(changed)
 
-    for outcome in (stack.preview(changed), stack.up(changed)):
-        assert outcome.failed
-        for name in ("one", "two"):
-            assert f"ElasticTrainingJob '{name}' would be restarted" in outcome.text
-        assert "set on_restart to 'replace'" in outcome.text
+    assert (preview.failed, update.failed) == (True, True)
+    for name in ("one", "two"):
+        assert f"ElasticTrainingJob '{name}' would be restarted" in preview.text
+    assert "set on_restart to 'replace'" in preview.text
+    assert "Refused by 'one', 'two'" in preview.text
+    assert re.search("ElasticTrainingJob '(one|two)' would be restarted", update.text)
+    assert "set on_restart to 'replace'" in update.text
     assert {name: _inputs(stack, name) for name in ("one", "two")} == before
 
 
