@@ -87,7 +87,7 @@ def _base64(text: str) -> str:
 
 
 def attributes(given: Any) -> Mapping[str, Any]:
-    """Attributes by key."""
+    """The values of attributes by their keys."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in given}
 
 
