@@ -319,7 +319,6 @@ HOUR = 3600
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        pytest.param(0, 0, id="right"),
         pytest.param(0, HOUR, id="ahead"),
         pytest.param(-HOUR, 0, id="behind", marks=pytest.mark.slow),
     ],
@@ -362,6 +361,7 @@ def test_the_port_of_rank_0_is_kept_until_rank_0_binds_it(job: Job) -> None:
     assert codes(job) == [0, 0], job.logs()
 
 
+@pytest.mark.slow
 def test_newcomers_wait_for_a_first_step(job: Job) -> None:
     """A start that takes long is not ended by nodes that come one by one."""
     (job.folder / "loads").touch()
@@ -405,6 +405,7 @@ if os.environ["RANK"] != "0":
 """
 
 
+@pytest.mark.slow
 def test_a_rank_of_another_node_that_ended_early_is_named(job: Job) -> None:
     """Rank 0 exits 0 while rank 1 has steps to make: the message about rank 1 names rank 0."""
     (job.folder / "early.py").write_text(EARLY)

@@ -315,7 +315,7 @@ UNREAD = {
 """How many clients hold how much together: more than the bound, also where the kernel keeps a part of the answers."""
 
 
-@pytest.mark.parametrize("kind", UNREAD)
+@pytest.mark.parametrize("kind", ["incomplete messages", pytest.param("answers", marks=pytest.mark.slow)])
 def test_what_all_clients_hold_together_is_bounded(kind: str) -> None:
     """No client holds much, all together more than the bound: the largest holder is ended, and the sum stays right."""
     number, data = UNREAD[kind]

@@ -217,6 +217,7 @@ def test_a_variable_that_an_import_rewrites_drops_nothing(place: Place) -> None:
     assert place.output() == "/b\n"
 
 
+@pytest.mark.slow
 def test_dynamo_is_kept_where_it_rewrites_its_folder(place: Place) -> None:
     """As torch does with ``..`` in it: where the import is declared, and where it was recorded with a later one."""
     place.environ["TORCHINDUCTOR_CACHE_DIR"] = "/a/../b"
@@ -242,7 +243,7 @@ def test_dynamo_is_kept_where_it_rewrites_its_folder(place: Place) -> None:
     assert [first, place.output()] == ["[True, True]\n/b\n"] * 2
 
 
-@pytest.mark.parametrize("given", ["", "narenas:1"])
+@pytest.mark.parametrize("given", [pytest.param("", marks=pytest.mark.slow), "narenas:1"])
 def test_a_background_thread_is_switched_off_by_its_own_variable(place: Place, given: str) -> None:
     """As pyarrow's allocator has one: the import is shared, and the worker's variable is as the user gave it."""
     place.installed(
