@@ -402,6 +402,26 @@ class TestExplain:
         assert "over all pods: none (pods are made anew)" in said("")
         assert "over all pods: 9" in said("run_policy: {restart_policy: OnFailure, backoff_limit: 9}")
 
+    @pytest.mark.parametrize(
+        ("given", "size", "said"),
+        [
+            ("shared_memory: {size: 16Gi}", 8 << 30, "of a state of up to 8 GiB"),
+            ("resources: {memory: 3Gi}", 3 << 29, "of a state of up to 1.5 GiB"),
+            ("shared_memory: false", 32 << 20, "of a state of up to 32 MiB"),
+            ("", None, "as large as it may be"),
+        ],
+    )
+    def test_the_state_of_which_snapshots_fit_into_memory(
+        self, tmp_path: Path, given: str, size: int | None, said: str
+    ) -> None:
+        """Two copies count: half of the volume, of the memory that bounds it, or of what a container has without."""
+        file = tmp_path / "job.yaml"
+        file.write_text(f"image: i\nscript: s.py\n{given}\n")
+        found = json.loads(elastic_infra("explain", file, "--name", "j", "--format", "json").out)
+
+        assert found["snapshot_bytes"] == size
+        assert said in elastic_infra("explain", file, "--name", "j").out
+
     def test_single_pod_has_no_rendezvous(self, job_file: Path) -> None:
         """What does not exist is not explained."""
         found = json.loads(elastic_infra("explain", job_file, "--format", "json").out)

@@ -8,9 +8,15 @@ from collections.abc import Iterator
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
+from elastic_infra.config.values import quantity
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
 from elastic_infra.manifests.service import service_name
 from elastic_infra.preview.deltas import container_restarts
+
+_MIB = 2**20
+_GIB = 2**30
+_DEFAULT_SHARED_MEMORY = 64 * _MIB
+"""What a container has at /dev/shm without a volume there, as container runtimes make it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Explanation:
         cpu: request and limit of each node; None means no limit.
         memory: the same for memory, shared memory included.
         shared_memory: the limit of /dev/shm, "memory limit", "unlimited" or "off".
+        snapshot_bytes: the largest state of which the two snapshots in memory (`training.ElasticState`) fit into
+            /dev/shm; what training itself takes of the memory comes on top. None without a limit.
         rendezvous: host:port of the store inside the cluster; None for a single pod.
         rendezvous_host: the place of the store.
         container_restarts: how many, over all pods, fail the job; in words where no number bounds them.
@@ -65,6 +73,7 @@ class Explanation:
     cpu: str | None
     memory: str | None
     shared_memory: str
+    snapshot_bytes: int | None
     rendezvous: str | None
     rendezvous_host: str
     group_restarts: int
@@ -84,12 +93,21 @@ class Explanation:
             yield "GPUs", f"{self.gpus} ({self.gpu_resource})"
         yield "a node has", f"{self.cpu or 'no limit of'} CPU, {self.memory or 'no limit of'} memory"
         yield "shared memory", self.shared_memory
+        if self.missing is None:
+            yield "snapshots in memory", self._snapshots()
         yield "rendezvous", f"{self.rendezvous_host}: {self.rendezvous}" if self.rendezvous else "inside the pod"
         containers = f"of containers, over all pods: {self.container_restarts}"
         yield "restarts", f"{self.group_restarts} of the workers; {containers}"
         yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
         if self.missing is not None:
             yield "does without", self.missing
+
+    def _snapshots(self) -> str:
+        if self.snapshot_bytes is None:
+            return "two of the state, as large as it may be: /dev/shm has no limit"
+        unit, name = (_GIB, "GiB") if self.snapshot_bytes >= _GIB else (_MIB, "MiB")
+        size = f"{self.snapshot_bytes / unit:.3g} {name}"
+        return f"of a state of up to {size}: /dev/shm has two, which count as memory"
 
 
 def explanation(name: str, config: JobConfig) -> Explanation:
@@ -110,6 +128,7 @@ def explanation(name: str, config: JobConfig) -> Explanation:
         cpu=config.resources.cpu,
         memory=config.resources.memory,
         shared_memory=_shared_memory(config),
+        snapshot_bytes=_snapshot_bytes(config),
         rendezvous=_rendezvous(name, config),
         rendezvous_host=_HOSTS[config.rendezvous_host],
         group_restarts=config.elastic.max_restarts,
@@ -151,6 +170,13 @@ def _shared_memory(config: JobConfig) -> str:
     if not shm.enabled:
         return "off"
     return shm.size or ("up to the memory limit" if config.resources.memory else "unlimited")
+
+
+def _snapshot_bytes(config: JobConfig) -> int | None:
+    limit = config.shared_memory.size or config.resources.memory
+    if not config.shared_memory.enabled:
+        return _DEFAULT_SHARED_MEMORY // 2
+    return None if limit is None else int(quantity(limit) / 2)
 
 
 def _missing(config: JobConfig) -> str | None:

@@ -6,7 +6,9 @@ them as it is. Training waits only while the tensors are copied into the memory,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import io
 import mmap
 import os
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+
+from . import memory_room
 
 MAGIC: Final = b"EISNAP01"
 _PREFIX_BYTES: Final = 32
@@ -100,6 +104,19 @@ def header_of(layout: Layout) -> bytes:
 def needed(layout: Layout, header: bytes) -> int:
     """Bytes that ``write`` fills."""
     return _aligned(_PREFIX_BYTES + len(header)) + layout.size
+
+
+def bytes_of(step: int, state: Tree) -> memoryview:
+    """The snapshot of a step in memory of its own.
+
+    Raises:
+        TypeError: the state has values that a snapshot cannot hold.
+    """
+    layout = layout_of({"step": step, "state": state})
+    header = header_of(layout)
+    room = memoryview(bytearray(needed(layout, header)))
+    write(layout, room, header)
+    return room
 
 
 def read(source: memoryview | mmap.mmap) -> Tree:
@@ -213,19 +230,30 @@ class SharedMemory:
 
     def newest(self) -> tuple[int, Tree] | None:
         """The step and the state of the newest whole snapshot under this name; None without one."""
-        return max(self._whole(), key=lambda snapshot: snapshot[0], default=None)
+        return max(self.whole(), key=lambda snapshot: snapshot[0], default=None)
 
-    def at(self, step: int) -> Tree | None:
-        """The state of a step; None where the memory does not hold it."""
-        return next((state for at, state in self._whole() if at == step), None)
+    def copy_at(self, step: int) -> Tree | None:
+        """A copy of the state of a step, for a reader while the writer lives.
+
+        None where the memory does not hold the step, or the writer overtook the copying: it takes the magic away before
+        it changes anything else, and the headers of two steps differ.
+        """
+        for path in self._paths:
+            with contextlib.suppress(OSError, DamagedError):
+                copy = Path(path).read_bytes()
+                given = read(memoryview(bytearray(copy)))
+                if given["step"] == step and _prefix_of(path) == copy[:_PREFIX_BYTES]:
+                    return given["state"]
+        return None
+
+    def whole(self) -> list[tuple[int, Tree]]:
+        """Step and state of each whole snapshot under this name."""
+        return [snapshot for turn in (0, 1) if (snapshot := self._read(turn))]
 
     def _newest_turn(self) -> int:
         """Which of the two a former worker wrote last, so that this worker begins with the other one."""
         found = [(snapshot[0], turn) for turn in (0, 1) if (snapshot := self._read(turn))]
         return max(found)[1] if found else 1
-
-    def _whole(self) -> list[tuple[int, Tree]]:
-        return [snapshot for turn in (0, 1) if (snapshot := self._read(turn))]
 
     def _read(self, turn: int) -> tuple[int, Tree] | None:
         try:
@@ -239,6 +267,7 @@ class SharedMemory:
         kept = self._maps[turn]
         if kept is not None and len(kept) >= size:
             return kept
+        self._require_room(size)
         descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, size)  # with a full memory this call fails, and not the copy with SIGBUS
@@ -246,6 +275,33 @@ class SharedMemory:
         finally:
             os.close(descriptor)
         return made
+
+    def _require_room(self, size: int) -> None:
+        """Raise an OSError unless both turns fit, so that a snapshot that cannot have a successor takes no room."""
+        missing = sum(max(0, size - _size_of(path)) for path in self._paths)
+        folder = Path(self._paths[0]).parent
+        volume = os.statvfs(folder)
+        rooms = {str(folder): volume.f_bavail * volume.f_frsize, "the memory limit": memory_room.bytes_left()}
+        for name, room in rooms.items():
+            if room is not None and room < missing:
+                message = f"two copies need {_in_mib(missing)}, and {name} leaves {_in_mib(room)}"
+                raise OSError(errno.ENOMEM, message)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _in_mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _prefix_of(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(_PREFIX_BYTES)
 
 
 def _read_file(path: str) -> tuple[int, Tree] | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -20,8 +21,9 @@ import torch.distributed as dist
 from ..launcher.workers import progress
 from . import fitting, generators, host_memory, snapshots, transfer
 from .console import warn, warn_for_node
+from .copies import Copies, Invitation
 from .host_memory import DamagedError, Tree
-from .node_memory import NodeMemory
+from .node_memory import NodeMemory, Parts
 
 SHOWN: Final = 5
 """Misfits that an error names: with another model there are hundreds."""
@@ -51,6 +53,26 @@ class Restored:
     source: Source
     """Where the state comes from. ``process``: this process has kept it. ``memory``: this node's memory. ``peer``:
     another process or its node's memory. ``disk``: a durable snapshot. ``nothing``: a fresh start."""
+    node: str = ""
+    """The host name of the peer's node, which is the pod's name; empty for other sources."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Said:
+    """What a rank says of itself when a group begins."""
+
+    step: int
+    """The step of the state that this rank holds; -1 where it holds none."""
+    node: str
+    invitation: Invitation | None
+    parts: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """By step: the ranks whose random number generators this rank holds."""
+    keeps_state: bool = False
+    """Whether this rank writes the state to its node's memory."""
+    durable: tuple[int, ...] = ()
+    """Of rank 0: the steps on disk, newest first."""
+    fault: str = ""
+    """Of rank 0: why the disk cannot be used."""
 
 
 class ElasticState:
@@ -70,6 +92,9 @@ class ElasticState:
         scheduler: the scheduler of the learning rate.
         data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
         keep: the rule by which durable snapshots stay; the newest 2 by default.
+        in_memory: whether snapshots are kept in the node's memory, which takes twice the size of the state, and the
+            generators of the node before this one with them. True by default; snapshots that do not fit are left out,
+            with a warning.
         plain: further members and plain values, by name.
 
     Raises:
@@ -79,7 +104,7 @@ class ElasticState:
     step: int
     """Number of steps that are done."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a keyword for each kind of member
         self,
         folder: str | os.PathLike[str] | None,
         *,
@@ -88,6 +113,7 @@ class ElasticState:
         scheduler: Member | None = None,
         data: Member | None = None,
         keep: snapshots.Keep | None = None,
+        in_memory: bool = True,
         **plain: Any,  # noqa: ANN401  a script's own value
     ) -> None:
         given = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
@@ -98,7 +124,9 @@ class ElasticState:
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
         object.__setattr__(self, "_folder", _open(folder, keep) if folder is not None else None)
-        object.__setattr__(self, "_memory", _node_memory())
+        memory = _node_memory() if in_memory else None
+        object.__setattr__(self, "_memory", memory)
+        object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
         object.__setattr__(self, "_is_outdated", False)
@@ -185,7 +213,7 @@ class ElasticState:
         if self._folder is None:
             return
         self.wait()
-        part = _bytes_of(self.step, self.capture())
+        part = host_memory.bytes_of(self.step, self.capture())
         alone = snapshots.Writer(run=f"{_run()}-alone-{_rank()}")
         object.__setattr__(self, "_saving", snapshots.Saving())
         self._saver(part, alone, saved, failed)()
@@ -223,15 +251,15 @@ class ElasticState:
                 snapshots cannot be read.
         """
         held = self._memory.newest() if self._memory is not None else None
+        parts: Parts = self._memory.parts() if self._memory is not None else {}
         if self._folder is not None:
             self._folder.check()
-        everywhere = _gather((held[0] if held else -1, *(self._durable_steps() if _rank() == 0 else ((), ""))))
-        in_memory = [step for step, _, _ in everywhere]
-        best, (_, disk, fault) = max(in_memory), everywhere[0]
-        if fault:
-            raise StateError(fault)
+        ranks = self._exchange(held[0] if held else -1, parts, *(self._durable_steps() if _rank() == 0 else ()))
+        best, disk = max(said.step for said in ranks), ranks[0].durable
+        if ranks[0].fault:
+            raise StateError(ranks[0].fault)
         if best >= 0 and best >= max(disk, default=-1):
-            return self._from_memory(best, in_memory, held)
+            return self._from_memory(best, ranks, held[1] if held else None, parts.get(best, {}))
         return self._from_disk(disk)
 
     def share(self, *, holds: bool) -> Restored:
@@ -244,7 +272,8 @@ class ElasticState:
         Raises:
             StateError: the state of another rank does not fit the members.
         """
-        steps = _gather(self.step if holds else -1)
+        ranks = self._exchange(self.step if holds else -1)
+        steps = [said.step for said in ranks]
         newest = max(steps)
         if newest < 0:
             return self.restore()
@@ -254,7 +283,7 @@ class ElasticState:
             if lacks:
                 self.load(tree, rng=False)
         self.step = newest
-        return Restored(newest, "peer" if lacks else "process")
+        return _from_rank(ranks, newest) if lacks else Restored(newest, "process")
 
     def capture(self) -> Tree:
         """The state as one tree with the members' own tensors, without a copy."""
@@ -305,26 +334,49 @@ class ElasticState:
         part = self._copy_to_memory(tree)
         if part is not None and (_rank() == 0 or not is_whole):
             return part
-        return _bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
+        return host_memory.bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
 
     def _copy_to_memory(self, tree: Tree) -> memoryview | None:
         if self._memory is None:
             return None
         try:
-            part: memoryview = self._memory.store(self.step, tree)
+            part: memoryview = self._memory.store(self.step, _rank(), tree)
         except OSError as error:
             warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
             return None
+        if self._copies is not None:
+            self._copies.send(self.step, _rank(), tree["rng"])
         return part
 
-    def _from_memory(self, best: int, in_memory: list[int], held: tuple[int, Tree] | None) -> Restored:
-        tree = held[1] if held and held[0] == best else None
-        if any(step != best for step in in_memory):
-            tree = _from_peer(tree, in_memory)
-        self.load(tree, rng=in_memory[_rank()] == best and "rng" in cast("Mapping[str, object]", tree))
+    def _exchange(
+        self, step: int, parts: Parts | None = None, durable: tuple[int, ...] = (), fault: str = ""
+    ) -> list[_Said]:
+        """Say what this rank holds, hear it of all ranks, and join the ring of nodes that keep copies."""
+        mine = self._copies.invitation() if self._copies is not None and self._memory is not None else None
+        held = {step: tuple(ranks) for step, ranks in (parts or {}).items()}
+        said = _Said(step, socket.gethostname(), mine, held, self._copies is not None, durable, fault)
+        ranks = _gather(said)
+        if self._copies is not None:
+            self._copies.join([said.invitation for said in ranks], mine)
+        return ranks
+
+    def _from_memory(self, best: int, ranks: Sequence[_Said], own: Tree | None, parts: Mapping[int, Tree]) -> Restored:
+        """Load the newest state in any memory, and the generators of this rank where a memory holds them."""
+        lacks = ranks[_rank()].step != best
+        tree = None if lacks else own
+        if any(said.step != best for said in ranks):
+            tree = _from_peer(tree, [said.step for said in ranks])
+        self.load(tree, rng=False)
         self.step = best
-        return Restored(best, "memory" if in_memory[_rank()] == best else "peer")
+        rng = _generators_of_rank(best, ranks, parts)
+        if rng is not None:
+            generators.restore(rng)
+        if lacks and sum(said.keeps_state and said.step == best for said in ranks) == 1:
+            # Until the next snapshot the loss of that one node would be the loss of the state.
+            is_whole = self._memory is not None and self._memory.keeps_state
+            self._copy_to_memory(self.capture() if is_whole else {"rng": generators.capture()})
+        return _from_rank(ranks, best) if lacks else Restored(best, "memory")
 
     def _from_disk(self, steps: tuple[int, ...]) -> Restored:
         for step in steps:
@@ -378,14 +430,6 @@ def _tree_of(part: bytes | None) -> Tree:
     return host_memory.read(memoryview(bytearray(part)))["state"]
 
 
-def _bytes_of(step: int, tree: Tree) -> memoryview:
-    layout = host_memory.layout_of({"step": step, "state": tree})
-    header = host_memory.header_of(layout)
-    room = memoryview(bytearray(host_memory.needed(layout, header)))
-    host_memory.write(layout, room, header)
-    return room
-
-
 def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
     """The state of the first rank with the highest of these steps; other ranks with that step keep theirs."""
     source, lacking = _source(steps)
@@ -395,6 +439,29 @@ def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
     given = transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
     dist.destroy_process_group(group)
     return given
+
+
+def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, Tree]) -> Tree | None:
+    """This rank's random number generators after a step, from the memory that holds them; None where none does.
+
+    Every rank must call this function. A rank goes on with the random numbers of that rank, as from disk, so that
+    training is the same to the bit where a lost node is replaced.
+    """
+    holders = {
+        rank: next((holder for holder, said in enumerate(ranks) if rank in said.parts.get(step, ())), None)
+        for rank, said in enumerate(ranks)
+        if rank not in said.parts.get(step, ())
+    }
+    if all(holder is None for holder in holders.values()):
+        return parts.get(_rank())
+    given = _gather({rank: parts[rank] for rank, holder in holders.items() if holder == _rank()})
+    sent = {rank: part for by_holder in given for rank, part in by_holder.items()}
+    return parts.get(_rank(), sent.get(_rank()))
+
+
+def _from_rank(ranks: Sequence[_Said], step: int) -> Restored:
+    source, _ = _source([said.step for said in ranks])
+    return Restored(step, "peer", ranks[source].node)
 
 
 def _source(steps: list[int]) -> tuple[int, tuple[int, ...]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from elastic_infra.training import host_memory
+from elastic_infra.training import host_memory, memory_room
 from elastic_infra.training.host_memory import DamagedError, SharedMemory
 
 STATE: dict[str, Any] = {
@@ -104,3 +105,39 @@ def test_a_state_that_grows_gets_more_room(tmp_path: Path) -> None:
     assert newest is not None
     assert newest[0] == 4
     assert torch.equal(newest[1]["weight"], torch.full((4000,), 4.0))
+
+
+def test_a_copy_is_whole_or_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a writer that lives: one that overtakes the reader between its two looks leaves None and no mixture."""
+    memory = SharedMemory(str(tmp_path), "generators-1")
+    memory.store(1, {"numbers": torch.full((4000,), 1.0)})
+    memory.store(2, {"numbers": torch.full((4000,), 2.0)})
+
+    assert_same(SharedMemory(str(tmp_path), "generators-1").copy_at(1), {"numbers": torch.full((4000,), 1.0)})
+    assert SharedMemory(str(tmp_path), "generators-1").copy_at(3) is None
+
+    look = Path.read_bytes
+
+    def overtaken(path: Path) -> bytes:
+        before = look(path)
+        memory.store(3, {"numbers": torch.full((4000,), 3.0)})
+        return before[:500] + look(path)[500:]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", overtaken)
+        assert SharedMemory(str(tmp_path), "generators-1").copy_at(1) is None
+
+
+def test_both_turns_must_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the memory limit the kernel would kill the process: nothing is written, and the error has the sizes."""
+    monkeypatch.setattr(memory_room, "bytes_left", lambda: 3 << 20)
+    memory = SharedMemory(str(tmp_path), "state")
+    memory.store(1, {"weight": torch.zeros(1 << 18)})
+    memory.store(2, {"weight": torch.zeros(1 << 18)})
+    monkeypatch.setattr(memory_room, "bytes_left", lambda: 0)
+    memory.store(3, {"weight": torch.zeros(1 << 18)})  # in the room that it has
+
+    with pytest.raises(OSError, match=r"two copies need 2\.0 MiB, and the memory limit leaves 0\.0 MiB") as raised:
+        SharedMemory(str(tmp_path), "other").store(1, {"weight": torch.zeros(1 << 18)})
+    assert raised.value.errno == errno.ENOMEM
+    assert not list(tmp_path.glob("other*"))

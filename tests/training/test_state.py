@@ -61,7 +61,7 @@ def test_training_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.random.seed(99)  # noqa: NPY002
 
     resumed = trained(folder, 1, best=0.0)
-    assert dataclasses.astuple(resumed.restore()) == (3, where)
+    assert dataclasses.astuple(resumed.restore()) == (3, where, "")
     assert (resumed.step, resumed.best, resumed.data.offset) == (3, 0.25, state.data.global_batch)
     assert [train(resumed, 1) for _ in range(3)] == expected
 
@@ -233,6 +233,19 @@ def test_memory_without_room_is_a_warning(
 
     assert "Snapshots in memory are off: " in capsys.readouterr().err
     assert trained(tmp_path / "c", 0).restore() == Restored(1, "disk")
+
+
+def test_a_script_can_do_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written to the node's memory, and the disk has the state."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/memory/progress-1")
+    (tmp_path / "memory").mkdir()
+    state = ElasticState(tmp_path / "c", model=torch.nn.Linear(1, 1), in_memory=False)
+    assert not state.snapshot()
+    state.snapshot(durable=True)
+    state.wait()
+
+    assert not list((tmp_path / "memory").iterdir())
+    assert state.restore() == Restored(0, "disk")
 
 
 def test_an_unknown_name_is_an_attribute_error(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ import json
 import os
 import pathlib
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from tests.launcher.loopback import Job, kill_tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+DRAWS = pathlib.Path(__file__).parents[1] / "scripts" / "draws.py"
 
 
 @pytest.fixture
@@ -75,3 +79,30 @@ def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> No
         (2, "memory"),
         (2, "peer"),
     ]
+
+
+@pytest.mark.slow
+def test_a_replaced_node_draws_what_the_lost_one_would_have(tmp_path: pathlib.Path) -> None:
+    """Two nodes of two workers; one is lost with its memory, and has no disk: all four ranks go on to the bit."""
+    steps, workers = 12, ("--nproc-per-node", "2", "--max-restarts", "3")
+    job = Job(tmp_path, "2", workers, (str(DRAWS), str(tmp_path), str(steps)))
+    job.start_store()
+    try:
+        for _ in range(2):
+            job.start_node(*QUICK)
+        job.wait_for(lambda lines: sum(line["step"] == 5 for line in lines) == 4)
+        time.sleep(0.3)  # the copies of the step before are on the other node long before this step's second is over
+        kill_tree(job.nodes[1])
+        job.start_node(*QUICK)
+        job.wait_for(lambda lines: any(line["source"] == "peer" for line in lines))
+        (tmp_path / "hurry").touch()
+        assert [job.nodes[node].wait(120) for node in (0, 2)] == [0, 0], job.logs()
+    finally:
+        job.end()
+
+    lines = job.journal()
+    assert "nothing" not in {line["source"] for line in lines if line["generation"] == lines[-1]["generation"]}
+    for rank in range(4):
+        torch.manual_seed(rank)
+        expected = {step: torch.rand(1).item() for step in range(1, steps + 1)}
+        assert {line["step"]: line["draw"] for line in lines if line["rank"] == rank} == expected
