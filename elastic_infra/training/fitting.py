@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from .host_memory import Tree
+from .shards import is_sharded
 
 OF_PARAMETER: Final = frozenset({"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg"})
 """Values of torch's optimizers that have the shape of their parameter; other optimizers use the same names so."""
@@ -36,7 +37,9 @@ def misfits(members: Mapping[str, Any], saved: Mapping[str, Tree]) -> Iterator[s
 def _of_module(name: str, module: torch.nn.Module, saved: Mapping[str, Any]) -> Iterator[str]:
     for key, here in module.state_dict().items():
         there = saved.get(key, here)
-        if isinstance(here, torch.Tensor) and isinstance(there, torch.Tensor) and here.dtype != there.dtype:
+        if is_sharded(here) and isinstance(there, torch.Tensor) and not is_sharded(there):
+            yield f"{name}.{key} is whole in the snapshot and sharded here"
+        elif isinstance(here, torch.Tensor) and isinstance(there, torch.Tensor) and here.dtype != there.dtype:
             yield f"{name}.{key} is {_kind(there)} in the snapshot and {_kind(here)} here"
 
 

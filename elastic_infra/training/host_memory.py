@@ -164,7 +164,7 @@ def _tensor(view: memoryview, begin: int, dtype: str, shape: list[int], offset: 
 def _without_tensors(value: Tree, tensors: list[torch.Tensor], path: str) -> Tree:
     if isinstance(value, torch.Tensor):
         if type(value) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
-            message = f"{path} is a {type(value).__name__}: sharded state is not supported by this snapshot."
+            message = f"{path} is a {type(value).__name__}. A snapshot holds plain tensors, and members' DTensors."
             raise TypeError(message)
         tensors.append(value)
         return {_TENSOR: len(tensors) - 1}

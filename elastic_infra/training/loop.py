@@ -123,7 +123,8 @@ class Elastic:
             forward and backward pass; none without a loader.
 
         Raises:
-            RuntimeError: the loop went on without ``with elastic.step()`` around the step's work.
+            RuntimeError: the loop went on without ``with elastic.step()`` around the step's work, or the model is
+                sharded and the group was not made for that.
             StateError: the restored snapshot does not fit the state.
         """
         self._begin()
@@ -206,6 +207,12 @@ class Elastic:
         return self.finished
 
     def _begin(self) -> None:
+        if self._group.is_movable and self.state.is_sharded:
+            message = (
+                "The model is sharded over a group of this process alone. Make the group with "
+                "ElasticGroup.start(sharded=True): workers then restart when nodes come or go."
+            )
+            raise RuntimeError(message)
         if self._group.is_movable:
             self._dismissed_by(self._group.begin(self._settle))
         else:

@@ -1,15 +1,15 @@
 """The snapshots in one node's memory: the state once for all its workers, and each worker's own part.
 
 Workers of one node hold the same model and optimizer, so the first worker writes the state and the others read it:
-eight workers cost the memory of one. Random number generators differ, so every worker writes its own. The first worker
-also keeps the generators of the node before this one, in rank order, since no other memory holds them.
+eight workers cost the memory of one. Random number generators and shards differ, so every worker writes its own. The
+first worker also keeps the generators of the node before this one, in rank order, since no other memory holds them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ _POLL_SECONDS: Final = 0.005
 
 Parts = dict[int, dict[int, Tree]]
 """By step and rank: the random number generators."""
+
+Key = tuple[int, str]
+"""A sharded snapshot: its step, and the run of the workers whose shards belong together."""
 
 
 class NodeMemory:
@@ -108,7 +111,17 @@ class NodeMemory:
     def _generators(self, local_rank: int) -> SharedMemory:
         return SharedMemory(self._folder, f"generators-{local_rank}")
 
+    def sharded(self) -> Mapping[Key, Tree]:
+        """Every sharded snapshot of which both the node's state and this worker's own part are there."""
+        state = _by_key(self._state)
+        own = state if self.keeps_state else _by_key(self._own)
+        return {key: {**state[key], **own[key]} for key in state.keys() & own.keys()}
+
 
 def _is_beyond(memory: SharedMemory, step: int) -> bool:
     newest = memory.newest()
     return newest is not None and newest[0] > step
+
+
+def _by_key(memory: SharedMemory) -> dict[Key, Tree]:
+    return {(step, tree["run"]): tree for step, tree in memory.whole() if "run" in tree}

@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from ..launcher.workers import channel
 from .connections import Connections
-from .console import warn
+from .console import warn, warn_for_job
 
 TIMEOUT: Final = timedelta(minutes=30)
 """Timeout of a collective: gloo's own default. After a peer's death the launcher ends the collectives long before."""
@@ -123,21 +123,30 @@ class ElasticGroup:
 
     @classmethod
     def start(
-        cls, backend: str = "gloo", *, timeout: timedelta = TIMEOUT, environ: MutableMapping[str, str] = os.environ
+        cls,
+        backend: str = "gloo",
+        *,
+        sharded: bool = False,
+        timeout: timedelta = TIMEOUT,
+        environ: MutableMapping[str, str] = os.environ,
     ) -> ElasticGroup:
         """Make the first group: with this process alone where the launcher can move it, else torch's usual group.
 
         Args:
             backend: "gloo", the default, can be rebuilt in place; any other backend gives torch's usual group.
+            sharded: whether the script spreads its model over the ranks (FSDP2, HSDP, DTensor), which gives torch's
+                usual group: such a model is built with its peers, and a lost node takes shards with it. False by
+                default.
             timeout: timeout of a collective; 30 minutes by default, as in gloo.
             environ: holds torchrun's variables, without which the group has one member; by default ``os.environ``.
 
         Returns:
             This process's place in the job, for ``Elastic``.
         """
-        connection = channel.connect(environ) if backend == "gloo" else None
-        if backend != "gloo" and channel.VARIABLE in environ:
-            warn(f"The backend {backend} cannot be rebuilt in place. Workers restart when nodes come or go.")
+        reason = _why_not_in_place(backend, sharded=sharded)
+        connection = None if reason else channel.connect(environ)
+        if reason and channel.VARIABLE in environ:
+            warn_for_job(f"{reason} Workers restart when nodes come or go.")
         group = cls(connection, environ, timeout)
         if group._orders is not None:
             group._orders.listen()
@@ -291,6 +300,12 @@ def is_of_group(error: BaseException) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and "cuda" not in text and any(sign in text for sign in _SIGNS)
+
+
+def _why_not_in_place(backend: str, *, sharded: bool) -> str:
+    if backend != "gloo":
+        return f"The backend {backend} cannot be rebuilt in place."
+    return "The model is sharded, and the shards of a lost node have no living copy." if sharded else ""
 
 
 def obstacle() -> str:

@@ -146,6 +146,16 @@ class Folder:
                 found.append(int(name.removeprefix(_STEP)))
         return tuple(found)
 
+    def world(self, step: int) -> int:
+        """Number of ranks that saved a snapshot.
+
+        Raises:
+            OSError: the manifest cannot be read.
+            ValueError: it is no manifest.
+        """
+        number: int = self._manifest(_name_of(step))["world"]
+        return number
+
     def part(self, step: int, rank: int) -> bytes | None:
         """The bytes of a rank's part; None where the snapshot has no such rank.
 

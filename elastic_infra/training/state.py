@@ -2,16 +2,19 @@
 
 Members are objects with a ``state_dict``: model, optimizer, scheduler, the position in the data; plain values are
 numbers, text and collections of these. Random number generators of Python, NumPy, torch and CUDA are members of every
-state. Model and optimizer must be the same on all ranks (DistributedDataParallel); sharded models are refused by name.
+state. Model and optimizer are the same on all ranks (DistributedDataParallel), or spread over them (FSDP2, HSDP,
+DTensor): then each rank keeps its shards, and any number of ranks can restore them (``shards``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -19,15 +22,18 @@ import torch
 import torch.distributed as dist
 
 from ..launcher.workers import progress
-from . import fitting, generators, host_memory, snapshots, transfer
-from .console import warn, warn_for_node
+from . import exchange, fitting, generators, host_memory, shards, snapshots, transfer
+from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies, Invitation
 from .host_memory import DamagedError, Tree
-from .node_memory import NodeMemory, Parts
+from .node_memory import Key, NodeMemory, Parts
+from .shards import Assembly
 
 SHOWN: Final = 5
 """Misfits that an error names: with another model there are hundreds."""
 Source = Literal["process", "memory", "peer", "disk", "nothing"]
+_OF_RANK: Final = frozenset({"rng", "rank", "shards", "run"})
+"""What each rank has of its own in a captured state; the rest is the same on all ranks."""
 
 
 class Member(Protocol):
@@ -87,7 +93,8 @@ class ElasticState:
     Args:
         folder: folder of the durable snapshots: a path, or a URL such as ``s3://bucket/job`` or ``gs://bucket/job``,
             for which the image must have fsspec and its package for the scheme; None: snapshots stay in memory only.
-        model: the model, with or without its DistributedDataParallel wrapper; saved without the wrapper.
+        model: the model, with or without its DistributedDataParallel wrapper, or after ``fully_shard``; saved without
+            the wrapper. Build the optimizer after ``fully_shard``, as torch asks.
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
         data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
@@ -157,7 +164,8 @@ class ElasticState:
         """Copy the state after ``step`` steps to memory now and, if ``durable``, to disk in the background.
 
         Training waits only for the copy to memory. While this rank's part of a durable snapshot is being written its
-        bytes must not change, so the memory gets no newer snapshot. The next durable snapshot waits until the one
+        bytes must not change, so the memory gets no newer snapshot. A sharded state's durable snapshot is another copy
+        instead, since every rank must hold the same steps in memory. The next durable snapshot waits until the one
         before it is whole, or given up.
 
         Args:
@@ -171,12 +179,12 @@ class ElasticState:
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
-        if not durable and (self._memory is None or (self.is_saving and not self._saving.written.is_set())):
+        if not durable and (self._memory is None or self._memory_is_read):
             return False
         if durable:
             self.wait()
-        part = self._copy()
-        if durable and self._folder is not None:
+        part = self._copy_shards(durable=durable and self._folder is not None) if self.is_sharded else self._copy()
+        if part is not None and durable and self._folder is not None:
             object.__setattr__(self, "_saving", snapshots.Saving())
             save = self._saver(part, _writer(), saved, failed)
             thread = threading.Thread(target=save, name="snapshot", daemon=True)
@@ -190,6 +198,11 @@ class ElasticState:
         folder = cast("snapshots.Folder | None", self._folder)
         return folder.root if folder is not None else ""
 
+    @functools.cached_property
+    def is_sharded(self) -> bool:
+        """Whether members have tensors that are spread over the ranks, as they were when this was first asked."""
+        return shards.are_in(self._unwrapped_members())
+
     @property
     def is_saving(self) -> bool:
         """Whether a durable snapshot is being written; on rank 0, until it is whole or given up."""
@@ -201,7 +214,7 @@ class ElasticState:
         """Save the whole state after ``step`` steps to disk without the other ranks, which may be gone.
 
         Returns once the snapshot is on disk, or a warning says why it is not. The random number generators of the other
-        ranks are not in the snapshot.
+        ranks are not in the snapshot. A sharded state cannot be saved so.
 
         Args:
             saved: called with the step once the snapshot is on disk.
@@ -211,6 +224,11 @@ class ElasticState:
             TypeError: a member has values that a snapshot cannot hold.
         """
         if self._folder is None:
+            return
+        if self.is_sharded:
+            warn(f"Step {self.step} is not saved, because the other ranks have shards of the state.")
+            if failed is not None:
+                failed(self.step)
             return
         self.wait()
         part = host_memory.bytes_of(self.step, self.capture())
@@ -244,16 +262,19 @@ class ElasticState:
     def restore(self) -> Restored:
         """Load the newest snapshot that all ranks can get: from this node's memory, a peer's memory, or the disk.
 
-        Every rank must call this method, after ``init_process_group`` where there are several ranks.
+        Every rank must call this method, after ``init_process_group`` where there are several ranks. A sharded state
+        comes from memory where the present nodes hold all of its shards; else a warning says which one is missing.
 
         Raises:
             StateError: the snapshot does not fit the members or is of a newer version, or the folder of durable
                 snapshots cannot be read.
         """
-        held = self._memory.newest() if self._memory is not None else None
-        parts: Parts = self._memory.parts() if self._memory is not None else {}
         if self._folder is not None:
             self._folder.check()
+        if self.is_sharded:
+            return self._restore_shards()
+        held = self._memory.newest() if self._memory is not None else None
+        parts: Parts = self._memory.parts() if self._memory is not None else {}
         ranks = self._exchange(held[0] if held else -1, parts, *(self._durable_steps() if _rank() == 0 else ()))
         best, disk = max(said.step for said in ranks), ranks[0].durable
         if ranks[0].fault:
@@ -270,8 +291,12 @@ class ElasticState:
             has just begun, or that was interrupted while its optimizer changed the members.
 
         Raises:
-            StateError: the state of another rank does not fit the members.
+            StateError: the state of another rank does not fit the members, or the state is sharded over ranks that are
+                not those of the new group.
         """
+        if self.is_sharded:
+            message = "A sharded state cannot enter another group: its shards are those of the ranks of the first one."
+            raise StateError(message)
         ranks = self._exchange(self.step if holds else -1)
         steps = [said.step for said in ranks]
         newest = max(steps)
@@ -286,9 +311,22 @@ class ElasticState:
         return _from_rank(ranks, newest) if lacks else Restored(newest, "process")
 
     def capture(self) -> Tree:
-        """The state as one tree with the members' own tensors, without a copy."""
-        tree = {name: _plain_tree(_unwrapped(member).state_dict()) for name, member in self.members.items()}
-        return {"members": tree, "plain": dict(self.plain), "rng": generators.capture()}
+        """The state as one tree with the members' own tensors, without a copy; sharded tensors are in ``shards``.
+
+        Raises:
+            TypeError: a tensor is sharded in a way that a restore could not repeat.
+        """
+        members = self._unwrapped_members()
+        tree = {name: _plain_tree(member.state_dict()) for name, member in members.items()}
+        rest = {"plain": dict(self.plain), "rng": generators.capture()}
+        if not self.is_sharded:
+            return {"members": tree, **rest}
+        tree, mine = shards.cut(tree)
+        optimizers = {name: member for name, member in members.items() if isinstance(member, torch.optim.Optimizer)}
+        for name in shards.unplaceable(optimizers, tree):
+            message = f"{name} is sharded, and has another shape than its parameter, so that no restore could place it."
+            raise TypeError(message)
+        return {"members": tree, **rest, "shards": mine, "run": _run()}
 
     def load(self, tree: Tree, *, rng: bool = True) -> None:
         """Load a captured state; with ``rng`` False the random number generators stay as they are.
@@ -296,7 +334,9 @@ class ElasticState:
         Raises:
             StateError: members are missing, too many, or of another form.
         """
-        members = {name: _unwrapped(member) for name, member in self.members.items()}
+        if "shards" in tree:
+            tree = self._assembled(tree, [tree["shards"]])
+        members = self._unwrapped_members()
         found = [*fitting.misfits(members, tree["members"])]
         if found:
             raise _misfit(*found)
@@ -309,6 +349,14 @@ class ElasticState:
         self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
         if rng:
             generators.restore(tree["rng"])
+
+    def _unwrapped_members(self) -> dict[str, Any]:
+        return {name: _unwrapped(member) for name, member in self.members.items()}
+
+    @property
+    def _memory_is_read(self) -> bool:
+        """Whether the newest snapshot in memory is being written to disk, so that its bytes must not change."""
+        return not self.is_sharded and self.is_saving and not self._saving.written.is_set()
 
     def _saver(
         self,
@@ -336,6 +384,16 @@ class ElasticState:
             return part
         return host_memory.bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
 
+    def _copy_shards(self, *, durable: bool) -> memoryview | None:
+        """Copy this rank's shards to the node's memory, if it has room; returns the part of a durable snapshot."""
+        tree = self.capture()
+        own = {name: tree[name] for name in _OF_RANK & tree.keys()}
+        self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
+        if not durable:
+            return None
+        part = tree if _rank() == 0 else own
+        return host_memory.bytes_of(self.step, {**part, "shards": shards.first_copies(part["shards"])})
+
     def _copy_to_memory(self, tree: Tree) -> memoryview | None:
         if self._memory is None:
             return None
@@ -345,7 +403,7 @@ class ElasticState:
             warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
             return None
-        if self._copies is not None:
+        if self._copies is not None and not self.is_sharded:
             self._copies.send(self.step, _rank(), tree["rng"])
         return part
 
@@ -378,6 +436,60 @@ class ElasticState:
             self._copy_to_memory(self.capture() if is_whole else {"rng": generators.capture()})
         return _from_rank(ranks, best) if lacks else Restored(best, "memory")
 
+    def _restore_shards(self) -> Restored:
+        held = self._memory.sharded() if self._memory is not None else {}
+        mine = {key: shards.inventory(tree["shards"]) for key, tree in held.items()}
+        everywhere = _gather((mine, *(self._durable_steps() if _rank() == 0 else ((), ""))))
+        inventories = [inventory for inventory, _, _ in everywhere]
+        _, disk, fault = everywhere[0]
+        if fault:
+            raise StateError(fault)
+        key, reason = exchange.newest_whole(inventories)
+        if key is not None and key[0] < max(disk, default=-1):
+            key = None
+        restored = self._from_memories(key, held.get(key), inventories) if key is not None else self._from_disk(disk)
+        if max((step for inventory in inventories for step, _ in inventory), default=-1) > restored.step:
+            # A peer may have sent rank 0's shards, and others have theirs from their own nodes.
+            source = "memory" if key is not None else restored.source
+            warn_for_job(f"{reason}. Training goes on from step {restored.step}, from {source}.")
+        return restored
+
+    def _from_memories(self, key: Key, held: Tree | None, inventories: list[exchange.Inventory]) -> Restored:
+        """Load a snapshot whose shards are all in the memory of the present nodes."""
+        shared = {name: part for name, part in held.items() if name not in _OF_RANK} if held is not None else None
+        steps = [key[0] if key in inventory else -1 for inventory in inventories]
+        if any(step != key[0] for step in steps):
+            shared = _from_peer(shared, steps)
+        assembly = self._assembly(cast("Tree", shared))
+        own, boxes = (held["shards"] if held else {}), [inventory.get(key, {}) for inventory in inventories]
+        with _gloo() as group:
+            from_others = exchange.fill(assembly, own, boxes, _gather(assembly.wanted()), group)
+        tree = {**cast("Tree", shared), "members": assembly.put_into(cast("Tree", shared)["members"])}
+        self.load({**tree, **({"rng": held["rng"]} if held else {})}, rng=held is not None)
+        self.step = key[0]
+        return Restored(key[0], "peer" if from_others else "memory")
+
+    def _assembly(self, tree: Tree) -> Assembly:
+        """This rank's boxes of a snapshot's sharded tensors, without values yet."""
+        members = self._unwrapped_members()
+        found = [*fitting.misfits(members, tree["members"])] or [*shards.misfits(members, tree["members"])]
+        if found:
+            raise _misfit(*found)
+        return Assembly(shards.targets(members, tree["members"]))
+
+    def _assembled(self, tree: Tree, parts: Iterable[Mapping[str, Tree]]) -> Tree:
+        """The tree with this rank's boxes, filled from the shards of as few ranks as are needed."""
+        assembly = self._assembly(tree)
+        for part in parts:
+            assembly.take_all(part)
+            if not assembly.missing:
+                break
+        if assembly.missing:
+            message = f"no part has all values of {assembly.missing[0]}"
+            raise DamagedError(message)
+        rest = {name: part for name, part in tree.items() if name not in {"shards", "run"}}
+        return {**rest, "members": assembly.put_into(tree["members"])}
+
     def _from_disk(self, steps: tuple[int, ...]) -> Restored:
         for step in steps:
             tree = self._read(step)
@@ -401,18 +513,29 @@ class ElasticState:
             return (), f"The snapshots in {folder.root} cannot be listed: {reason}. Check the address and the rights."
 
     def _read(self, step: int) -> Tree | None:
-        """The shared part of a durable snapshot with this rank's generators; None where the snapshot is damaged."""
+        """The shared part of a durable snapshot with what this rank has of its own; None where it is damaged."""
         folder = cast("snapshots.Folder", self._folder)
         try:
-            shared = _tree_of(folder.part(step, 0))
-            if _rank() == 0:
-                return shared
-            mine = folder.part(step, _rank())
-            own = {} if mine is None else {"rng": _tree_of(mine)["rng"]}
+            parts = {0: _tree_of(folder.part(step, 0))}
+            if _rank() and (mine := folder.part(step, _rank())) is not None:
+                parts[_rank()] = _tree_of(mine)
+            tree = {name: part for name, part in parts[0].items() if name not in _OF_RANK}
+            if _rank() in parts:
+                tree["rng"] = parts[_rank()]["rng"]
+            return self._assembled(tree, self._shards_on_disk(step, parts)) if "shards" in parts[0] else tree
+        except StateError:
+            raise
         except (OSError, ValueError) as error:
             warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
             return None
-        return {**{name: value for name, value in shared.items() if name != "rng"}, **own}
+
+    def _shards_on_disk(self, step: int, parts: Mapping[int, Tree]) -> Iterator[Mapping[str, Tree]]:
+        """The shards of each rank that saved them, from the place in the old world that is nearest to this rank's."""
+        folder = cast("snapshots.Folder", self._folder)
+        saved, here = folder.world(step), _world()
+        for rank in sorted(range(saved), key=lambda rank: abs(rank * here - _rank() * saved)):
+            found: Mapping[str, Tree] = (parts[rank] if rank in parts else _tree_of(folder.part(step, rank)))["shards"]
+            yield found
 
 
 def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapshots.Folder:
@@ -425,7 +548,7 @@ def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapsh
 
 def _tree_of(part: bytes | None) -> Tree:
     if part is None:
-        message = "the part of rank 0 is missing"
+        message = "the part of a rank is missing"
         raise DamagedError(message)
     return host_memory.read(memoryview(bytearray(part)))["state"]
 
@@ -433,12 +556,19 @@ def _tree_of(part: bytes | None) -> Tree:
 def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
     """The state of the first rank with the highest of these steps; other ranks with that step keep theirs."""
     source, lacking = _source(steps)
+    with _gloo() as group:
+        return transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
+
+
+@contextlib.contextmanager
+def _gloo() -> Iterator[dist.ProcessGroup | None]:
+    """A group with gloo, which every rank must enter: None, the default group, where its backend is gloo."""
     if dist.get_backend() == "gloo":
-        return transfer.pass_on(tree, (source, *lacking)) if _rank() in {source, *lacking} else tree
+        yield None
+        return
     group = dist.new_group(backend="gloo")
-    given = transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
+    yield group
     dist.destroy_process_group(group)
-    return given
 
 
 def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, Tree]) -> Tree | None:
@@ -505,8 +635,7 @@ def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value
 
 
 def _writer() -> snapshots.Writer:
-    world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    return snapshots.Writer(_rank(), world, _run())
+    return snapshots.Writer(_rank(), _world(), _run())
 
 
 def _run() -> str:
@@ -516,6 +645,10 @@ def _run() -> str:
 
 def _rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def _world() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _misfit(*found: str) -> StateError:

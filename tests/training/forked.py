@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 LOADED = (
     "torch",
     "torch.distributed",
+    "torch.distributed.fsdp",
     "torch.nn.parallel",
     "torch.utils.data",
     "torch._dynamo",

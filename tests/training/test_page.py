@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-LOOP, GROUP = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+LOOP, GROUP, SHARDED = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def net() -> torch.nn.Module:
@@ -47,6 +49,20 @@ def test_the_group_in_place_of_init_process_group(tmp_path: Path, monkeypatch: p
         found = run(GROUP, Net=net, state=ElasticState(tmp_path, step_count=0), loader=())
         assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
         assert isinstance(found["elastic"], Elastic)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_sharded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU instead of GPUs: the state that the loop takes knows that its model is sharded."""
+    monkeypatch.delenv("RANK", raising=False)
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([net(), net()])
+    code = SHARDED.replace("nccl", "gloo").replace("cuda", "cpu").replace("/checkpoints", str(tmp_path))
+    try:
+        sampler, names = ElasticSampler(4, global_batch=2), {"fully_shard": fully_shard, "dist": dist, "torch": torch}
+        found = run(code, model=model, sampler=sampler, dataset=[0] * 4, init_device_mesh=init_device_mesh, **names)
+        assert found["elastic"].state.is_sharded
     finally:
         dist.destroy_process_group()
 

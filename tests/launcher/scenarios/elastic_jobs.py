@@ -16,14 +16,14 @@ QUICK = ("last_call_timeout=1", "join_timeout=120")
 STEPS = 1500
 
 
-def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, in_place: bool = False) -> Job:
+def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mode: str = "") -> Job:
     """A job of the script ``elastic_loop.py``.
 
     Args:
         folder: of the job's files.
         seconds: that a step takes until the folder has a file ``hurry``.
         durable_steps: between two snapshots on disk.
-        in_place: whether workers keep their processes when nodes come and go.
+        mode: ``in-place``: workers keep their processes when nodes come and go; ``sharded``: the model is sharded.
     """
     script = (
         str(SCRIPT),
@@ -31,7 +31,7 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, in_
         str(STEPS),
         str(seconds),
         str(durable_steps),
-        *(["in-place"] if in_place else []),
+        *([mode] if mode else []),
     )
     return Job(folder, script=script, options=("--max-restarts", "3"))
 

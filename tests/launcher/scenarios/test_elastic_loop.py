@@ -106,3 +106,37 @@ def test_a_replaced_node_draws_what_the_lost_one_would_have(tmp_path: pathlib.Pa
         torch.manual_seed(rank)
         expected = {step: torch.rand(1).item() for step in range(1, steps + 1)}
         assert {line["step"]: line["draw"] for line in lines if line["rank"] == rank} == expected
+
+
+@pytest.mark.slow
+def test_a_sharded_model_goes_on_from_the_newest_step_whose_shards_are_all_there(tmp_path: pathlib.Path) -> None:
+    """Two nodes become three; of these the one without a shard is lost, then the one with the weight.
+
+    The first loss takes no step that a snapshot in memory has, the second those since the last snapshot on disk, and a
+    line says why. Samples and weights are those of one worker with the whole model.
+    """
+    job = elastic_job(tmp_path, seconds=0.2, durable_steps=20, mode="sharded")
+    job.environ["ELASTIC_INFRA_EVENTS"] = str(tmp_path / "events")
+    job.start_store()
+    try:
+        for world in (1, 2, 3):
+            job.start_node(*QUICK)
+            job.wait_for_world(world)
+        for lost, world in ((2, 2), (0, 1)):
+            after = float(str(job.journal()[-1]["time"]))
+            kill_tree(job.nodes[lost])
+            job.wait_for_world(world, after=after)
+        (job.folder / "hurry").touch()
+
+        assert job.nodes[1].wait(200) == 0, job.logs()
+    finally:
+        job.end()
+    assert_as_undisturbed(job)
+    assert job.said("The model is sharded, and the shards of a lost node have no living copy.") >= 1
+    assert job.said("a shard is in the memory of no present node. Training goes on from step ") == 1
+    events = [json.loads(line) for line in (job.folder / "events").read_text().splitlines()]
+    sources = {(event["generation"], event["source"]) for event in events if event["event"] == "state_restored"}
+    assert [sorted(source for at, source in sources if at == generation) for generation in range(4, 6)] == [
+        ["memory"],
+        ["disk"],
+    ]

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Iterator[Job]:
-    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, in_place=True)
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="in-place")
     yield job
     job.end()
 

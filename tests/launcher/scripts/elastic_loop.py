@@ -1,11 +1,11 @@
 """Trains with ``Elastic`` and writes which samples every step had.
 
-Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place]``. A step takes SECONDS until FOLDER has a file
-``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps, with 0
-every half second. With ``in-place`` the workers keep their processes when nodes come and go. A worker whose pid is in
-FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
-there to be killed, and empties the file. A step that is repeated has a line in each generation that tried; those of the
-last one count.
+Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|sharded]``. A step takes SECONDS until FOLDER has a
+file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps, with 0
+every half second. With ``in-place`` the workers keep their processes when nodes come and go; with ``sharded`` the model
+is sharded, and its weight is one row, so that rank 0 alone has it. A worker whose pid is in FOLDER/victim kills itself
+while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
+empties the file. A step that is repeated has a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -27,13 +27,21 @@ from tests.training.recorded_step import samples, train
 
 folder, until, pause, durable_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
-group = ElasticGroup.start() if sys.argv[5:] == ["in-place"] else None
+is_sharded = sys.argv[5:] == ["sharded"]
+group = ElasticGroup.start(sharded=is_sharded) if sys.argv[5:] else None
 if group is None:
     dist.init_process_group("gloo")
 
 torch.manual_seed(0)
 dataset = samples()
-model = DistributedDataParallel(torch.nn.Linear(4, 1, dtype=torch.float64), bucket_cap_mb=0.00001)
+layer = torch.nn.Linear(4, 1, dtype=torch.float64)
+if is_sharded:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = fully_shard(layer, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+else:
+    model = DistributedDataParallel(layer, bucket_cap_mb=0.00001)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
 state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
@@ -46,7 +54,7 @@ elastic = Elastic(state, loader, snapshots, group=group)
 
 def note(event: str, **fields: object) -> None:
     """Write a line to the journal."""
-    generation = group.generation if group else int(os.environ["ELASTIC_INFRA_GENERATION"])
+    generation = group.generation if group and group.is_movable else int(os.environ["ELASTIC_INFRA_GENERATION"])
     place = {"rank": dist.get_rank(), "world": dist.get_world_size(), "pid": os.getpid(), "generation": generation}
     with (folder / "journal").open("a") as journal:
         journal.write(json.dumps({"event": event, **place, **fields, "time": time.monotonic()}) + "\n")
@@ -67,7 +75,7 @@ def end_if_chosen(_: torch.Tensor) -> None:
         time.sleep(600)
 
 
-next(iter(model.module.parameters())).register_hook(end_if_chosen)
+next(iter(layer.parameters())).register_hook(end_if_chosen)
 if group is not None:
     note("built")
 for _, micro in elastic.steps(until):
@@ -75,7 +83,9 @@ for _, micro in elastic.steps(until):
         train(elastic, sampler, micro, note)
         time.sleep(0 if (folder / "hurry").exists() else pause)
 note("left", restored=elastic.restored and elastic.restored.source, finished=elastic.finished)
-if elastic.finished and dist.get_rank() == 0:
-    (folder / "weights.json").write_text(json.dumps([model.module.weight.tolist(), model.module.bias.tolist()]))
+if elastic.finished:
+    weights = [part.full_tensor() if is_sharded else part for part in (layer.weight, layer.bias)]
+    if dist.get_rank() == 0:
+        (folder / "weights.json").write_text(json.dumps([part.tolist() for part in weights]))
 dist.barrier()
 dist.destroy_process_group()
