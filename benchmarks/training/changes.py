@@ -9,12 +9,9 @@ from typing import Final
 
 from benchmarks.launcher.job import await_
 from benchmarks.training import jobs, outage
-from benchmarks.training.train import SNAPSHOT_STEPS
+from benchmarks.training.labels import GROW, KILL, LOSE, LOST_SECONDS, SNAPSHOT_STEPS
 
-LOST_SECONDS: Final = 100.0
-"""A job that does not train steadily by then counts as lost."""
 POLL_SECONDS: Final = 0.005
-KILL, GROW, LOSE = EVENTS = ("a worker is killed", "a node joins", "a node is lost")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,17 @@ from typing import Any, Final
 import torch
 
 from benchmarks.training import model
+from benchmarks.training.labels import (
+    COLD,
+    FIRST,
+    MEMORY,
+    RESTORE_KINDS,
+    SAVE_KINDS,
+    SNAPSHOT,
+    TORCH,
+    TORCH_SYNCED,
+    WARM,
+)
 from elastic_infra.launcher.workers import progress
 from elastic_infra.training import ElasticState
 
@@ -27,13 +38,6 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  a new private folder in it
 TURNS: Final = 2
 """Snapshots in memory, written in turn: the first of each turn also makes the memory."""
 SAVES: Final = 5
-FIRST, SNAPSHOT, TORCH, TORCH_SYNCED = SAVE_KINDS = (
-    "the first snapshots",
-    "a snapshot",
-    "`torch.save`",
-    "`torch.save` with fsync",
-)
-MEMORY, COLD, WARM = RESTORE_KINDS = ("from memory", "from disk", "from disk, in the page cache")
 Times = dict[str, list[float]]
 """Seconds of each repetition, by what was done."""
 

@@ -8,22 +8,22 @@ from typing import Any, Final
 
 from benchmarks.launcher import report
 from benchmarks.launcher.measure import Summary
-from benchmarks.training import changes, copies
+from benchmarks.training import labels
 from benchmarks.training.jobs import ARMS, IN_PLACE, RESTART
 
 Results = Mapping[str, Any]
 """The content of RESULTS.json."""
 
 AIMS: Final = {
-    (changes.KILL, 10): 1 / 5,
-    (changes.KILL, 300): 1 / 2,
-    (changes.KILL, 1000): 1 / 2,
-    (changes.LOSE, 10): 1 / 5,
-    (changes.LOSE, 300): 1 / 2,
-    (changes.LOSE, 1000): 1 / 2,
-    (changes.GROW, 10): 1 / 5,
-    (changes.GROW, 300): 1 / 2,
-    (changes.GROW, 1000): 0.7,
+    (labels.KILL, 10): 1 / 5,
+    (labels.KILL, 300): 1 / 2,
+    (labels.KILL, 1000): 1 / 2,
+    (labels.LOSE, 10): 1 / 5,
+    (labels.LOSE, 300): 1 / 2,
+    (labels.LOSE, 1000): 1 / 2,
+    (labels.GROW, 10): 1 / 5,
+    (labels.GROW, 300): 1 / 2,
+    (labels.GROW, 1000): 0.7,
 }
 """The part of the restart's outage that a change in place may take; a large state's transfer dominates a growth."""
 SAVE_AIM: Final = 1 / 10
@@ -109,7 +109,7 @@ def copied(results: Results) -> dict[str, str]:
     """The figures of ``COPIED``."""
     saves, restores = results["copies"]["saves"], results["copies"]["restores"]
     seconds = {name: _two_digits(statistics.median(values)) for name, values in {**saves, **restores}.items()}
-    names = {"snapshot": copies.SNAPSHOT, "save": copies.TORCH, "memory": copies.MEMORY, "disk": copies.COLD}
+    names = {"snapshot": labels.SNAPSHOT, "save": labels.TORCH, "memory": labels.MEMORY, "disk": labels.COLD}
     size = _size(results["copies"]["megabytes"])
     return {"size": size, **{name: seconds[copy] for name, copy in names.items()}}
 
@@ -141,13 +141,13 @@ def _whole(results: Results) -> Iterator[list[str]]:
 def _copies(results: Results) -> Iterator[list[str]]:
     found = {**results["copies"]["saves"], **results["copies"]["restores"]}
     summaries = {name: Summary(tuple(values), {}) for name, values in found.items()}
-    compared = {copies.SNAPSHOT: (copies.TORCH, SAVE_AIM), copies.MEMORY: (copies.COLD, RESTORE_AIM)}
+    compared = {labels.SNAPSHOT: (labels.TORCH, SAVE_AIM), labels.MEMORY: (labels.COLD, RESTORE_AIM)}
     yield ["", "", "part", "aim", "met"]
     for name, summary in summaries.items():
         control, aim = compared.get(name, (None, None))
         ratio = _part(summary, summaries[control]) if control else None
         against = f"{_shown(ratio)} of {control}" if control else ""
-        verb = "restore " if name in copies.RESTORE_KINDS else ""
+        verb = "restore " if name in labels.RESTORE_KINDS else ""
         yield [f"{verb}{name}", _cell(summary), against, *_judged(ratio, aim)]
 
 
@@ -168,7 +168,7 @@ def _changes(results: Results, event: str, megabytes: int, arm: str, figure: str
     ]
     lost = sum(change["cost"] is None for change in mine)
     values = tuple(float(change["cost"][figure]) for change in mine if change["cost"] is not None)
-    return Summary(values, {f"over {changes.LOST_SECONDS:g}": lost} if lost else {})
+    return Summary(values, {f"over {labels.LOST_SECONDS:g}": lost} if lost else {})
 
 
 def _arms(results: Results) -> list[str]:
@@ -178,7 +178,7 @@ def _arms(results: Results) -> list[str]:
 
 def _events(results: Results) -> Iterator[tuple[str, int]]:
     sizes = sorted({change["megabytes"] for change in results["changes"]})
-    return ((event, megabytes) for event in changes.EVENTS for megabytes in sizes)
+    return ((event, megabytes) for event in labels.EVENTS for megabytes in sizes)
 
 
 def _part(ours: Summary | None, control: Summary | None) -> float | None:
@@ -207,7 +207,7 @@ def _cell(summary: Summary) -> str:
 
 def _two_digits(value: float | None) -> str:
     if value is None:
-        return f"over {changes.LOST_SECONDS:g}"
+        return f"over {labels.LOST_SECONDS:g}"
     return f"{value:.2f}" if value < 1 else f"{value:.1f}"
 
 

@@ -17,12 +17,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.training import journal, model
+from benchmarks.training.labels import SNAPSHOT_STEPS
 from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Snapshots
 
 STEP_SECONDS = 0.05
 """Computation that every step stands for, so that the smallest steps are no mere overhead."""
-SNAPSHOT_STEPS = 4
-"""Steps between two snapshots in memory: fewer than by default, where a restart repeats more of them."""
 ENDLESS = 10**9
 
 

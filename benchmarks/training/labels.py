@@ -1,0 +1,18 @@
+"""The names of what is measured, which the tables need without torch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KILL, GROW, LOSE = EVENTS = ("a worker is killed", "a node joins", "a node is lost")
+LOST_SECONDS: Final = 100.0
+"""A job that does not train steadily by then counts as lost."""
+SNAPSHOT_STEPS: Final = 4
+"""Steps between two snapshots in memory: fewer than by default, where a restart repeats more of them."""
+FIRST, SNAPSHOT, TORCH, TORCH_SYNCED = SAVE_KINDS = (
+    "the first snapshots",
+    "a snapshot",
+    "`torch.save`",
+    "`torch.save` with fsync",
+)
+MEMORY, COLD, WARM = RESTORE_KINDS = ("from memory", "from disk", "from disk, in the page cache")
