@@ -19,6 +19,8 @@ from pathlib import Path
 from tests.launcher.protocol import checker
 from tests.launcher.protocol.test_model import DEEP, LIMIT, MOVES, SCENARIOS, explore
 
+EVERY = SCENARIOS | MOVES | DEEP
+
 
 @dataclass(frozen=True)
 class Row:
@@ -34,7 +36,7 @@ def main() -> int:
     """Explore, and write the page."""
     options = _parser().parse_args()
     rows: list[Row] = []
-    chosen = [name for name in SCENARIOS | MOVES | DEEP if options.only is None or options.only in name]
+    chosen = [name for name in EVERY if options.only is None or options.only in name]
     for name in chosen:
         rows.append(_explored(name, options.limit))
         print(rows[-1], flush=True)
@@ -73,7 +75,7 @@ def _table(title: str, rows: list[Row]) -> list[str]:
 
 def _explored(name: str, limit: int) -> Row:
     begin = time.monotonic()
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         states, transitions = process.submit(_explore, name, limit).result()
     return Row(name, states, transitions, time.monotonic() - begin)
 
@@ -85,7 +87,7 @@ def _explore(name: str, limit: int) -> tuple[str, str]:
         BrokenError: a state breaks a law, or has no way out.
     """
     try:
-        explored = explore((SCENARIOS | MOVES | DEEP)[name], limit)
+        explored = explore(EVERY[name], limit)
     except checker.TooManyError:
         return f"over {limit:,}", ""
     return f"{explored.states:,}", f"{explored.transitions:,}"
