@@ -19,6 +19,8 @@ from elastic_infra.config import ConfigError, JobConfig, warnings
 from elastic_infra.manifests import render
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from elastic_infra.simulate.prices import Offer
 
 
@@ -56,9 +58,7 @@ def explain(
         faults = [{"path": fault.path, "reason": fault.reason} for fault in warnings(config)]
         typer.echo(json.dumps({**dataclasses.asdict(found), **_as_json(offers), "warnings": faults}, indent=2))
     else:
-        _print(found)
-        if offers:
-            _print_offers(offers)
+        _print(found, offers)
         files.warn(file, config)
 
 
@@ -81,9 +81,8 @@ def _as_json(offers: Sequence[Offer]) -> dict[str, Any]:
     return {"offers": found} if found else {}
 
 
-def _print_offers(offers: Sequence[Offer]) -> None:
+def _table(offers: Sequence[Offer]) -> Table:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from elastic_infra.simulate import formatting
@@ -95,10 +94,10 @@ def _print_offers(offers: Sequence[Offer]) -> None:
     for each in offers:
         figures = (formatting.percent(each.goodput), formatting.hours(each.hours), formatting.money(each.cost))
         table.add_row(each.name, f"{each.node_hour:,.2f}", *figures)
-    Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
+    return table
 
 
-def _print(found: Explanation) -> None:
+def _print(found: Explanation, offers: Sequence[Offer]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -114,6 +113,8 @@ def _print(found: Explanation) -> None:
     console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
     console.print(facts)
     console.print(times)
+    if offers:
+        console.print(_table(offers))
 
 
 def _duration(seconds: float | None) -> str:
