@@ -4,7 +4,8 @@
 Python that this machine has. ``python -m tools.extra_env system`` makes ``.venv-system``: the system's own Python,
 which Linux distributions keep at one patch release for years, without torch. ``python -m tools.extra_env frameworks``
 makes ``.venv-frameworks``: packages of others that train with torch. ``python -m tools.extra_env docs`` makes
-``.venv-docs``: what builds the site. All run inside ``.venv``, whose uv does the work.
+``.venv-docs``: what builds the site. ``python -m tools.extra_env linters`` makes ``.venv-linters``: what lints
+manifests. All run inside ``.venv``, whose uv does the work.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ class Extra:
         folder: its place in the checkout.
         lock: what is installed into it.
         pythons: names or paths of interpreters, the first that is there is taken.
+        with_project: whether the project is installed too.
     """
 
     folder: Path
     lock: str
     pythons: Sequence[str]
+    with_project: bool = True
 
     def fingerprint(self) -> str:
         """What the environment was made for: another checkout or lock makes it anew."""
@@ -47,6 +50,7 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     "oldest": Extra(ROOT / ".venv-oldest", python_env.OLDEST_LOCK, (python_env.OLDEST, sys.executable)),
     "system": Extra(ROOT / ".venv-system", python_env.SYSTEM_LOCK, (SYSTEM_PYTHON,)),
     "docs": Extra(ROOT / ".venv-docs", python_env.DOCS_LOCK, (sys.executable,)),
+    "linters": Extra(ROOT / ".venv-linters", python_env.LINTERS_LOCK, (sys.executable,), with_project=False),
     "frameworks": Extra(ROOT / ".venv-frameworks", python_env.FRAMEWORKS_LOCK, (sys.executable,)),
 }
 
@@ -68,7 +72,7 @@ def make(extra: Extra, uv: Path, say: Say) -> None:
     else:
         raise reason
     say(f"{extra.folder.name}: installing {extra.lock}")
-    python_env.install(extra.folder, say, extra.lock)
+    python_env.install(extra.folder, say, extra.lock, with_project=extra.with_project)
 
 
 def ensure(extra: Extra, uv: Path, say: Say) -> None:

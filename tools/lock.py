@@ -24,12 +24,16 @@ LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     python_env.OLDEST_LOCK: ("--group", "build", "--group", "test-launcher", "--group", "oldest"),
     python_env.SYSTEM_LOCK: ("pyproject.toml", "--group", "build", "--group", "test-system"),
     python_env.DOCS_LOCK: ("--group", "build", "--group", "docs"),
+    python_env.LINTERS_LOCK: ("--group", "linters"),
     python_env.FRAMEWORKS_LOCK: (
         *("pyproject.toml", "--extra", "launcher", "--constraint", python_env.LOCK),
         *("--group", "build", "--group", "test-launcher", "--group", "frameworks"),
     ),
 }
-"""What goes into each file, as arguments of ``uv pip compile``. The frameworks run on the torch of ``make test``."""
+"""What goes into each file, as arguments of ``uv pip compile``.
+
+The frameworks run on the torch of ``make test``; the linters do not go with what builds the project.
+"""
 
 
 def main() -> int:

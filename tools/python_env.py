@@ -25,6 +25,7 @@ OLDEST_LOCK: Final = "requirements/oldest.txt"
 SYSTEM_LOCK: Final = "requirements/system.txt"
 FRAMEWORKS_LOCK: Final = "requirements/frameworks.txt"
 DOCS_LOCK: Final = "requirements/docs.txt"
+LINTERS_LOCK: Final = "requirements/linters.txt"
 
 First = Literal["venv", "uv", "pip"]
 """What makes the environment: ``venv`` with its own pip, a uv on PATH, or a pip that installs into another place."""
@@ -104,8 +105,11 @@ def make(venv: Path, first: First, *, clear: bool) -> None:
         output([sys.executable, "-m", "pip", "--python", venv / "bin/python", *lock])
 
 
-def install(venv: Path, say: Say, lock: str = LOCK) -> None:
+def install(venv: Path, say: Say, lock: str = LOCK, *, with_project: bool = True) -> None:
     """Bring an environment to a lock and install the project into it, by uv, else by pip.
+
+    Args:
+        with_project: False where the lock does not go with what builds the project.
 
     Raises:
         SetupError: neither can; the message has the reasons.
@@ -115,11 +119,13 @@ def install(venv: Path, say: Say, lock: str = LOCK) -> None:
     try:
         uv, environ = _uv(venv) or "uv", settings_for_uv(python)
         output([uv, "pip", "sync", "--python", python, "--require-hashes", lock], environ=environ)
-        output([uv, "pip", "install", "--python", python, *project], environ=environ)
+        if with_project:
+            output([uv, "pip", "install", "--python", python, *project], environ=environ)
     except SetupError as uv_failure:
         say(f"python: {uv_failure}; trying pip")
         output([python, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", lock])
-        output([python, "-m", "pip", "install", *project])
+        if with_project:
+            output([python, "-m", "pip", "install", *project])
 
 
 def settings_for_uv(python: Path) -> dict[str, str]:

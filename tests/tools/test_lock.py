@@ -58,6 +58,16 @@ def test_the_site_is_built_by_locked_packages() -> None:
     assert [name for name in names if not pinned(python_env.DOCS_LOCK, name)] == []
 
 
+def test_the_linters_of_manifests_are_locked() -> None:
+    """Each package of the group is pinned, to a version that the group allows."""
+    linters = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["linters"])
+    pins = {
+        each.name: [each.specifier.contains(v) for v in pinned(python_env.LINTERS_LOCK, each.name)] for each in linters
+    }
+
+    assert pins == {"checkov": [True]}
+
+
 def test_the_frameworks_are_locked_beside_the_torch_of_all_tests() -> None:
     """Each package whose scripts are run is pinned, and runs on the same torch as everything else."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
