@@ -92,6 +92,13 @@ imports: ## the direction of imports
 	$(READY)
 	@$(BIN)/lint-imports --no-logo
 
+.PHONY: linters
+linters: ## kube-score, kubeconform and checkov on the objects of every example and every shape of a job
+	$(READY)
+	@$(BASE) -m tools.build build kube-score kubeconform
+	@$(RUN) tools.extra_env linters
+	@$(RUN) pytest -m slow tests/manifests/test_linters.py $(PYTEST_ARGS)
+
 .PHONY: lock schema versions tools
 lock: ## make the locked requirement files anew
 	$(READY)
@@ -127,5 +134,5 @@ docs: ## the documentation as a site in dist/site; fails on a link or a page tha
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .venv-docs .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .venv-docs .venv-linters .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache .coverage .demo dist

@@ -49,8 +49,7 @@ def faults(manifest: Mapping[str, Any]) -> list[str]:
     Raises:
         SchemasMissing: without Go, or without its modules.
     """
-    version, kind = manifest["apiVersion"], manifest["kind"]
-    schema, named = _custom(kind) if kind in _CUSTOM else _kubernetes(version, kind)
+    schema, named = _schema(manifest["apiVersion"], manifest["kind"])
     return list(_walk(manifest, schema, named, ""))
 
 
@@ -73,6 +72,37 @@ def schemas(version: str) -> Schema:
         SchemasMissing: without Go, or without its modules.
     """
     return _specs(version)
+
+
+def json_schema(version: str, kind: str) -> Schema:
+    """The schema of a kind for other readers: draft 7 in one file, in which an unknown field is an error.
+
+    Raises:
+        SchemasMissing: without Go, or without its modules.
+    """
+    schema, named = _schema(version, kind)
+    definitions = {name: _strict(each) for name, each in named.items()}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **_strict(schema), "definitions": definitions}
+
+
+def _strict(schema: Schema) -> Schema:
+    """A schema whose parts refer to `definitions` and which takes no field that is not named."""
+    strict = dict(schema)
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].replace("#/components/schemas/", "#/definitions/")}
+    if "properties" in schema:
+        strict["properties"] = {name: _strict(each) for name, each in schema["properties"].items()}
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            strict.setdefault("additionalProperties", False)
+    for key in {"items", "additionalProperties"} & strict.keys():
+        strict[key] = _strict(strict[key]) if isinstance(strict[key], Mapping) else strict[key]
+    for key in {"allOf", "anyOf", "oneOf"} & schema.keys():
+        strict[key] = [_strict(each) for each in schema[key]]
+    return strict
+
+
+def _schema(version: str, kind: str) -> tuple[Schema, Schema]:
+    return _custom(kind) if kind in _CUSTOM else _kubernetes(version, kind)
 
 
 @functools.cache
