@@ -66,11 +66,18 @@ def _observe(state: State, now: float) -> State:
         if is_new and generation.cause is not None and generation.cause.kind in {"scale_up", "leaving"}:
             state = replace(state, planned_since=now)
         state = replace(state, seen=seen, phase_since=now)
-    enough = len(commit.candidates(state, (), Generation(0))) >= state.limits.min_nodes
-    forming = state.store.connected and generation is None and enough
-    since = (state.forming_since if state.forming_since is not None else now) if forming else None
+    since = (state.forming_since if state.forming_since is not None else now) if _is_forming(state) else None
     idle = None if _is_occupied(state) else (state.idle_since if state.idle_since is not None else now)
+    if (since, idle) == (state.forming_since, state.idle_since):
+        return state
     return replace(state, forming_since=since, idle_since=idle)
+
+
+def _is_forming(state: State) -> bool:
+    """Whether there are enough nodes for a first round."""
+    if not state.store.connected or state.generation is not None:
+        return False
+    return len(commit.candidates(state, (), Generation(0))) >= state.limits.min_nodes
 
 
 def _is_occupied(state: State) -> bool:

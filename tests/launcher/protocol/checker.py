@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.launcher.protocol.model import Model
@@ -36,7 +38,11 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
     Raises:
         BrokenError: a world breaks a law or has no way to a good one; with the shortest way there.
     """
-    model = Model(scenario)
+    with _without_garbage_collection():
+        return _explore(Model(scenario), laws, is_good, limit)
+
+
+def _explore(model: Model, laws: tuple[Law, ...], is_good: Callable[[World], bool], limit: int) -> Explored:
     first = model.initial()
     worlds = [first]
     index = {model.key(first): 0}
@@ -68,6 +74,18 @@ def explore(scenario: Scenario, laws: tuple[Law, ...], is_good: Callable[[World]
     seconds = _seconds_to(good, backward)
     _raise_if_stuck(worlds, parents, seconds)
     return Explored(len(worlds), transitions, len(good), max(seconds))
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Every world is kept, and none is part of a cycle: each search for cycles would look at all of them in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class TooManyError(RuntimeError):

@@ -219,7 +219,7 @@ class BrokenError(AssertionError):
     """A property does not hold; carries the steps that led there."""
 
 
-Copied = TypeVar("Copied", Host, World)
+Copied = TypeVar("Copied", Host, World, State, LocalWorkers)
 
 
 def replaced(value: Copied, **fields: object) -> Copied:
@@ -301,8 +301,8 @@ def aged_state(state: State, seconds: float) -> State:
     if group is not None:
         started, stepped_at = _older(group.started, seconds), optional(group.stepped_at)
         broke_at = _older(group.broke_at, seconds) if group.broke is not None else 0.0
-        group = replace(group, started=started, stepped_at=stepped_at, stop_by=0.0, broke_at=broke_at)
-    return replace(
+        group = replaced(group, started=started, stepped_at=stepped_at, stop_by=0.0, broke_at=broke_at)
+    return replaced(
         state,
         store=store,
         latest_seen=aged_generation(state.latest_seen, seconds),
@@ -322,7 +322,7 @@ def reduced(state: State) -> State:
     stopping = generation is not None and generation.phase in {"draining", "broken"}
     restored = generation is not None and generation.incarnation != state.store.incarnation
     group = state.workers
-    return replace(
+    return replaced(
         state,
         idle_since=None,
         planned_since=None if _is_past(state.planned_since, state) else 0.0,
@@ -336,9 +336,9 @@ def reduced(state: State) -> State:
 def _reduced_workers(state: State, group: LocalWorkers) -> LocalWorkers:
     waits = _may_be_too_young(state, group)
     if group.stepped_at is None:
-        return replace(group, started=group.started if waits else 0.0)
+        return replaced(group, started=group.started if waits else 0.0)
     waits = waits and not _is_past(state.planned_since, state)
-    return replace(group, started=0.0, stepped_at=max(group.stepped_at, -MOMENT) if waits else 0.0)
+    return replaced(group, started=0.0, stepped_at=max(group.stepped_at, -MOMENT) if waits else 0.0)
 
 
 def _is_past(since: float | None, state: State) -> bool:
