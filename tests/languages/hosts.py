@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,19 @@ def host(language: str, cli: Path) -> Path:
         return build.program_path(name, modules.cache_folder(os.environ, Path.home()), build.go_program())
     except SetupError as error:
         pytest.skip(f"no {name}: {error}")
+
+
+def current(older: Path, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """A host of the same name in this folder, which answers as one of the CLI's own time.
+
+    Args:
+        flags: a plugin's options, which old hosts take as flags of their own and the CLI no longer passes.
+    """
+    program = folder / older.name
+    command = shlex.join([sys.executable, str(Path(__file__).with_name("current_host.py")), str(older), *flags])
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    program.chmod(0o755)
+    return program
 
 
 def environ(engine: Engine, cli: Path, *programs: Path) -> Mapping[str, str]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import distribution
 from tests.engine.engine import Engine
 from tests.engine.jobs import WORKLOAD
 from tests.engine.plugin import VERSION
 from tests.engine.test_languages import remote
-from tests.languages.hosts import environ, host
+from tests.languages.hosts import current, environ, host
 from tests.package_schema import package_schema
 from tools.run import ROOT, output
 
@@ -47,39 +48,44 @@ def user(
 
     Old hosts take a plugin's options as flags of their own, which the CLI no longer passes.
     """
-    real = host("python", pulumi_cli)
-    told = tmp_path_factory.mktemp("host") / real.name
-    flags = f"-root {checkout / PLUGIN} -virtualenv {ENVIRONMENT.rstrip('/')}"
-    told.write_text(f'#!/bin/sh\nexec {real} {flags} "$@"\n')
-    told.chmod(0o755)
-    takes_flags = "-virtualenv" in subprocess.run([real, "-h"], capture_output=True, text=True, check=False).stderr
-    found = environ(engine, pulumi_cli, *([told, real] if takes_flags else [real]))
+    flags = ["-root", str(checkout / PLUGIN), "-virtualenv", ENVIRONMENT.rstrip("/")]
+    python, of_project = (host(language, pulumi_cli) for language in ("python", "yaml"))
+    takes_flags = "-virtualenv" in subprocess.run([python, "-h"], capture_output=True, text=True, check=False).stderr
+    folder = tmp_path_factory.mktemp("host")
+    hosts = current(python, folder, flags if takes_flags else []), current(of_project, folder)
+    found = environ(engine, pulumi_cli, *hosts, python)
     clean = {name: value for name, value in found.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
     wheel = distribution.build("wheel", tmp_path_factory.mktemp("wheel"))
     return {**clean, "PIP_FIND_LINKS": str(wheel.parent)}  # the release, which the index need not have yet
 
 
 @pytest.fixture(scope="module")
-def schema(pulumi_cli: Path, checkout: Path, user: Mapping[str, str]) -> str:
-    """What `pulumi package get-schema FOLDER` prints, the folder's needs installed by the host.
-
-    It is asked for in the folder, since old hosts look for the program there.
-    """
-    command = [str(pulumi_cli), "package", "get-schema", str(checkout / PLUGIN)]
-    done = subprocess.run(command, cwd=checkout / PLUGIN, env=user, capture_output=True, text=True, check=False)
+def project(
+    pulumi_cli: Path, checkout: Path, user: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A project to which `pulumi package add FOLDER` has added the package; the host installed its needs."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "Pulumi.yaml").write_text("name: digits\nruntime: yaml\n")
+    command = [str(pulumi_cli), "package", "add", str(checkout / PLUGIN)]
+    done = subprocess.run(command, cwd=folder, env=user, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return str(done.stdout)
+    return folder
 
 
-def test_the_host_installs_and_asks_the_plugin(schema: str) -> None:
-    """No uv, and nothing of ours before: the host's pip gets what the plugin needs, and the plugin answers."""
-    found, expected = json.loads(schema), json.loads(package_schema())
+def test_the_host_installs_and_asks_the_plugin(project: Path) -> None:
+    """No uv, and nothing of ours before: the host's pip gets what the plugin needs, and the plugin answers.
 
+    The CLI writes the package into the project, and has an SDK made of the plugin's schema.
+    """
+    added = yaml.safe_load((project / "Pulumi.yaml").read_text())["packages"]
+    found, expected = json.loads((project / "sdks/elastic-infra/schema.json").read_text()), json.loads(package_schema())
+
+    assert list(added) == ["elastic-infra"]
     assert (found["name"], found["version"]) == ("elastic-infra", VERSION)
     assert found["types"].keys() == expected["types"].keys()
 
 
-@pytest.mark.usefixtures("schema")
+@pytest.mark.usefixtures("project")
 def test_nothing_is_left_in_the_checkout(checkout: Path) -> None:
     """Neither a lock file nor bytecode nor what a build leaves, ignored by git or not."""
     left = output(["git", "status", "--porcelain", "--ignored"], folder=checkout).splitlines()
@@ -87,7 +93,7 @@ def test_nothing_is_left_in_the_checkout(checkout: Path) -> None:
     assert [line for line in left if not line.endswith(ENVIRONMENT)] == []
 
 
-@pytest.mark.usefixtures("schema")
+@pytest.mark.usefixtures("project")
 def test_a_program_in_another_language_gets_a_job(engine: Engine, checkout: Path) -> None:
     """What the host installed makes the job of a deployment, started as the host starts a plugin: `python FOLDER`."""
     folder = checkout / PLUGIN
