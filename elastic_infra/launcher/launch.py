@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from . import defaults, exit_codes, log
 from .command_line import devices, option_values, options, plan
-from .settings import LauncherSettings, SettingsError, env_name
+from .settings import SECRETS, LauncherSettings, SettingsError, env_name
 from .signals import Signals
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main(
     """Run a launch; returns the exit code of the table in ``exit_codes``."""
     try:
         settings = LauncherSettings.from_env(environ)
-        environ = without_token(environ)
+        environ = without_secrets(environ)
         given = options.parse(arguments, environ)
         workers = _workers_per_node(given.nproc_per_node, environ, signals)
         resolved = plan.resolve(given, settings, environ, nproc_per_node=workers, new_run_id=str(uuid.uuid4()))
@@ -57,10 +57,12 @@ def main(
     return run(resolved, with_own_token(settings, resolved), environ, signals, agent_main)
 
 
-def without_token(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the store's token, for every process that the launcher starts."""
-    os.environ.pop(env_name("store_token"), None)  # for processes that inherit the environment
-    return {name: value for name, value in environ.items() if name != env_name("store_token")}
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the launcher's own secrets, for every process that the launcher starts."""
+    secrets = set(map(env_name, SECRETS))
+    for name in secrets:
+        os.environ.pop(name, None)  # for processes that inherit the environment
+    return {name: value for name, value in environ.items() if name not in secrets}
 
 
 def with_own_token(settings: LauncherSettings, resolved: plan.Plan) -> LauncherSettings:
@@ -171,7 +173,7 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
         "script": resolved.entrypoint.target,
         "grace_seconds": resolved.shutdown_grace_seconds,
         "agent_megabytes": megabytes,
-        **{name: value for name, value in settings.changed().items() if name != "store_token"},
+        **{name: value for name, value in settings.changed().items() if name not in SECRETS},
     }
     log.Log(settings.log_level).tell("info", " ".join(f"{name}={value}" for name, value in shown.items()))
     _event(settings, "launcher_started", shown)

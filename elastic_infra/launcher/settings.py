@@ -15,6 +15,9 @@ from typing import Final, Literal
 PREFIX: Final = "ELASTIC_INFRA_"
 """The prefix of the launcher's variables; users may not set names under it (wire contract)."""
 
+SECRETS: Final = ("store_token", "webhook_url")
+"""The fields that no line shows and no worker gets."""
+
 HangTimeout = float | Literal["auto", "off"]
 Count = int
 """An integer of 1 or more."""
@@ -98,6 +101,10 @@ class LauncherSettings:
     store_token: str = dataclasses.field(default="", repr=False)
     """Shared secret that store clients must present; empty means none. The token comes from a Secret (a standalone
     launch makes its own), is never logged, and reaches no worker."""
+
+    webhook_url: str = dataclasses.field(default="", repr=False)
+    """URL that gets a message when the job ends; empty sends none. Often a secret: never logged, and reaches no
+    worker."""
 
     replica_index: int | None = None
     """This node's index among the replicas, where there is one: ranks follow it."""

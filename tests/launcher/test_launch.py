@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elastic_infra.launcher import launch
 from elastic_infra.launcher.command_line import options, plan
-from elastic_infra.launcher.settings import LauncherSettings
+from elastic_infra.launcher.settings import SECRETS, LauncherSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "c0ffee" * 8
@@ -68,6 +71,7 @@ def test_a_standalone_launch_makes_its_own_token() -> None:
     assert launch.with_own_token(LauncherSettings(), shared).store_token == ""
 
 
-def test_settings_do_not_show_the_token() -> None:
+@pytest.mark.parametrize("field", SECRETS)
+def test_settings_do_not_show_secrets(field: str) -> None:
     """In a traceback or a debugger's line."""
-    assert TOKEN not in repr(LauncherSettings(store_token=TOKEN))
+    assert TOKEN not in repr(dataclasses.replace(LauncherSettings(), **{field: TOKEN}))  # type: ignore[arg-type]  # texts

@@ -39,7 +39,17 @@ from ..run_dir import RunDir
 from ..settings import LauncherSettings
 from ..store import client
 from ..store import link as links
-from . import protocol_config, steps, store_host, store_session, telemetry, warm_up, worker_channels, worker_group
+from . import (
+    protocol_config,
+    steps,
+    store_host,
+    store_session,
+    telemetry,
+    warm_up,
+    webhook,
+    worker_channels,
+    worker_group,
+)
 
 IDLE_SECONDS: Final = 0.5
 """The loop goes round at least this often: the supervisor expects a beat a second."""
@@ -90,6 +100,7 @@ class Agent:
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
         self._workers = worker_channels.WorkerChannels(self._selector, self._events.append)
         self._left = False
+        self._webhook: webhook.Delivery | None = None
         self._reserved_port: socket.socket | None = None
         """Held while this node leads a generation: cold workers bind the port seconds after the agent has chosen it."""
         self._log = log.Log(settings.log_level, lines.say)
@@ -347,6 +358,9 @@ class Agent:
         reason = action.reason
         if action.cause is not None and action.cause.message:
             reason = f"{reason}: {action.cause.message}"
+        end = self._state.generation
+        if self._settings.webhook_url and end is not None and end.ended_by == self._state.node.uuid:
+            self._webhook = webhook.Delivery(self._settings.webhook_url, webhook.message(self._plan.run_id, end))
         keep = KEEP_STORE_SECONDS if not self._state.leaving else 0.0
         self._leave(action.code, reason, keep)
 
@@ -363,7 +377,15 @@ class Agent:
         if left:
             names = ", ".join(left)
             self._lines.say(f"The reader of the console is too slow. The output it did not take is in {names}.")
+        self._await_webhook()
         self._lines.close(LAST_LINES_SECONDS)
+
+    def _await_webhook(self) -> None:
+        if self._webhook is None:
+            return
+        trouble = self._webhook.wait(webhook.LEAVING_SECONDS if self._state.leaving else webhook.WAIT_SECONDS)
+        if trouble:
+            self._log.tell("warning", f"The webhook did not take the message of the job's end: {trouble}.")
 
     _action_handlers: Final[Mapping[type, Callable[[Agent, Any], None]]] = {
         CompareAndSet: _order_store,

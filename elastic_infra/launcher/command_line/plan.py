@@ -24,7 +24,8 @@ MASTER_PORT: Final = 29500
 OUR_BACKEND: Final = "c10d"
 """Torchrun itself runs a launch on any other rendezvous backend, because only torch has clients for those stores."""
 MISSING_UNDER_TORCHRUN: Final = (
-    "membership changes without a restart, warm start, hang detection, the watchdog, events, status and the exit codes"
+    "membership changes without a restart, warm start, hang detection, the watchdog, events, status, the webhook "
+    "and the exit codes"
 )
 """The features that a launch lacks where torchrun runs it."""
 

@@ -267,5 +267,5 @@ def _longest_start(last: Generation, survivors: tuple[NodeRecord, ...]) -> int |
 
 
 def _final(state: State, generation: Generation, exit_code: int, cause: Cause, now: float) -> Generation:
-    ended_at = int(state.store.clock_offset + now)
-    return replace(generation, phase="final", exit_code=exit_code, cause=cause, stop_step=None, ended_at=ended_at)
+    ended = replace(generation, phase="final", exit_code=exit_code, cause=cause, stop_step=None)
+    return replace(ended, ended_at=int(state.store.clock_offset + now), ended_by=state.node.uuid)

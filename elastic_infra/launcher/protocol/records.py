@@ -123,6 +123,8 @@ class Generation:
     ended_at: int = 0
     """Unix seconds of phase ``final``, by the store's clock, so that the record's age does not depend on two nodes'
     clocks."""
+    ended_by: str = ""
+    """The uuid of the node that made this record, in phase ``final``: it alone tells others of the end."""
 
     @property
     def identity(self) -> tuple[int, str]:

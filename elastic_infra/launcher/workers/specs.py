@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from .. import defaults, ipc
 from ..command_line.options import OptionsError
 from ..command_line.plan import Entrypoint, Plan
-from ..settings import PREFIX, LauncherSettings, env_name
+from ..settings import PREFIX, SECRETS, LauncherSettings, env_name
 from . import channel, progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _PLACE: Final = (
     *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", GENERATION, ATTEMPT),
 )
 
-_SECRETS: Final = frozenset({env_name("store_token")})
+_SECRETS: Final = frozenset(map(env_name, SECRETS))
 """Secrets, which workers do not get because they do not need them."""
 
 

@@ -43,7 +43,7 @@ def test_a_failure_is_charged_and_the_last_one_ends_the_job() -> None:
     assert again.budget.restarts == 1
     assert commit.commit(last, 0.0) is None
     assert end is not None
-    assert (end.phase, end.exit_code) == ("final", 1)
+    assert (end.phase, end.exit_code, end.ended_by) == ("final", 1, "n0")
 
 
 def test_a_failure_beside_a_loss_is_free() -> None:
@@ -61,6 +61,7 @@ def test_the_job_is_over_when_every_member_has_finished(state: str, is_over: boo
     end = commit.succeed(connected(LIMITS, PAIR, peer("n1", state), phase="finished"), 5.0)
 
     assert (end is not None and end.phase == "final" and end.exit_code == 0 and end.ended_at == 1005) == is_over
+    assert end is None or end.ended_by == "n0"
     assert (end is None) != is_over
 
 

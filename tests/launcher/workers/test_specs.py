@@ -8,7 +8,7 @@ from elastic_infra.launcher.command_line import options, plan
 from elastic_infra.launcher.command_line.options import OptionsError
 from elastic_infra.launcher.ipc import WorkerSpec
 from elastic_infra.launcher.protocol.actions import StartWorkers
-from elastic_infra.launcher.settings import LauncherSettings, env_name
+from elastic_infra.launcher.settings import SECRETS, LauncherSettings, env_name
 from elastic_infra.launcher.workers import specs
 from elastic_infra.launcher.workers.logs import Destination
 
@@ -64,9 +64,10 @@ def test_each_worker_has_its_own_files() -> None:
     assert (first[specs.MODULES], second[specs.MODULES]) == ("/run/modules/0", "/run/modules/1")
 
 
-def test_the_stores_token_stays_with_the_launcher() -> None:
-    """A script has no use for it; all other variables reach the workers."""
-    environ = {env_name("store_token"): "secret", "DATASET": "/data"}
+@pytest.mark.parametrize("field", SECRETS)
+def test_secrets_stay_with_the_launcher(field: str) -> None:
+    """A script has no use for them; all other variables reach the workers."""
+    environ = {env_name(field): "secret", "DATASET": "/data"}
     (first, _) = workers("train.py", environ=environ)
 
     assert first.env["DATASET"] == "/data"
