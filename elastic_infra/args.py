@@ -42,6 +42,7 @@ __all__ = [
     "Toleration",
     "TopologySpread",
     "Volume",
+    "Webhook",
 ]
 
 
@@ -538,6 +539,16 @@ class Storage(TypedDict):
     """Mounts of these volumes in the container."""
 
 
+class Webhook(TypedDict):
+    """Where the message of the job's end goes: a URL in a Secret."""
+
+    secret: pulumi.Input[str]
+    """Name of a Secret in the job's namespace. Without it, or without the key, the pods start all the same and nothing is sent."""
+
+    key: NotRequired[pulumi.Input[str]]
+    """Key inside the Secret that holds the URL, `http://` or `https://`."""
+
+
 class Launcher(TypedDict):
     """How the launcher gets into the container, and its telemetry."""
 
@@ -555,6 +566,9 @@ class Launcher(TypedDict):
 
     metrics_port: NotRequired[int]
     """Port of `/metrics`, `/healthz` and `/status`. Unset: the launcher listens on no port."""
+
+    webhook: NotRequired[Webhook]
+    """URL that gets one JSON message when the job has succeeded or failed for good. What cannot be delivered in 12 s is given up and never changes how the job ends. Unset sends none."""
 
 
 class Overlays(TypedDict):

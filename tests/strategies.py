@@ -306,6 +306,7 @@ def _launcher(draw: DrawFn, port: int) -> Data:
         "version": TEXT,
         "events": st.sampled_from(["", "-", "/var/log/events.jsonl"]),
         "metrics_port": PORTS.filter(lambda other: other != port),
+        "webhook": st.fixed_dictionaries({"secret": LABELS}, optional={"key": LABELS}),
     }))  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import InputName, Int, Port, Seconds, Whole
+from elastic_infra.config.values import InputKey, InputName, Int, Port, Seconds, Whole
 
 
 def _is_hang_timeout(text: str) -> str:
@@ -72,6 +72,17 @@ class Runtime(Part):
     """Level of the launcher's log lines; torchrun's default."""
 
 
+class Webhook(Part):
+    """Where the message of the job's end goes: a URL in a Secret."""
+
+    secret: InputName
+    """Name of a Secret in the job's namespace. Without it, or without the key, the pods start all the same and nothing
+    is sent."""
+
+    key: InputKey = "url"
+    """Key inside the Secret that holds the URL, `http://` or `https://`."""
+
+
 class Launcher(Part):
     """How the launcher gets into the container, and its telemetry."""
 
@@ -91,3 +102,7 @@ class Launcher(Part):
 
     metrics_port: Port | None = None
     """Port of `/metrics`, `/healthz` and `/status`. Unset: the launcher listens on no port."""
+
+    webhook: Webhook | None = None
+    """URL that gets one JSON message when the job has succeeded or failed for good. What cannot be delivered in 12 s is
+    given up and never changes how the job ends. Unset sends none."""

@@ -21,6 +21,8 @@ from elastic_infra.manifests.store_token import VARIABLE, store_token_variable
 CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """Tells the script where `storage.checkpoint` is mounted."""
 
+WEBHOOK_URL: Final = env_name("webhook_url")
+
 _HOMES: Final = {
     "HOME": mount_paths.HOME,
     "LOGNAME": "elastic",
@@ -43,6 +45,9 @@ def container_environment(name: str, config: JobConfig, torchrun: Mapping[str, V
     generated = _generated(config, torchrun)
     if config.rendezvous_host != "none":
         generated[VARIABLE] = store_token_variable(name)
+    if (webhook := config.launcher.webhook) is not None:
+        reference: Value = {"name": webhook.secret, "key": webhook.key, "optional": True}
+        generated[WEBHOOK_URL] = _from("secretKeyRef", WEBHOOK_URL, reference)
     ours: list[Value] = [generated[variable] for variable in sorted(generated.keys() - config.env.keys())]
     return ours + _composed(name, config) + [_user_variable(variable, value) for variable, value in config.env.items()]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from elastic_infra.launcher.settings import LauncherSettings
 from elastic_infra.manifests.environment import launcher_settings
 from tests import jobs, strategies
 from tests.strategies import Data
+
+Make = Callable[..., JobConfig]
 
 
 def test_the_environment_of_a_node_is_complete() -> None:
@@ -121,6 +124,15 @@ def test_the_container_reads_back_what_the_config_says(data: Data) -> None:
     assert {k: v for k, v in vars(read).items() if k not in applied} == {
         k: v for k, v in vars(sent).items() if k not in applied
     }
+
+
+@pytest.mark.parametrize(("given", "key"), [({}, "url"), ({"key": "training"}, "training")])
+@pytest.mark.parametrize("make", [jobs.job, jobs.elastic, jobs.indexed, jobs.train_job])
+def test_a_webhook_is_a_reference_that_holds_no_pod_up(make: Make, given: Data, key: str) -> None:
+    """The manifest has the Secret's name and not the URL; without the Secret the job trains and tells nobody."""
+    found = jobs.environment(make(launcher={"webhook": {"secret": "hooks", **given}}))
+
+    assert found["ELASTIC_INFRA_WEBHOOK_URL"] == {"secretKeyRef": {"name": "hooks", "key": key, "optional": True}}
 
 
 def test_the_checkpoint_folder_is_told_to_the_script() -> None:

@@ -172,6 +172,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("launcher.metrics_port", 9400),
             ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
             ("launcher.events", "-"),
+            ("launcher.webhook", {"secret": "hooks"}),
             ("wait_timeout_seconds", 900),
             ("wait_for", "running"),
             ("rendezvous.port", 29500),
