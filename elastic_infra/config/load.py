@@ -14,6 +14,9 @@ from elastic_infra.config.yaml_text import read_yaml
 MAX_FILE_BYTES: Final = 1024 * 1024
 """The largest job file: a job is a page or two, so a larger file is no job file."""
 
+JOB_KEYS: Final = "image: and script:"
+"""Keys with which most job files start."""
+
 JOB_STEM: Final = "job"
 """Stem of a file that is named after its folder."""
 
@@ -27,13 +30,18 @@ def load(path: Path) -> JobConfig:
     return JobConfig.from_mapping(read_mapping(path))
 
 
-def read_mapping(path: Path) -> Mapping[str, Any]:
+def read_mapping(path: Path, what: str = "job file", keys: str = JOB_KEYS) -> Mapping[str, Any]:
     """The unvalidated content of a file.
+
+    Args:
+        path: the file.
+        what: the kind of file, for messages.
+        keys: keys with which such a file starts, for the message about one that has none.
 
     Raises:
         ConfigError: the file cannot be read or parsed (with line and column), or is not a mapping.
     """
-    return parse_mapping(read_text(path, "job file"))
+    return parse_mapping(read_text(path, what), what, keys)
 
 
 def job_name(path: str, root: str) -> str:
@@ -64,8 +72,8 @@ def parse(text: str) -> JobConfig:
     return JobConfig.from_mapping(parse_mapping(text))
 
 
-def parse_mapping(text: str) -> Mapping[str, Any]:
-    """The unvalidated content of a YAML or JSON text.
+def parse_mapping(text: str, what: str = "job file", keys: str = JOB_KEYS) -> Mapping[str, Any]:
+    """The unvalidated content of a YAML or JSON text; arguments as `read_mapping`.
 
     Raises:
         ConfigError: the text cannot be parsed (with line and column), or is not a mapping.
@@ -73,7 +81,7 @@ def parse_mapping(text: str) -> Mapping[str, Any]:
     data = _read_json(text) if text.startswith("{") else read_yaml(text)
     if not isinstance(data, Mapping):
         found = "is empty" if data is None else "is not a mapping of names to values"
-        raise ConfigError([Fault("", f"{found}. A job file starts with keys such as image: and script:.")])
+        raise ConfigError([Fault("", f"{found}. A {what} starts with keys such as {keys}.")])
     return data
 
 

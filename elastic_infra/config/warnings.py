@@ -117,6 +117,16 @@ def _overlays(config: JobConfig) -> Iterator[Fault]:
             )
 
 
+def _network(config: JobConfig) -> Iterator[Fault]:
+    spec = config.overlays.pod.get("spec")
+    if config.security.network_policy and isinstance(spec, dict) and spec.get("hostNetwork"):
+        yield Fault(
+            "security.network_policy",
+            "protects no pod on the host's network, as overlays.pod.spec.hostNetwork asks: most networks cannot tell "
+            "such pods from their node. Close the job's ports in the nodes' firewall.",
+        )
+
+
 def _environment(config: JobConfig) -> Iterator[Fault]:
     unbuffered = config.env.get("PYTHONUNBUFFERED")
     if unbuffered is not None and unbuffered.value != "1" and config.kind == "PyTorchJob":
@@ -180,6 +190,7 @@ _GROUPS: Final = (
     _progress,
     _environment,
     _overlays,
+    _network,
     _indexed_job,
     _train_job,
     _operator,

@@ -140,7 +140,7 @@ def variables(workload: Mapping[str, Value]) -> Mapping[str, Value]:
 def _gpus(limits: Value) -> int:
     if not isinstance(limits, Mapping):
         return 0
-    known = (*VENDOR_RESOURCES.values(), "nvidia.com/", "amd.com/", "gpu.intel.com/")
+    known = (*VENDOR_RESOURCES.values(), "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
     return sum(_number(amount) or 0 for name, amount in limits.items() if name.startswith(known))
 
 

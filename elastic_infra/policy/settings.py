@@ -268,6 +268,6 @@ def load_policy(path: Path) -> Policy:
         ConfigError: it cannot be read or parsed, or is not a valid policy; with every fault.
     """
     try:
-        return Policy.model_validate(read_mapping(path))
+        return Policy.model_validate(read_mapping(path, "policy", "image_pinned: and registries:"))
     except pydantic.ValidationError as error:
         raise ConfigError(faults_of(error, Policy)) from None

@@ -75,7 +75,7 @@ def load_prices(path: Path) -> Prices:
         ConfigError: the file cannot be read or parsed, or its content is not valid.
     """
     try:
-        return Prices.model_validate(read_mapping(path))
+        return Prices.model_validate(read_mapping(path, "table of prices", "device_hour: and spot:"))
     except pydantic.ValidationError as error:
         raise ConfigError(faults_of(error, Prices)) from None
 

@@ -113,6 +113,12 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         "says little about work on GPUs",
         {**RANGE, "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}},
     ),
+    (
+        "security.network_policy",
+        {"security": {"network_policy": True}, "overlays": {"pod": {"spec": {"hostNetwork": True}}}},
+        "protects no pod on the host's network",
+        {"security": {"network_policy": True}},
+    ),
 )
 
 every_case = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastic_infra import ConfigError, JobConfig, render
-from elastic_infra.manifests.figures import workload_of
+from elastic_infra.manifests.figures import figures, workload_of
 from elastic_infra.policy import Policy, check, load_policy
 from elastic_infra.policy.check import JOB_RULES, judged
 
@@ -275,6 +275,24 @@ def test_a_policy_file_is_checked_like_a_job_file(tmp_path: Path) -> None:
     paths = [fault.path for fault in error.value.faults]
     assert sorted(paths) == ["gpu_budgets", "labels.level", "node_budget.per_job"]
     assert "Did you mean 'gpu_budget'?" in str(error.value)
+
+
+def test_an_empty_policy_file_is_told_as_one(tmp_path: Path) -> None:
+    """The message speaks of a policy, and not of the job file that most files are."""
+    path = tmp_path / "policy.yaml"
+    path.write_text("", "utf-8")
+
+    with pytest.raises(ConfigError, match="A policy starts with keys such as image_pinned: and"):
+        load_policy(path)
+
+
+def test_only_accelerators_count_as_gpus() -> None:
+    """A network device of a GPU vendor is none."""
+    limits = {"nvidia.com/mig-1g.10gb": 2, "nvidia.com/hostdev": 1}
+    pod: dict[str, Any] = {"spec": {"containers": [{"resources": {"limits": limits}}]}}
+    workload: dict[str, Any] = {"kind": "Job", "spec": {"parallelism": 1, "template": pod}}
+
+    assert figures(workload).gpus_per_node == 2
 
 
 def test_other_objects_of_a_stack_are_left_alone() -> None:

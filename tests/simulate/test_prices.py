@@ -56,6 +56,7 @@ def test_an_accelerator_without_a_price_is_named() -> None:
         ("hours: 0", "hours"),
         ("node_hour: -1", "node_hour"),
         ("currency: EUR", "currency"),
+        ("", "A table of prices starts with keys such as device_hour:"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path: Path, text: str, said: str) -> None:
