@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from elastic_infra.launcher.agent import webhook
 from tests.launcher import hooks
 from tests.launcher.loopback import Job
 
@@ -58,3 +61,22 @@ def test_a_webhook_changes_no_end(job: Job, code: int) -> None:
         assert end_of(job, server.url) == [0, 0], job.logs()
         assert [told["outcome"] for told in server.bodies] == ["succeeded"] * (1 if code == 200 else 3)
     assert job.said("did not take the message of the job's end: it was answered with 500.") == (code == 500)
+
+
+@pytest.mark.slow
+def test_a_launch_that_is_told_to_end_does_not_wait_for_the_answer(job: Job) -> None:
+    """The message is out, and the pod's grace is not spent on a server that does not answer."""
+    script = job.folder / "succeed.py"
+    script.touch()
+    job.script, job.nnodes = (str(script),), "1:1"
+    with hooks.serving(200) as server:
+        server.answering.clear()
+        job.environ["ELASTIC_INFRA_WEBHOOK_URL"] = server.url
+        node = job.start_node()
+        job.wait_until(lambda: bool(server.bodies))
+        told_at = time.monotonic()
+        node.send_signal(signal.SIGTERM)
+
+        assert node.wait(60) == 128 + signal.SIGTERM
+        assert time.monotonic() - told_at < webhook.TRY_SECONDS + webhook.PAUSE_SECONDS
+    assert [told["outcome"] for told in server.bodies] == ["succeeded"]
