@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,8 @@ class Trainer:
     """Units after which it is as good as ``good`` says."""
     good: float
     """Per cent right on what it has not seen; a guess is right in 10 (digits) or 17 (the commonest character)."""
+    options: tuple[str, ...] = ()
+    """More of its options, so that it saves soon."""
 
     @property
     def script(self) -> str:
@@ -44,18 +48,31 @@ class Trainer:
 
     def command(self, units: int) -> tuple[str, ...]:
         """The script and its options."""
-        return (self.script, self.length, str(units))
+        return (self.script, self.length, str(units), *self.options)
 
 
 DIGITS = Trainer("quickstart", "--epochs", steps=14, enough=20, good=90.0)
 TRAINERS = (
     DIGITS,
-    Trainer("gpu-cluster", "--steps", steps=1, enough=100, good=30.0),
+    Trainer("gpu-cluster", "--steps", steps=1, enough=100, good=30.0, options=("--save-every", "10")),
     Trainer("kubeflow-imagenet", "--epochs", steps=44, enough=4, good=80.0),
 )
 ENDLESS = 100_000
+PACED = (str(Path(__file__).with_name("paced.py")), "0.1")
+"""Before a script: seconds that each of its steps takes longer, while nodes come and go."""
+
+Undisturbed = Callable[[int], str]
+"""Epochs to the result of one worker alone."""
 
 each_trainer = pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.example)
+
+
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """The digits trained by one worker, once for each number of epochs that tests ask for."""
+    return functools.cache(
+        lambda epochs: last_line(launched(DIGITS, epochs, tmp_path_factory.mktemp("one_worker"), workers=1))
+    )
 
 
 @each_trainer
@@ -74,21 +91,20 @@ def test_a_trainer_survives_a_killed_worker_a_stop_and_another_number_of_workers
     assert accuracy(ended) > trainer.good
 
 
-def test_the_digits_weights_are_the_same_whatever_happened(tmp_path: Path) -> None:
+def test_the_digits_weights_are_the_same_whatever_happened(tmp_path: Path, one_worker: Undisturbed) -> None:
     """Nodes that came and were lost leave the accuracy and the checksum of one worker alone, to the last bit."""
     step = after_a_new_and_a_lost_node(tmp_path)
     epochs = max(DIGITS.enough, step // DIGITS.steps + 1)
     disturbed = torchrun(DIGITS, epochs, tmp_path, workers=2)
-    undisturbed = launched(DIGITS, epochs, tmp_path / "undisturbed", workers=1)
 
     assert starts(disturbed) == [step]
     assert re.fullmatch(r"accuracy 9\d\.\d\d%, weights [0-9a-f]{16}", last_line(disturbed))
-    assert last_line(undisturbed) == last_line(disturbed)
+    assert one_worker(epochs) == last_line(disturbed)
 
 
-def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
+def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Path, one_worker: Undisturbed) -> None:
     """One and three workers: one accuracy and one checksum; the case above has two, beside one."""
-    one, three = (last_line(launched(DIGITS, DIGITS.enough, tmp_path / str(number), number)) for number in (1, 3))
+    one, three = one_worker(DIGITS.enough), last_line(launched(DIGITS, DIGITS.enough, tmp_path, workers=3))
 
     assert re.fullmatch(r"accuracy 9\d\.\d\d%, weights [0-9a-f]{16}", one)
     assert three == one
@@ -137,7 +153,7 @@ def after_a_killed_worker_and_a_stop(trainer: Trainer, folder: Path) -> str:
 
 def after_a_new_and_a_lost_node(folder: Path) -> int:
     """The digits' step when all nodes are stopped: there were two of them, then three, then two again."""
-    job = Job(folder, nnodes="1:3", script=DIGITS.command(ENDLESS), environ=environment(folder))
+    job = Job(folder, nnodes="1:3", script=(*PACED, *DIGITS.command(ENDLESS)), environ=environment(folder))
     try:
         job.start_store()
         job.start_node()
