@@ -25,8 +25,6 @@ from ..launcher.workers import channel
 from .connections import Connections
 from .console import warn, warn_for_job
 
-TIMEOUT: Final = timedelta(minutes=30)
-"""Timeout of a collective: gloo's own default. After a peer's death the launcher ends the collectives long before."""
 MAKING: Final = timedelta(seconds=60)
 """Timeout for making a group once all members are present."""
 _POLL_SECONDS: Final = 0.005
@@ -107,7 +105,7 @@ class ElasticGroup:
         self,
         connection: channel.Connection | None = None,
         environ: MutableMapping[str, str] = os.environ,
-        timeout: timedelta = TIMEOUT,
+        timeout: timedelta | None = None,
     ) -> None:
         self._agent = connection
         self._environ = environ
@@ -127,7 +125,7 @@ class ElasticGroup:
         backend: str = "gloo",
         *,
         sharded: bool = False,
-        timeout: timedelta = TIMEOUT,
+        timeout: timedelta | None = None,
         environ: MutableMapping[str, str] = os.environ,
     ) -> ElasticGroup:
         """Make the first group: with this process alone where the launcher can move it, else torch's usual group.
@@ -137,7 +135,9 @@ class ElasticGroup:
             sharded: whether the script spreads its model over the ranks (FSDP2, HSDP, DTensor), which gives torch's
                 usual group: such a model is built with its peers, and a lost node takes shards with it. False by
                 default.
-            timeout: timeout of a collective; 30 minutes by default, as in gloo.
+            timeout: timeout of a collective. None, the default: torch's own for the backend (gloo 30 minutes, NCCL 10),
+                or the job's ``runtime.nccl_collective_timeout_sec``. After a peer's death the launcher ends the
+                collectives long before.
             environ: holds torchrun's variables, without which the group has one member; by default ``os.environ``.
 
         Returns:
@@ -250,7 +250,7 @@ class ElasticGroup:
             dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=world, timeout=MAKING)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.6 lacks its public successor
-            dist.distributed_c10d._set_pg_timeout(self._timeout)  # noqa: SLF001
+            dist.distributed_c10d._set_pg_timeout(self._timeout or dist.constants.default_pg_timeout)  # noqa: SLF001
         self._raise_if_broken()
 
     def _meet(self, rank: int, world: int) -> dist.Store:
