@@ -6,6 +6,8 @@ PYTEST_ARGS ?=
 # Most tests wait for processes; PYTEST_ARGS="-n 0" runs them one after the other.
 SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
+# Where `make test-gpu` and `make bench-gpu` run: cuda, or cpu in its place.
+DEVICE ?= cuda
 # Which programs `make tools` builds; all by default.
 TOOLS ?=
 BIN := $(CURDIR)/.venv/bin
@@ -27,10 +29,10 @@ demo: ## the main job: one job rendered, explained, previewed, and run here with
 	$(READY)
 	@$(RUN) tools.demo
 
-.PHONY: test test-oldest test-system-python test-frameworks golden bench bench-quick soak
+.PHONY: test test-oldest test-system-python test-frameworks test-gpu golden bench bench-quick bench-gpu soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
-	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not frameworks" $(PYTEST_ARGS)
+	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not frameworks and not gpu" $(PYTEST_ARGS)
 
 test-oldest: ## the launcher on the oldest torch and, where there is one, the oldest Python
 	$(READY)
@@ -50,9 +52,13 @@ test-frameworks: ## scripts written for other launchers, with real packages: an 
 	@$(RUN) tools.extra_env frameworks
 	@$(CURDIR)/.venv-frameworks/bin/python -m pytest tests/frameworks $(PYTEST_ARGS)
 
+test-gpu: ## what only a GPU can show; DEVICE=cpu runs the same tests with gloo on the CPU
+	$(READY)
+	@TEST_DEVICE=$(DEVICE) $(RUN) pytest tests/gpu $(PYTEST_ARGS)
+
 golden: ## write the expected files anew; look at the difference before you commit it
 	$(READY)
-	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not frameworks and not launcher" $(PYTEST_ARGS)
+	@ELASTIC_INFRA_REWRITE_GOLDEN=1 $(RUN) pytest -q -m "not cluster and not slow and not frameworks and not gpu and not launcher" $(PYTEST_ARGS)
 
 bench: ## the benchmarks, side by side with peers
 	$(READY)
@@ -61,6 +67,10 @@ bench: ## the benchmarks, side by side with peers
 bench-quick: ## the headline table in five minutes; fails where a ratio is 25 % worse than the committed one
 	$(READY)
 	@$(RUN) benchmarks.headline
+
+bench-gpu: ## outages, a restart with a CUDA context and the stall of a snapshot; DEVICE=cpu tries the benchmark out
+	$(READY)
+	@TEST_DEVICE=$(DEVICE) $(RUN) benchmarks.gpu
 
 soak: ## long runs under random faults
 	$(READY)

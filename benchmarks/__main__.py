@@ -1,4 +1,4 @@
-"""Runs every benchmark that needs no cluster, one after the other, so that none disturbs another."""
+"""Runs every benchmark that needs neither a cluster nor a GPU, one after the other, so that none disturbs another."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ HERE = Path(__file__).parent
 
 
 def programs() -> list[str]:
-    """Modules of this folder, then its folders with a program, which take longer, less the one that needs a cluster."""
+    """Modules of this folder, then its folders with a program, less those that need a cluster or a GPU."""
     files = [path.stem for path in HERE.glob("*.py") if not path.stem.startswith("__")]
-    folders = [path.parent.name for path in HERE.glob("*/__main__.py") if path.parent.name != "cluster"]
+    folders = [path.parent.name for path in HERE.glob("*/__main__.py") if path.parent.name not in {"cluster", "gpu"}]
     return [f"benchmarks.{name}" for name in (*sorted(files), *sorted(folders))]
 
 

@@ -1,0 +1,110 @@
+"""Outages of a job on GPUs beside torchrun, a restart with its CUDA context, and the stall of a snapshot.
+
+    python -m benchmarks.gpu [--runs N] [--megabytes MB] [--write]
+
+Without a GPU it says so and measures nothing. ``TEST_DEVICE=cpu`` tries the program out with gloo, and writes nothing.
+``--write`` makes RESULTS.json and RESULTS.md beside this file. Rows with two workers need two GPUs, or a GPU on which
+NCCL lets two ranks meet; a row that is left out has its reason on the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.gpu import copies, report
+from benchmarks.launcher import arms, machine, scenario
+from benchmarks.launcher.scenario import Chain, Event
+from tests.gpu import device as devices
+
+HERE: Final = Path(__file__).parent
+RESULTS: Final = HERE / "RESULTS.json"
+PAGE: Final = HERE / "RESULTS.md"
+RUNS: Final = 4
+MEGABYTES: Final = 1000
+
+
+def _killed(workers: int) -> Chain:
+    launch = arms.Launch("1:1", workers=workers, max_restarts=100)
+    event = Event(f"a worker of {workers} is killed", workers, workers, scenario.crash)
+    return Chain(f"killed-{workers}", launch, (event,), script=HERE / "train.py")
+
+
+CHAINS: Final = (
+    _killed(1),
+    _killed(2),
+    Chain(
+        "grows", arms.Launch("1:2"), (Event("a second node joins", 1, 2, scenario.start(1)),), script=HERE / "train.py"
+    ),
+)
+"""The first one needs one GPU, the others two ranks."""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print the page, and write it where that is asked for."""
+    options = _parse(arguments)
+    kind = devices.chosen()
+    if reason := devices.missing(kind):
+        print(f"Nothing is measured: {reason}.")
+        return 0
+    results = measured(kind, options.runs, options.megabytes)
+    page = report.document(results)
+    print(f"\n{page}")
+    if kind == "cpu":
+        print("Tried out on the CPU: these figures say nothing of a GPU, and are not written.")
+    elif options.write:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        PAGE.write_text(page)
+    return 0
+
+
+def measured(kind: devices.Kind, runs: int, megabytes: int) -> dict[str, Any]:
+    """All figures, in the form that is kept."""
+    facts = [*machine.facts(machine.import_seconds())[:-1], f"measured {datetime.now(timezone.utc):%Y-%m-%d}"]
+    reason = devices.missing_for_two(kind)
+    chains = CHAINS[:1] if reason else CHAINS
+    samples, starts = [], {}
+    for arm in arms.ARMS:
+        found, starts[arm.name] = _of_arm(arm, chains, runs)
+        samples += found
+    return {
+        "machine": facts,
+        "samples": samples,
+        "starts": starts,
+        "skipped": {event.row: reason for chain in CHAINS[len(chains) :] for event in chain.events},
+        "copies": copies.measured(megabytes),
+    }
+
+
+def _of_arm(arm: arms.Arm, chains: tuple[Chain, ...], runs: int) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
+    """The samples of an arm, and the starts of its workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        phases = Path(folder) / "phases"
+        os.environ["PHASES"] = str(phases)
+        samples = []
+        for chain in chains:
+            for _ in range(runs):
+                for sample in scenario.run(chain, arm, print):
+                    print(f"  {sample}", flush=True)
+                    samples.append(dataclasses.asdict(sample))
+        lines = phases.read_text().splitlines() if phases.exists() else []
+    return samples, [json.loads(line) for line in lines]
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
+    parser.add_argument("--runs", type=int, default=RUNS, metavar="N", help=f"jobs of each row and arm: {RUNS}")
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES, metavar="MB", help=f"of state: {MEGABYTES}")
+    parser.add_argument("--write", action="store_true", help="write RESULTS.json and RESULTS.md")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""A job on the chosen device, or a skip with the reason: ``make test-gpu``, ``make test-gpu DEVICE=cpu``."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.gpu import device as devices
+from tests.launcher.loopback import Job
+from tests.launcher.scenarios.elastic_jobs import STEPS
+
+SCRIPT = pathlib.Path(__file__).parent / "scripts" / "train.py"
+QUICK = ("last_call_timeout=1", "join_timeout=300")
+STEP_SECONDS = 0.1
+Start = Callable[..., Job]
+
+
+@pytest.fixture(scope="session")
+def device() -> devices.Kind:
+    """The device; a skip where there is none."""
+    kind = devices.chosen()
+    if reason := devices.missing(kind):
+        pytest.skip(reason)
+    return kind
+
+
+@functools.cache
+def _missing_for_two(kind: devices.Kind) -> str:
+    return devices.missing_for_two(kind)
+
+
+@pytest.fixture
+def start(device: devices.Kind, tmp_path: pathlib.Path) -> Iterator[Start]:
+    """Starts a job of so many nodes of one worker, which train; skips where so many ranks cannot meet."""
+    jobs: list[Job] = []
+
+    def started(nodes: int, *, largest: int = 0, backend: str = "", **environ: str) -> Job:
+        if max(nodes, largest) > 1 and (reason := _missing_for_two(device)):
+            pytest.skip(reason)
+        script = (str(SCRIPT), str(tmp_path), str(STEPS), str(STEP_SECONDS))
+        job = Job(
+            tmp_path,
+            options=("--max-restarts", "1"),
+            script=(*script, device, backend or devices.BACKENDS[device][0]),
+            environ={f"ELASTIC_INFRA_{name.upper()}": value for name, value in environ.items()},
+        )
+        jobs.append(job)
+        job.start_store()
+        for _ in range(nodes):
+            job.start_node(*QUICK)
+        job.wait_for_world(nodes)
+        return job
+
+    yield started
+    for job in jobs:
+        job.end()
