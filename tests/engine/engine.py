@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
+import pulumi
 from pulumi import automation
 from pulumi.automation._stack import StackInitMode
 from pulumi.automation.events import EngineEvent, StepEventMetadata, StepEventStateMetadata
@@ -157,7 +158,7 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     lines: list[str] = []
     events: list[EngineEvent] = []
     try:
-        with _uncollected():
+        with _uncollected(), _undebugged():
             operation(on_output=lines.append, on_error=lines.append, on_event=events.append)
         failed = False
     except automation.CommandError:
@@ -178,6 +179,17 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def _undebugged() -> Iterator[None]:
+    """Leave out what Pulumi tells the engine for `--debug`, which no test asks for: three in four of its calls."""
+    before = pulumi.log.debug
+    pulumi.log.debug = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        pulumi.log.debug = before
 
 
 class Engine:
