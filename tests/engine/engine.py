@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import itertools
 import json
@@ -227,6 +228,11 @@ class Engine:
             _GRPC_CHANNEL_OPTIONS.remove(OWN_CONNECTIONS)
             os.environ["PATH"] = before
 
+    @functools.cached_property
+    def _command(self) -> automation.PulumiCommand:
+        """The CLI, asked for its version once and not once a stack."""
+        return automation.PulumiCommand()
+
     @property
     def home(self) -> Path:
         """The engine's own folder, where plugins are installed."""
@@ -239,7 +245,10 @@ class Engine:
         backend = automation.ProjectBackend(url=f"file://{self._folder / 'state'}")
         settings = automation.ProjectSettings(name=PROJECT, runtime="python", backend=backend)
         workspace = automation.LocalWorkspace(
-            work_dir=str(work), project_settings=settings, env_vars=dict(self.environ)
+            work_dir=str(work),
+            project_settings=settings,
+            env_vars=dict(self.environ),
+            pulumi_command=self._command,
         )
         file = self._folder / "state/.pulumi/stacks" / PROJECT / f"{work.name}.json"
         return Stack(_Brief(work.name, workspace, StackInitMode.CREATE), file)
