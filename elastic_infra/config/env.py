@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, model_validator
 
 from elastic_infra.config.base import Part, Shorthand, require_one_of
-from elastic_infra.config.values import EnvName, InputKey, InputName, InputText, is_late
+from elastic_infra.config.values import EnvName, InputKey, InputName, InputText, is_label_key, is_late
 
 # https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#available-fields
 _FIELDS: Final = (
@@ -24,11 +24,14 @@ _FIELDS: Final = (
     "status.podIP",
     "status.podIPs",
 )
-_OF_KEY: Final = re.compile(r"metadata\.(labels|annotations)\['[-A-Za-z0-9_./]+'\]")
+_OF_KEY: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 def _is_field(path: str) -> str:
-    if path in _FIELDS or _OF_KEY.fullmatch(path):
+    if path in _FIELDS:
+        return path
+    match = _OF_KEY.fullmatch(path)
+    if match and is_label_key(match[2] if match[1] == "labels" else match[2].lower()):
         return path
     message = f"must be one of {', '.join(_FIELDS)}."
     raise ValueError(message)

@@ -102,6 +102,23 @@ def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
         yield Fault(f"labels.{ELASTIC_QUEUE}", "Kueue refuses this label on a PyTorchJob. Remove it.")
 
 
+def job_controller_labels_are_kept(config: JobConfig) -> Iterator[Fault]:
+    """The API server labels the pods of a batch/v1 Job, and refuses a Job whose template says otherwise."""
+    if config.kind == "PyTorchJob":
+        return
+    metadata = config.overlays.pod.get("metadata")
+    overlaid = metadata.get("labels") if isinstance(metadata, dict) else None
+    for path, labels in (("labels", config.labels), ("overlays.pod.metadata.labels", overlaid)):
+        for key in sorted(_JOB_LABELS & labels.keys() if isinstance(labels, dict) else ()):
+            yield Fault(f"{path}.{key}", "is set by the API server on the pods of a batch/v1 Job. Choose another key.")
+
+
+_JOB_LABELS: Final = frozenset(
+    {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
+)
+"""https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/apis/batch/validation/validation.go"""
+
+
 def is_own_key(key: str) -> bool:
     """Whether a label or annotation is the operator's, a queue's or this package's."""
     return key in _OWN_KEYS or key.startswith(_OWN_PREFIXES)
@@ -161,6 +178,7 @@ RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     volume_names_are_distinct,
     mount_paths_are_distinct,
     own_metadata_is_kept,
+    job_controller_labels_are_kept,
     list_keys_are_distinct,
     small_enough,
 )

@@ -112,7 +112,14 @@ ObjectName = Annotated[str, _matching(_SUBDOMAIN, 253, "lower-case letters, digi
 """RFC 1123 subdomain: names of most other objects."""
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-_QUALIFIED: Final = rf"({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+_PART: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_QUALIFIED: Final = rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_PART}"
+
+
+def is_label_key(text: str) -> bool:
+    """Whether Kubernetes takes a text as the key of a label."""
+    return re.fullmatch(_QUALIFIED, text) is not None
+
 
 LabelKey = Annotated[str, _matching(_QUALIFIED, 317, "a label key such as 'team' or 'example.com/team'")]
 LabelValue = Annotated[
@@ -152,8 +159,10 @@ InputImage: TypeAlias = Annotated[
 ]
 """A container image, or a ``pulumi.Output`` of one."""
 
+_KEY: Final = "letters, digits, '-', '_' and '.', but not '.' alone and no '..' at the start"
+
 InputKey: TypeAlias = Annotated[
-    str | Late, _LateOr(Annotated[str, _matching(r"[-._a-zA-Z0-9]+", 253, "letters, digits, '-', '_' and '.'")])
+    str | Late, _LateOr(Annotated[str, _matching(r"(?!\.\.|\.$)[-._a-zA-Z0-9]+", 253, _KEY)])
 ]
 """A key of a Secret or ConfigMap, or a ``pulumi.Output`` of one."""
 
@@ -163,10 +172,12 @@ AbsolutePath = Annotated[str, _matching(r"(/(?!\.\.(/|$))[^\x00:/]*)+", 4096, "a
 
 MetricName = Annotated[str, _matching(r"(?!\.\.?$)[^/%\x00]+", 253, "a metric's name without '/' and '%'")]
 
+# With `requests.` before it, the name of its quota, it must be a qualified name as well:
+# https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-for-extended-resources
 ResourceName = Annotated[
     str,
     _matching(
-        rf"{_SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", 253, "an extended resource such as 'nvidia.com/gpu'"
+        rf"(?!requests\.)(?=[^/]{{1,244}}/){_SUBDOMAIN}/{_PART}", 253, "an extended resource such as 'nvidia.com/gpu'"
     ),
 ]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config.errors import Fault
 from elastic_infra.config.overlays import TRAINING_CONTAINER
+from elastic_infra.config.values import quantity
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -82,6 +84,22 @@ def _resources(config: JobConfig) -> Iterator[Fault]:
             "adds the capability IPC_LOCK, which profile 'baseline' refuses as well: the namespace must enforce no Pod "
             f"Security profile, or 'privileged'.{_locked_memory(config.security.run_as_user)}",
         )
+
+
+def _bytes(config: JobConfig) -> Iterator[Fault]:
+    checkpoint, asked = config.storage.checkpoint, config.resources
+    amounts = {
+        "resources.memory": asked.memory,
+        "resources.ephemeral_storage": asked.ephemeral_storage,
+        "rendezvous.resources.memory": config.rendezvous.resources.memory,
+        "storage.checkpoint.size": checkpoint.size if checkpoint else None,
+    }
+    for path, amount in amounts.items():
+        if amount is not None and (number := quantity(amount)) % 1:
+            yield Fault(
+                path,
+                f"({amount}) is no whole number of bytes: Kubernetes warns of it. Write {math.ceil(number)}.",
+            )
 
 
 def _locked_memory(user: int) -> str:
@@ -187,6 +205,7 @@ _GROUPS: Final = (
     _lifetime,
     _restarts,
     _resources,
+    _bytes,
     _progress,
     _environment,
     _overlays,

@@ -23,6 +23,10 @@ from tests import jobs
             {"field": "metadata.labels['example.com/team']"},
             {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['example.com/team']"}}},
         ),
+        (
+            {"field": "metadata.annotations['Example.com/team']"},
+            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['Example.com/team']"}}},
+        ),
     ],
 )
 def test_a_variable_becomes_an_entry(given: object, entry: dict[str, object]) -> None:
@@ -46,6 +50,9 @@ def test_a_variable_becomes_an_entry(given: object, entry: dict[str, object]) ->
         ({"field": "status.phase"}, "env.A.field"),
         ({"field": "metadata.names"}, "env.A.field"),
         ({"field": "metadata.labels['a"}, "env.A.field"),
+        ({"field": "metadata.labels['a//b']"}, "env.A.field"),
+        ({"field": "metadata.labels['.a']"}, "env.A.field"),
+        ({"field": "metadata.labels['A.b/c']"}, "env.A.field"),
         ({"value": 3}, "env.A.value"),
     ],
 )

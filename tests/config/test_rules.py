@@ -474,6 +474,23 @@ CASES: Final = (
             ("annotations", "elastic-infra/rerun"),
         )
     ),
+    *(
+        Case(
+            "job_controller_labels_are_kept", {**place("x"), **target}, path, ("API server",), {**place("x"), **instead}
+        )
+        for target, instead in (
+            ({"elastic": {"nnodes": 1}}, {"elastic": {"nnodes": 2}}),
+            ({"elastic": {"nnodes": 2}, "target": "job"}, {"elastic": {"nnodes": 2}}),
+            ({"elastic": {"nnodes": 2}, "target": "trainjob"}, {"elastic": {"nnodes": 2}}),
+        )
+        for path, place in (
+            ("labels.job-name", lambda value: {"labels": {"job-name": value}}),
+            (
+                "overlays.pod.metadata.labels.controller-uid",
+                lambda value: {"overlays": {"pod": {"metadata": {"labels": {"controller-uid": value}}}}},
+            ),
+        )
+    ),
     Case(
         "own_metadata_is_kept",
         {"labels": {"kueue.x-k8s.io/elastic-job": "true"}},

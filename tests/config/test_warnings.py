@@ -57,6 +57,27 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     ),
     ("shared_memory", {"resources": {}}, "/dev/shm may fill", {"resources": {}, "shared_memory": {"size": "1Gi"}}),
     ("shared_memory", {"resources": {"cpu": 1}}, "resources.memory", {"resources": {}, "shared_memory": False}),
+    *(
+        (path, broken, "(0.1Gi) is no whole number of bytes: Kubernetes warns of it. Write 107374183.", fine)
+        for path, broken, fine in (
+            ("resources.memory", {"resources": {"memory": "0.1Gi"}}, {"resources": {"memory": "107374183"}}),
+            (
+                "resources.ephemeral_storage",
+                {"resources": {**QUIET["resources"], "ephemeral_storage": "0.1Gi"}},
+                {"resources": {**QUIET["resources"], "ephemeral_storage": "0.5Gi"}},
+            ),
+            (
+                "rendezvous.resources.memory",
+                {**RANGE, "rendezvous": {"resources": {"memory": "0.1Gi"}}},
+                {**RANGE, "rendezvous": {"resources": {"cpu": "100m"}}},
+            ),
+            (
+                "storage.checkpoint.size",
+                {"storage": {"checkpoint": {"size": "0.1Gi"}}},
+                {"storage": {"checkpoint": {"size": "0.5Gi"}}},
+            ),
+        )
+    ),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline", "run_as_user": 0}}, "or 'privileged'.", {}),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline"}}, "User 1000 gains nothing by it", {}),
     ("storage.checkpoint", {"storage": {}}, "step 0", {}),
