@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from elastic_infra import JobConfig, render
@@ -34,6 +35,23 @@ def train_job(**fields: Any) -> JobConfig:
 def objects(config: JobConfig, name: str = NAME) -> dict[str, Any]:
     """The rendered objects by role."""
     return dict(render(name, config).objects())
+
+
+def templates(objects: dict[str, Any]) -> Iterator[Any]:
+    """The pod templates of rendered objects: the nodes' and the store's."""
+    for manifest in objects.values():
+        if manifest["kind"] == "PyTorchJob":
+            yield manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        elif manifest["kind"] in {"Job", "Deployment"}:
+            yield manifest["spec"]["template"]
+        elif manifest["kind"] == "TrainingRuntime":
+            yield replicated_job(manifest)["template"]
+
+
+def replicated_job(runtime: dict[str, Any]) -> dict[str, Any]:
+    """The spec of the Job that JobSet makes of a TrainingRuntime."""
+    spec: dict[str, Any] = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    return spec
 
 
 def pod_spec(config: JobConfig) -> dict[str, Any]:

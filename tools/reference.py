@@ -26,28 +26,28 @@ Schema = Mapping[str, Any]
 def source() -> str:
     """The text of docs/reference.md."""
     schema = json_schema()
-    sections = [_section(path, part, schema["$defs"]) for path, part in _parts("", schema, schema["$defs"])]
+    sections = [_section(path, part, schema["$defs"]) for path, part in parts("", schema, schema["$defs"])]
     return "\n".join([_HEADER, *sections])
 
 
-def _parts(path: str, part: Schema, parts: Schema) -> Iterator[tuple[str, Schema]]:
+def parts(path: str, part: Schema, models: Schema) -> Iterator[tuple[str, Schema]]:
     """Every mapping with its path, outer ones first."""
     yield path, part
     for name, field in part["properties"].items():
-        inner, suffix = _inner(field)
-        if inner in parts and "properties" in parts[inner]:
-            yield from _parts(f"{path}.{name}{suffix}".lstrip("."), parts[inner], parts)
+        held, suffix = inner(field)
+        if held in models and "properties" in models[held]:
+            yield from parts(f"{path}.{name}{suffix}".lstrip("."), models[held], models)
 
 
-def _inner(field: Schema) -> tuple[str, str]:
+def inner(field: Schema) -> tuple[str, str]:
     """Name of the part that a field holds, and what the path gets for a list or a mapping of them."""
     if "$ref" in field:
         return str(field["$ref"]).rpartition("/")[2], ""
     for option in field.get("anyOf", ()):
-        if (found := _inner(option))[0]:
+        if (found := inner(option))[0]:
             return found
     for key, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
-        if isinstance(field.get(key), dict) and (found := _inner(field[key]))[0]:
+        if isinstance(field.get(key), dict) and (found := inner(field[key]))[0]:
             return found[0], suffix + found[1]
     return "", ""
 
@@ -66,11 +66,11 @@ def _row(name: str, field: Schema, required: bool, parts: Schema) -> str:  # noq
 
 
 def _default(field: Schema, parts: Schema) -> str:
-    inner, _ = _inner(field)
+    held, _ = inner(field)
     value = field.get("default")
     if value is None:
         return ""
-    if inner in parts and isinstance(value, dict):
+    if held in parts and isinstance(value, dict):
         return "below"
     return f"`{json.dumps(value)}`"
 
@@ -81,7 +81,7 @@ def _type(field: Schema, parts: Schema) -> str:
     if "const" in field:
         return f"`{field['const']}`"
     if "$ref" in field:
-        name = _inner(field)[0]
+        name = inner(field)[0]
         return "mapping" if "properties" in parts[name] else "anything"
     if "anyOf" in field:
         kinds = (_type(option, parts) for option in field["anyOf"] if option.get("type") != "null")

@@ -20,6 +20,8 @@ JOB_LABEL = "training.kubeflow.org/job-name"
 CLAIM = "checkpoints"
 READER = "reader"
 MOUNT = "/checkpoints"
+HEADLESS = '299 - "spec.SessionAffinity is ignored for headless services"'
+"""Kubernetes 1.34 says this of every headless Service: it fills in the default, then warns of it."""
 HOLD = "tests.elastic-infra/hold"
 """The finalizer of a pod that a test wants to read after its end."""
 
@@ -77,6 +79,10 @@ class Namespace:
         """Applies an object of this namespace."""
         metadata = {"namespace": self.name, **manifest["metadata"]}
         return self.api.apply({**manifest, "metadata": metadata})
+
+    def unexpected_warnings(self, manifest: kube.Object) -> list[str]:
+        """What the server would warn of, or refuse, but for what it says of every such object."""
+        return [warning for warning in self.api.warnings(manifest) if warning != HEADLESS]
 
     def named(self, api_version: str, kind: str, name: str) -> kube.Object:
         """What names an object of this namespace to the client."""

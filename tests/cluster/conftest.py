@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from elastic_infra.manifests.train_job import VERSION
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.stack import why_no_official_provider
 from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
 from tests.engine.engine import Engine
@@ -29,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--image", action="append", default=[], help="with --kubeconfig: an image with torch, twice")
     group.addoption("--storage-class", default="", help="with --kubeconfig: a class of ReadWriteMany volumes")
     group.addoption("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the testbed's folder (%(default)s)")
+    group.addoption("--seed", type=int, default=1, help="draws the combinations of options (%(default)s)")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """What repeats the run."""
+    return f"--seed {config.getoption('seed')}"
 
 
 PROVIDER = pytest.StashKey[str]()
@@ -71,6 +79,24 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
     """A client of the cluster's API, with the administrator's rights."""
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
+    """A cluster that serves TrainJobs; skips where there is none."""
+    if cluster.testbed is None:
+        try:
+            api.collection(VERSION, "TrainJob", "default")
+        except kube.KubeError as error:
+            pytest.skip(f"the cluster has no TrainJob: {error}")
+        yield
+        return
+    try:
+        programs.built(controllers.TRAINER.program)
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no Trainer: {error}")
+    with controllers.running(cluster.testbed, api):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,6 @@ OVERLAYS = dict(
 )
 """What the page on overlays shows, by heading."""
 LONG = jobs.Training()
-HEADLESS = '299 - "spec.SessionAffinity is ignored for headless services"'
-"""Kubernetes 1.34 says this of every headless Service: it fills in the default, then warns of it."""
 UNKNOWN_METRIC = {"metrics": [{"type": "external", "name": "nobody-reports-it", "target": "1"}]}
 """An autoscaler that never knows what to do leaves the size to the test."""
 OPERATORS = {
@@ -77,11 +75,6 @@ def running(shared_space: Namespace) -> Iterator[Namespace]:
     shared_space.api.delete(shared_space.job(JOB), propagation="Foreground")
 
 
-def unexpected_warnings(space: Namespace, manifest: kube.Object) -> list[str]:
-    """What the server would warn of, but for what it says of every such object."""
-    return [warning for warning in space.api.warnings(manifest) if warning != HEADLESS]
-
-
 def container(pod: kube.Object) -> dict[str, Any]:
     """The pod's training container."""
     return dict(pod["spec"]["containers"][0])
@@ -91,7 +84,7 @@ def container(pod: kube.Object) -> dict[str, Any]:
 def test_the_server_accepts_every_object_without_a_warning(shared_space: Namespace, feature: str) -> None:
     """A dry run with strict checks, webhook included, finds no unknown field and nothing to warn of."""
     for manifest in jobs.objects(feature, jobs.config(shared_space, LONG, **FEATURES[feature]), "ours"):
-        assert unexpected_warnings(shared_space, manifest) == []
+        assert shared_space.unexpected_warnings(manifest) == []
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
@@ -100,7 +93,7 @@ def test_the_server_accepts_every_example(shared_space: Namespace, example: Path
     settings = {**read_mapping(example), "namespace": shared_space.name}
 
     for manifest in jobs.objects(example.parent.name, settings, "ours"):
-        assert unexpected_warnings(shared_space, manifest) == []
+        assert shared_space.unexpected_warnings(manifest) == []
 
 
 @pytest.mark.parametrize("target", ["pytorchjob", "job"])
@@ -120,7 +113,7 @@ def test_the_server_accepts_every_pod(shared_space: Namespace, case: str, target
     metadata = {**template["metadata"], "name": "patched", "namespace": namespace}
 
     for manifest in (*rendered, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}):
-        assert unexpected_warnings(shared_space, manifest) == []
+        assert shared_space.unexpected_warnings(manifest) == []
 
 
 def test_a_node_has_exactly_the_environment_we_know(running: Namespace) -> None:

@@ -9,38 +9,18 @@ from typing import Any
 
 import pytest
 
+from elastic_infra.manifests.train_job import VERSION
 from tests.cluster import faults, jobs, kube
-from tests.cluster.cluster import Cluster, Namespace, is_ready
+from tests.cluster.cluster import Namespace, is_ready
 from tests.cluster.stack import JobStack, job_stack
 from tests.cluster.test_operations import Account, account, roles
-from tests.cluster.testbed import programs
-from tests.cluster.testbed import trainer as controllers
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("trainer")]
 JOB = "trained"
-VERSION = "trainer.kubeflow.org/v1alpha1"
 GATE = "tests.elastic-infra/capacity"
 INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
-    """A cluster that serves TrainJobs; skips where there is none."""
-    if cluster.testbed is None:
-        try:
-            api.collection(VERSION, "TrainJob", "default")
-        except kube.KubeError as error:
-            pytest.skip(f"the cluster has no TrainJob: {error}")
-        yield
-        return
-    try:
-        programs.built(controllers.TRAINER.program)
-    except programs.MissingProgramError as error:
-        pytest.skip(f"no Trainer: {error}")
-    with controllers.running(cluster.testbed, api):
-        yield
 
 
 @pytest.fixture

@@ -24,16 +24,6 @@ def _rendered(name: str, data: Data) -> tuple[JobConfig, Objects]:
     return config, jobs.objects(config, name)
 
 
-def _templates(objects: Objects) -> Iterator[Any]:
-    for manifest in objects.values():
-        if manifest["kind"] == "PyTorchJob":
-            yield manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
-        elif manifest["kind"] in {"Job", "Deployment"}:
-            yield manifest["spec"]["template"]
-        elif manifest["kind"] == "TrainingRuntime":
-            yield manifest["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-
-
 def _values(value: Any) -> Iterator[Any]:
     yield value
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -47,7 +37,7 @@ def test_objects_fit_together(name: str, data: Data) -> None:
     _names_are_labels_of_one_namespace(config, objects)
     _nothing_is_null(objects)
     _operator_labels_are_only_selected(objects)
-    for template in _templates(objects):
+    for template in jobs.templates(objects):
         _mounts_have_volumes(template["spec"])
         _ports_are_named(template["spec"])
         _pods_are_restricted(config, template["spec"])
@@ -71,7 +61,7 @@ def _nothing_is_null(objects: Objects) -> None:
 
 
 def _operator_labels_are_only_selected(objects: Objects) -> None:
-    owned = [manifest["metadata"] for manifest in objects.values()] + [t["metadata"] for t in _templates(objects)]
+    owned = [manifest["metadata"] for manifest in objects.values()] + [t["metadata"] for t in jobs.templates(objects)]
 
     assert not any(key.startswith(OPERATOR_LABELS) for metadata in owned for key in metadata["labels"])
 
@@ -129,14 +119,14 @@ def _selectors_pick_pods(name: str, config: JobConfig, objects: Objects) -> None
         )
     if policy := objects.get("network_policy"):
         closed = policy["spec"]["podSelector"]["matchLabels"].items()
-        assert all(closed <= template["metadata"]["labels"].items() for template in _templates(objects))
+        assert all(closed <= template["metadata"]["labels"].items() for template in jobs.templates(objects))
     if budget := objects.get("disruption_budget"):
         assert budget["spec"]["selector"]["matchLabels"].items() <= _first_nodes_labels(name, objects).items()
 
 
 def _first_nodes_labels(name: str, objects: Objects) -> dict[str, str]:
     """Labels that the first node's pod has of the template and of its controller."""
-    (template,) = _templates({role: objects[role] for role in ("workload", "runtime") if role in objects})
+    (template,) = jobs.templates({role: objects[role] for role in ("workload", "runtime") if role in objects})
     return {
         **template["metadata"]["labels"],
         "batch.kubernetes.io/job-completion-index": "0",

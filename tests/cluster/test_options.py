@@ -1,0 +1,146 @@
+"""Every option, alone and many at once, on a real API server: it refuses nothing and warns of nothing unknown."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import pytest
+
+import tests.jobs
+from elastic_infra import JobConfig, render
+from tests import options
+from tests.cluster import kube
+from tests.cluster.cluster import Cluster, Namespace
+from tests.cluster.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB = "matrix"
+COMBINATIONS = 500 // len(options.TARGETS)
+"""With each target."""
+NARROWER: Mapping[options.Profile, options.Profile] = {"privileged": "baseline", "baseline": "restricted"}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A namespace for each Pod Security profile, and what has been sent to them: most options change one object."""
+
+    spaces: Mapping[options.Profile, Namespace]
+    answers: dict[str, list[str]] = field(default_factory=dict)
+
+    def faults(self, config: JobConfig) -> list[str]:
+        """What the server says against the objects of the job, and against the pods that controllers make of them."""
+        profile = options.profile(config)
+        found = self._judged(self.spaces[profile], config)
+        if narrower := NARROWER.get(profile):
+            pods = _pods(_objects(self.spaces[narrower], config))
+            refused = any(self._answer(self.spaces[narrower], pod) for pod in pods)
+            found += [] if refused else [f"Pod: profile {narrower} allows it"]
+        return found
+
+    def _judged(self, space: Namespace, config: JobConfig) -> list[str]:
+        objects = _objects(space, config)
+        runtime = objects.get("runtime")
+        faults = [
+            f"{manifest['kind']}: {fault}"
+            for manifest in (*objects.values(), *_pods(objects), *([_job(runtime)] if runtime else []))
+            if manifest["kind"] != "TrainJob"
+            for fault in self._answer(space, manifest)
+        ]
+        if runtime is None or faults:
+            return faults
+        space.apply(runtime)  # for which Trainer looks when it judges the TrainJob
+        return [f"TrainJob: {fault}" for fault in self._answer(space, objects["workload"])]
+
+    def _answer(self, space: Namespace, manifest: kube.Object) -> list[str]:
+        key = json.dumps(manifest, sort_keys=True)
+        if key not in self.answers:
+            try:
+                self.answers[key] = space.unexpected_warnings(manifest)
+            except kube.KubeError as error:
+                self.answers[key] = [str(error)]
+        return self.answers[key]
+
+
+def _objects(space: Namespace, config: JobConfig) -> dict[str, Any]:
+    inside = config.model_copy(update={"namespace": space.name})
+    objects: dict[str, Any] = json.loads(json.dumps(dict(render(JOB, inside).objects())))
+    return objects
+
+
+def _pods(objects: dict[str, Any]) -> list[kube.Object]:
+    """What controllers make of the templates: Pod Security refuses nothing but pods."""
+    space = objects["workload"]["metadata"]["namespace"]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**template["metadata"], "name": f"{JOB}-pod-{i}", "namespace": space},
+            "spec": template["spec"],
+        }
+        for i, template in enumerate(tests.jobs.templates(objects))
+    ]
+
+
+def _job(runtime: kube.Object) -> kube.Object:
+    """The Job that Trainer and JobSet make of a runtime, with the number of pods that they fill in."""
+    nodes = runtime["spec"]["mlPolicy"]["numNodes"]
+    spec = {**tests.jobs.replicated_job(runtime), "parallelism": nodes, "completions": nodes}
+    metadata = {"name": f"{JOB}-node-0", "namespace": runtime["metadata"]["namespace"]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def matrix(cluster: Cluster, api: kube.Kube) -> Iterator[Matrix]:
+    """Namespaces in which the server judges what would be made there."""
+    with ExitStack() as stack:
+        profiles: Sequence[options.Profile] = get_args(options.Profile)
+        yield Matrix({profile: stack.enter_context(_enforcing(cluster, api, profile)) for profile in profiles})
+
+
+@contextmanager
+def _enforcing(cluster: Cluster, api: kube.Kube, profile: str) -> Iterator[Namespace]:
+    """A namespace that refuses pods beyond the profile, and warns of workloads whose pods are."""
+    labels = {f"pod-security.kubernetes.io/{mode}": profile for mode in ("enforce", "warn")}
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{profile}-{secrets.token_hex(3)}"}}
+    api.apply({**place, "metadata": {**place["metadata"], "labels": labels}})  # type: ignore[dict-item]  # a mapping
+    space = Namespace(place["metadata"]["name"], cluster, api)  # type: ignore[index]  # a mapping
+    try:
+        until("the account of pods", lambda: api.find(space.named("v1", "ServiceAccount", "default")))
+        yield space
+    finally:
+        api.delete(place)  # what is in it ends by itself
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> str:
+    """A column of the matrix, with what the cluster needs for it."""
+    name = str(request.param)
+    if name == "trainjob":
+        request.getfixturevalue("trainer")
+    return name
+
+
+@pytest.mark.parametrize("target", options.TARGETS, indirect=True)
+def test_the_server_takes_each_option_alone(matrix: Matrix, target: str) -> None:
+    """In a namespace that enforces `restricted` unless the option says otherwise, and no wider one than it needs."""
+    taken = options.alone(target)
+
+    assert len(taken) > len(options.options()) / 2
+    assert {str(option): faults for option, config in taken if (faults := matrix.faults(config))} == {}
+
+
+@pytest.mark.parametrize("target", options.TARGETS, indirect=True)
+def test_the_server_takes_random_combinations(matrix: Matrix, target: str, pytestconfig: pytest.Config) -> None:
+    """500 in all: what options share, such as a list or a container, holds for each of them. `--seed` draws others."""
+    drawn = options.combinations(pytestconfig.getoption("seed"), target)
+    valid = ((chosen, config) for chosen, config in itertools.islice(drawn, 2 * COMBINATIONS) if config is not None)
+    taken = dict(itertools.islice(valid, COMBINATIONS))
+
+    assert len(taken) == COMBINATIONS, "fewer than half of the combinations are valid"
+    assert {chosen: faults for chosen, config in taken.items() if (faults := matrix.faults(config))} == {}
