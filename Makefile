@@ -70,7 +70,7 @@ bench-quick: ## the headline table in five minutes; fails where a ratio is 25 % 
 
 bench-gpu: ## outages, a restart with a CUDA context and the stall of a snapshot; DEVICE=cpu tries the benchmark out
 	$(READY)
-	@TEST_DEVICE=$(DEVICE) $(RUN) benchmarks.gpu
+	@TEST_DEVICE=$(DEVICE) $(RUN) benchmarks.gpu --write
 
 soak: ## long runs under random faults
 	$(READY)

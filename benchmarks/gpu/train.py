@@ -43,7 +43,7 @@ def main(checkpoint: Path) -> None:
         optimizer.step()
         settle(device)
         if step == first + 1:
-            note({**phases, "first step": time.monotonic() - met})
+            note({**phases, "model and first step": time.monotonic() - met})
         time.sleep(STEP_SECONDS)
         journal(step)
         stop = progress.step(step)

@@ -40,12 +40,13 @@ def start(device: devices.Kind, tmp_path: pathlib.Path) -> Iterator[Start]:
     def started(nodes: int, *, largest: int = 0, backend: str = "", **environ: str) -> Job:
         if max(nodes, largest) > 1 and (reason := _missing_for_two(device)):
             pytest.skip(reason)
+        events = {"events": str(tmp_path / "events")}
         script = (str(SCRIPT), str(tmp_path), str(STEPS), str(STEP_SECONDS))
         job = Job(
             tmp_path,
             options=("--max-restarts", "1"),
             script=(*script, device, backend or devices.BACKENDS[device][0]),
-            environ={f"ELASTIC_INFRA_{name.upper()}": value for name, value in environ.items()},
+            environ={f"ELASTIC_INFRA_{name.upper()}": value for name, value in {**events, **environ}.items()},
         )
         jobs.append(job)
         job.start_store()

@@ -66,8 +66,8 @@ def missing_for_two(kind: Kind) -> str:
     said = [_end_of(rank) for rank in ranks]
     if not any(rank.returncode for rank in ranks):
         return ""
-    gpus = "" if kind == "cpu" else f" on {torch.cuda.device_count()} GPU(s), which two GPUs would need no trick for"
-    return f"two ranks cannot meet{gpus}: {' | '.join(filter(None, said))}"
+    needs = "" if kind == "cpu" else f"needs two GPUs and finds {torch.cuda.device_count()}: "
+    return f"{needs}two ranks cannot meet: {' | '.join(filter(None, said))}"
 
 
 def _end_of(rank: subprocess.Popen[str]) -> str:
@@ -114,8 +114,5 @@ def stand_still(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int:
-    """The device's memory that nobody uses."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    """The GPU's memory that nobody uses; 0 on the CPU, whose memory changes with every other process."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0

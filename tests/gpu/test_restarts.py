@@ -69,6 +69,7 @@ def test_no_worker_is_forked_from_a_process_with_a_context(restarted: Launched, 
     assert all(name in left for name in MODULES["cuda"]), restarted.output
 
 
+@pytest.mark.skipif(devices.chosen() == "cpu", reason="the CPU's memory changes with every other process")
 def test_the_memory_of_a_killed_worker_is_free_for_the_next(restarted: Launched) -> None:
     """The next worker finds as much as the first one did, up to a quarter of what the first one held."""
     before, after = (line["free"] for line in restarted.journal("found"))

@@ -5,6 +5,7 @@ Usage: context.py DEVICE BYTES. The modules ``asks`` and ``opens`` touch the dev
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -24,8 +25,11 @@ GENERATION = int(os.environ["ELASTIC_INFRA_GENERATION"])
 
 def devices_of(pid: int) -> list[str]:
     """The device files that a process has open."""
-    folder = pathlib.Path(f"/proc/{pid}/fd")
-    return sorted({target for each in folder.iterdir() if (target := str(each.readlink())).startswith("/dev/nvidia")})
+    found = set()
+    for each in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(each.readlink()))
+    return sorted(target for target in found if target.startswith("/dev/nvidia"))
 
 
 def fork_server_is_ready() -> bool:
