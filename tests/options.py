@@ -174,7 +174,7 @@ class Lift:
 LIFTS: Final = (
     Lift("privileged", "RDMA devices need the capability IPC_LOCK", lambda config: config.resources.rdma is not None),
     Lift("privileged", "a folder of the cluster node", lambda config: any(v.host_path for v in config.storage.volumes)),
-    Lift("privileged", "the host's network", lambda config: "hostNetwork" in _overlaid(config)),
+    Lift("privileged", "the host's network", lambda config: bool(_overlaid(config).get("hostNetwork"))),
     Lift("baseline", "the profile in the config", lambda config: config.security.profile == "baseline"),
     Lift(
         "baseline",

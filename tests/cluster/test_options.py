@@ -1,4 +1,7 @@
-"""Every option, alone and many at once, on a real API server: it refuses nothing and warns of nothing unknown."""
+"""Every option, alone and many at once, and every example, as a real API server judges them.
+
+It refuses nothing and warns of nothing unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 import tests.jobs
 from elastic_infra import JobConfig, render
+from elastic_infra.config.load import read_mapping
 from tests import options
 from tests.cluster import kube
 from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
 JOB = "matrix"
 COMBINATIONS = 500 // len(options.TARGETS)
 """With each target."""
@@ -144,3 +150,13 @@ def test_the_server_takes_random_combinations(matrix: Matrix, target: str, pytes
 
     assert len(taken) == COMBINATIONS, "fewer than half of the combinations are valid"
     assert {chosen: faults for chosen, config in taken.items() if (faults := matrix.faults(config))} == {}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_server_takes_every_example(matrix: Matrix, example: Path, request: pytest.FixtureRequest) -> None:
+    """What the README shows is what a real API server takes."""
+    config = JobConfig.from_mapping(read_mapping(example))
+    if config.kind == "TrainJob":
+        request.getfixturevalue("trainer")
+
+    assert matrix.faults(config) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from elastic_infra.config.load import parse_mapping, read_mapping
+from elastic_infra.config.load import parse_mapping
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, Namespace, restarts
 from tests.cluster.stack import job_stack
@@ -19,7 +19,6 @@ from tests.engine.engine import Engine
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "shape"
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(ROOT.glob("examples/*/job.yaml"))
 OVERLAYS = dict(
     re.findall(r"(?ms)^## (.*?)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", (ROOT / "docs/overlays.md").read_text())
 )
@@ -84,15 +83,6 @@ def container(pod: kube.Object) -> dict[str, Any]:
 def test_the_server_accepts_every_object_without_a_warning(shared_space: Namespace, feature: str) -> None:
     """A dry run with strict checks, webhook included, finds no unknown field and nothing to warn of."""
     for manifest in jobs.objects(feature, jobs.config(shared_space, LONG, **FEATURES[feature]), "ours"):
-        assert shared_space.unexpected_warnings(manifest) == []
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
-def test_the_server_accepts_every_example(shared_space: Namespace, example: Path) -> None:
-    """What the README shows is what a real API server takes."""
-    settings = {**read_mapping(example), "namespace": shared_space.name}
-
-    for manifest in jobs.objects(example.parent.name, settings, "ours"):
         assert shared_space.unexpected_warnings(manifest) == []
 
 
