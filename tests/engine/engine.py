@@ -21,6 +21,8 @@ from pulumi.automation.events import EngineEvent, StepEventMetadata, StepEventSt
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from typing_extensions import override
 
+from tests.engine import key_service
+
 Program = Callable[[], None]
 
 PROJECT: Final = "team-a"
@@ -223,7 +225,8 @@ class Engine:
         os.environ["PATH"] = os.pathsep.join([str(pulumi.parent), before])
         _GRPC_CHANNEL_OPTIONS.append(OWN_CONNECTIONS)
         try:
-            yield cls(folder, environ)
+            with key_service.serving() as found:
+                yield cls(folder, {**environ, **found})
         finally:
             _GRPC_CHANNEL_OPTIONS.remove(OWN_CONNECTIONS)
             os.environ["PATH"] = before
@@ -249,6 +252,7 @@ class Engine:
             project_settings=settings,
             env_vars=dict(self.environ),
             pulumi_command=self._command,
+            secrets_provider=key_service.PROVIDER,
         )
         file = self._folder / "state/.pulumi/stacks" / PROJECT / f"{work.name}.json"
         return Stack(_Brief(work.name, workspace, StackInitMode.CREATE), file)
