@@ -147,7 +147,7 @@ def _charged(state: State, generation: Generation, statuses: tuple[MemberStatus,
         spared = replace(
             verdict.budget, restarts=generation.budget.restarts, charged=generation.budget.charged, culprit=""
         )
-        faults = node_faults.counted_eviction(generation.node_faults, failure.node)
+        faults = node_faults.counted_eviction(state, generation.node_faults, failure.node, now)
         spared_generation = replace(generation, budget=spared, charged=False, evicted=failure.uuid, node_faults=faults)
         return _next(state, spared_generation, others, now)
     # The budget allows another try.

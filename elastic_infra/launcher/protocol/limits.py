@@ -63,10 +63,10 @@ class Limits:
     """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
 
     node_faults: int = 6
-    """A node that ends so many generations by its own faults is left out. A supervisor replaces three agents before the
-    launcher ends, and an eviction counts two, so a bad node has two or three tries."""
+    """A node that ends so many generations by its own faults within ``node_faults_window`` is left out. A supervisor
+    replaces three agents before the launcher ends, and an eviction counts two, so a bad node has two or three tries."""
     node_faults_window: float = 600.0
-    """A node that trained for this long begins a new count of faults."""
+    """Faults that are this long ago count no more, so that rare ones of a long job do not add up."""
 
     def allows(self, nodes: int, workers: int, refused: tuple[int, ...]) -> bool:
         """Whether a generation may have so many nodes and workers, where the script has refused these world sizes."""

@@ -6,7 +6,7 @@ the pods that it recreates (https://github.com/kubeflow/trainer/issues/2045). Th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .limits import Limits
 from .member_status import MemberStatus
@@ -18,44 +18,47 @@ from .state import State
 def counted(
     state: State, generation: Generation, statuses: Sequence[MemberStatus], now: float
 ) -> tuple[NodeFaults, ...]:
-    """The counts after this generation, by name; a node without a name has no successors and no count.
+    """The faults after this generation, by name; a node without a name has no successors and no count.
 
     A fault: the member's supervisor said farewell although the node had not been told to end and its work was not done,
-    so its launcher has ended by itself or its agent was replaced. A node that trained for long beforehand begins a new
-    count.
+    so its launcher has ended by itself or its agent was replaced. The faults of a node that is left out stay.
     """
-    counts = {faults.name: faults.count for faults in generation.node_faults}
-    if now - state.committed_since >= state.limits.node_faults_window:
-        counts = {name: count for name, count in counts.items() if name not in _names(state, statuses)}
+    clock = int(state.store.clock_offset + now)
+    times = {each.name: _that_count(each, state.limits, clock) for each in generation.node_faults}
     for status in statuses:
         name = _name(state, status)
-        count = counts.get(name, 0) + _faults(state, status)
-        if name and count:
-            counts[name] = count
-    return tuple(NodeFaults(name, count) for name, count in sorted(counts.items()))
+        if name and _has_fault(state, status):
+            times[name] = (*times.get(name, ()), clock)
+    return _as_records(times)
 
 
-def counted_eviction(faults: tuple[NodeFaults, ...], name: str) -> tuple[NodeFaults, ...]:
-    """The counts after a node was left out of the next generation: each failure that led to it was the node's own."""
-    counts = {each.name: each.count for each in faults}
-    counts[name] = counts.get(name, 0) + ALONE_TRIES
-    return tuple(NodeFaults(*each) for each in sorted(counts.items())) if name else faults
+def counted_eviction(state: State, faults: tuple[NodeFaults, ...], name: str, now: float) -> tuple[NodeFaults, ...]:
+    """The faults after a node was left out of the next generation: each failure that led to it was the node's own."""
+    times = {each.name: each.times for each in faults}
+    clock = int(state.store.clock_offset + now)
+    return _as_records({**times, name: (*times.get(name, ()), *[clock] * ALONE_TRIES)}) if name else faults
 
 
 def is_refused(generation: Generation | None, limits: Limits, name: str) -> bool:
-    """Whether no generation after this one, with the counts that it has now, takes launchers of this name."""
-    counts = generation.node_faults if generation else ()
-    return any(each.name == name and each.count >= limits.node_faults for each in counts)
+    """Whether no generation after this one, with the faults that it has now, takes launchers of this name."""
+    faults = generation.node_faults if generation else ()
+    return any(each.name == name and len(each.times) >= limits.node_faults for each in faults)
 
 
-def _faults(state: State, status: MemberStatus) -> int:
+def _that_count(faults: NodeFaults, limits: Limits, clock: int) -> tuple[int, ...]:
+    if len(faults.times) >= limits.node_faults:
+        return faults.times
+    return tuple(at for at in faults.times if clock - at < limits.node_faults_window)
+
+
+def _as_records(times: Mapping[str, tuple[int, ...]]) -> tuple[NodeFaults, ...]:
+    return tuple(NodeFaults(name, each) for name, each in sorted(times.items()) if each)
+
+
+def _has_fault(state: State, status: MemberStatus) -> bool:
     peer = state.store.peer(status.member.uuid)
     ended = peer is not None and peer.presence == "ended"
-    return int(ended and not status.leaving and not status.finished)
-
-
-def _names(state: State, statuses: Sequence[MemberStatus]) -> frozenset[str]:
-    return frozenset(_name(state, status) for status in statuses)
+    return ended and not status.leaving and not status.finished
 
 
 def _name(state: State, status: MemberStatus) -> str:

@@ -73,10 +73,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class NodeFaults:
-    """Number of generations that launchers of one name ended by their own faults, without long training in between."""
+    """Generations that launchers of one name ended by their own faults."""
 
     name: str
-    count: int
+    times: tuple[int, ...]
+    """When each ended, Unix seconds by the store's clock, without those that are too long ago to count."""
 
 
 @dataclass(frozen=True)

