@@ -24,7 +24,7 @@ class _Transit(BaseHTTPRequestHandler):
     """`encrypt` and `decrypt` of https://developer.hashicorp.com/vault/api-docs/secret/transit."""
 
     def do_PUT(self) -> None:
-        """Answer one request."""
+        """Hand back what was encrypted, or what is to be decrypted, with or without the mark of a ciphertext."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "/encrypt/" in self.path:
             data = {"ciphertext": _PREFIX + asked["plaintext"]}
@@ -39,7 +39,7 @@ class _Transit(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Leave out the line that each request would get on stderr."""
 
 
 @contextlib.contextmanager
