@@ -145,6 +145,7 @@ def test_every_kind_is_asked_for_once_with_its_group() -> None:
         "deployment.apps",
         "pytorchjob.kubeflow.org",
         "horizontalpodautoscaler.autoscaling",
+        "networkpolicy.networking.k8s.io",
     ]
 
     assert sorted(check.actions(objects)) == sorted((verb, kind) for kind in kinds for verb in check.VERBS)

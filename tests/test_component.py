@@ -37,7 +37,6 @@ EVERYTHING: Final[dict[str, Any]] = {
     **JOB,
     "autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]},
     "disruption": {"pod_disruption_budget": True},
-    "security": {"network_policy": True},
     "storage": {"checkpoint": {"size": "10Gi"}},
 }
 
@@ -114,12 +113,13 @@ def test_every_object_is_one_child() -> None:
 
 
 def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
-    """Cost grows with resources: a component, a Job, its launcher and the record of which it is."""
+    """Cost grows with resources: a component, a Job, its policy, its launcher and the record of which it is."""
     types = {name: kind for name, (kind, _) in registered({**JOB, "elastic": {}}).items()}
 
     assert types == {
         "train": "elastic-infra:index:ElasticTrainingJob",
         "train-launcher": "kubernetes:core/v1:ConfigMap",
+        "train-network_policy": "kubernetes:networking.k8s.io/v1:NetworkPolicy",
         "train-pin": "pulumi:index:Stash",
         "train-workload": "kubernetes:batch/v1:Job",
     }

@@ -28,7 +28,6 @@ FULL: dict[str, Any] = {
     "resources": {"cpu": 2, "memory": "1Gi"},
     "storage": {"checkpoint": {"size": "1Gi"}},
     "disruption": {"pod_disruption_budget": True},
-    "security": {"network_policy": True},
 }
 """Every kind of object."""
 

@@ -247,6 +247,17 @@ class JobConfig(Part):
         return self.rendezvous.host or ("dedicated" if self.elastic.is_range else "worker0")
 
     @property
+    def is_on_host_network(self) -> bool:
+        """Whether an overlay puts the nodes on the network of their machines."""
+        spec = self.overlays.pod.get("spec")
+        return isinstance(spec, Mapping) and bool(spec.get("hostNetwork"))
+
+    @property
+    def has_network_policy(self) -> bool:
+        """Whether a NetworkPolicy closes the job; on the host's network it would close the store to the nodes."""
+        return self.security.network_policy and not self.is_on_host_network
+
+    @property
     def restart_policy(self) -> Literal["OnFailure", "ExitCode"]:
         """A PyTorchJob's policy for a pod whose container fails; `OnFailure` where torchrun runs the job."""
         return self.run_policy.restart_policy or ("ExitCode" if self.elastic.rdzv_backend == "c10d" else "OnFailure")

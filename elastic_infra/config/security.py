@@ -26,7 +26,8 @@ class Security(Part):
     read_only_root: bool = False
     """Mount the image read-only; /tmp and HOME stay writable."""
 
-    network_policy: bool = False
+    network_policy: bool = True
     """Make a NetworkPolicy that lets in the job's own pods on all ports, anyone on `launcher.metrics_port`, and no
-    other traffic; what goes out stays as it is. Off, because a cluster whose network enforces no policies ignores the
-    object, and the account of `pulumi up` needs a right for this kind."""
+    other traffic; what goes out stays as it is. On, because no password closes the ports at which workers meet. Off is
+    for an account without a right for this kind. A job on its machines' network has none, since a policy knows the
+    nodes of such a job by no label."""

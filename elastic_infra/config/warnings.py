@@ -136,12 +136,12 @@ def _overlays(config: JobConfig) -> Iterator[Fault]:
 
 
 def _network(config: JobConfig) -> Iterator[Fault]:
-    spec = config.overlays.pod.get("spec")
-    if config.security.network_policy and isinstance(spec, dict) and spec.get("hostNetwork"):
+    if config.security.network_policy and config.is_on_host_network:
         yield Fault(
             "security.network_policy",
-            "protects no pod on the host's network, as overlays.pod.spec.hostNetwork asks: most networks cannot tell "
-            "such pods from their node. Close the job's ports in the nodes' firewall.",
+            "makes no NetworkPolicy for a job on the host's network, as overlays.pod.spec.hostNetwork asks: most "
+            "networks cannot tell such pods from their node, and would close the store to them. Close the job's ports "
+            "in the nodes' firewall, and say false here.",
         )
 
 

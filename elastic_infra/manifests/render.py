@@ -57,7 +57,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         token=store_token_secret(name, config) if host != "none" else None,
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,
         runtime=runtime,
-        network_policy=network_policy(name, config) if config.security.network_policy else None,
+        network_policy=network_policy(name, config) if config.has_network_policy else None,
         checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
         autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,
         disruption_budget=pod_disruption_budget(name, config) if config.disruption.pod_disruption_budget else None,

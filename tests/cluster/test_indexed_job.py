@@ -108,7 +108,7 @@ def test_a_job_without_an_operator_lives_through_everything(
     uid = job(space)["metadata"]["uid"]
     again = stack.up(settings)
 
-    assert created == dict.fromkeys(("launcher", "service", "token", "store", "workload"), "create")
+    assert created == dict.fromkeys(("launcher", "network_policy", "service", "token", "store", "workload"), "create")
     assert (shrunk.code, grown.code) == (0, 0), shrunk.err + grown.err
     assert left_alone == ({index: first[index] for index in "01"}, {}, {}, 2)
     assert {index: second[index] for index in "01"} == left_alone[0]

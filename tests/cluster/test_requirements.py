@@ -41,7 +41,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "single": {"elastic": {"nnodes": 1}},
     "indexed": {"target": "job", "disruption": {"pod_disruption_budget": True}, "run_policy": {"backoff_limit": -1}},
     "indexed-store-on-0": {"target": "job", "rendezvous": {"host": "worker0"}},
-    "closed": {"security": {"network_policy": True}, "launcher": {"metrics_port": 9400}},
+    "watched": {"launcher": {"metrics_port": 9400}},
+    "open": {"security": {"network_policy": False}},
 }
 PODS: dict[str, dict[str, Any]] = {
     **{heading: dict(parse_mapping(text)) for heading, text in OVERLAYS.items()},

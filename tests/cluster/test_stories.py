@@ -42,7 +42,7 @@ def test_a_job_trains_and_succeeds_once(space: Namespace, stack: JobStack) -> No
     uid = space.api.get(space.job(JOB))["metadata"]["uid"]
     again = stack.up(settings)
 
-    assert created == dict.fromkeys(("launcher", "service", "token", "store", "workload"), "create")
+    assert created == dict.fromkeys(("launcher", "network_policy", "service", "token", "store", "workload"), "create")
     assert again == {}
     assert space.api.get(space.job(JOB))["metadata"]["uid"] == uid
 

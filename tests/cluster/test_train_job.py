@@ -98,7 +98,8 @@ def test_three_of_six_nodes_train_and_end_the_job(space: Namespace, stack: JobSt
     until("no pods", lambda: not nodes(space), describe=space.describe)
     again = stack.up(gated(space, "1:6"))
 
-    assert created == dict.fromkeys(("launcher", "service", "token", "store", "runtime", "workload"), "create")
+    made = ("launcher", "network_policy", "service", "token", "store", "runtime", "workload")
+    assert created == dict.fromkeys(made, "create")
     assert again == {}
     assert jobs.last_step(space) == steps
     jobs.check_result(space, jobs.Training())

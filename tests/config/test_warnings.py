@@ -136,9 +136,9 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     ),
     (
         "security.network_policy",
-        {"security": {"network_policy": True}, "overlays": {"pod": {"spec": {"hostNetwork": True}}}},
-        "protects no pod on the host's network",
-        {"security": {"network_policy": True}},
+        {"overlays": {"pod": {"spec": {"hostNetwork": True}}}},
+        "makes no NetworkPolicy for a job on the host's network",
+        {"security": {"network_policy": False}, "overlays": {"pod": {"spec": {"hostNetwork": True}}}},
     ),
 )
 

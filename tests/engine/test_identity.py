@@ -58,12 +58,12 @@ def test_each_released_version_has_its_promise() -> None:
 def test_a_recorded_state_keeps_its_resources(stack: Stack, version: str) -> None:
     """A stack made by a released version meets this one: each resource is found again under its name.
 
-    Its job restarts only where the upgrade page says so. The Secret of the store came after 0.1.0.
+    Its job restarts only where the upgrade page says so. The store's Secret and the NetworkPolicy came after 0.1.0.
     """
     stack.load(restored(RECORDED[version].read_text(), stack.name))
     found = stack.preview(job(**FULL)).ops()
 
-    new = {"train-token": "create"} if version == "0.1.0" else {}
+    new = dict.fromkeys(("train-token", "train-network_policy"), "create") if version == "0.1.0" else {}
     assert {name: op for name, op in found.items() if op in {"create", "delete"}} == new
     assert ("replace" in found.get("train-workload", "")) == (PROMISES[version] == "restart once"), found
 
@@ -86,4 +86,4 @@ def test_two_programs_share_a_process(scratch: Stack) -> None:
     """Nothing is bound to the first program's event loop: no Output is made at import."""
     outcomes = [scratch.preview(job(name)) for name in ("one", "two")]
 
-    assert [(outcome.failed, len(outcome.ops())) for outcome in outcomes] == [(False, 6), (False, 6)]
+    assert [(outcome.failed, len(outcome.ops())) for outcome in outcomes] == [(False, 7), (False, 7)]

@@ -69,6 +69,13 @@ def test_one_more_variable_is_one_more_entry(deployed: Stack) -> None:
     assert set(changed.diff(WORKLOAD)) - set(entries) == {"spec.elasticPolicy.rdzvId"}
 
 
+def test_a_running_job_is_closed_by_one_object(stack: Stack) -> None:
+    """As an upgrade closes a job that a version without NetworkPolicies made: nothing restarts."""
+    stack.up(job(security={"network_policy": False})).ops()
+
+    assert stack.preview(job()).ops() == {"train-network_policy": "create"}
+
+
 def test_a_new_rerun_text_replaces_the_job(deployed: Stack) -> None:
     """Changing it runs a finished job again."""
     assert deployed.preview(job(run_policy={"rerun": "2"})).ops() == {WORKLOAD: "delete-replaced"}

@@ -1,7 +1,8 @@
-"""Who reaches the pods of a job with a NetworkPolicy."""
+"""Who reaches the pods of a job: every job has a NetworkPolicy, unless its config or its network forbids one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,13 +10,13 @@ import pytest
 from elastic_infra.config import JobConfig
 from tests import jobs
 
-CLOSED: dict[str, Any] = {"security": {"network_policy": True}, "launcher": {"metrics_port": 9400}}
-JOBS = {
-    "PyTorchJob": jobs.elastic(**CLOSED),
-    "Indexed Job": jobs.indexed(**CLOSED),
-    "TrainJob": jobs.train_job(**CLOSED),
-    "single pod": jobs.job(**CLOSED),
+KINDS: dict[str, Callable[..., JobConfig]] = {
+    "PyTorchJob": jobs.elastic,
+    "Indexed Job": jobs.indexed,
+    "TrainJob": jobs.train_job,
+    "single pod": jobs.job,
 }
+JOBS = {kind: config(launcher={"metrics_port": 9400}) for kind, config in KINDS.items()}
 
 
 def policy(config: JobConfig) -> Any:
@@ -60,4 +61,22 @@ def test_others_reach_the_status_port_alone(config: JobConfig) -> None:
 
 def test_without_a_status_port_nothing_is_open() -> None:
     """No rule lets in everyone."""
-    assert not is_let_in(policy(jobs.elastic(security={"network_policy": True})), {}, 9400)
+    assert not is_let_in(policy(jobs.elastic()), {}, 9400)
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
+def test_closing_a_job_changes_no_other_object(config: Callable[..., JobConfig]) -> None:
+    """So a running job is closed, or opened, without a restart; one line opens it."""
+    closed, opened = jobs.objects(config()), jobs.objects(config(security={"network_policy": False}))
+
+    assert closed.pop("network_policy")["kind"] == "NetworkPolicy"
+    assert closed == opened
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
+def test_a_job_on_the_hosts_network_is_not_closed(config: Callable[..., JobConfig]) -> None:
+    """Its store is on the network of pods, and would take its nodes for strangers."""
+    overlays = {"pod": {"spec": {"hostNetwork": True}}}
+
+    assert "network_policy" not in jobs.objects(config(overlays=overlays))
+    assert "network_policy" in jobs.objects(config(overlays={"pod": {"spec": {"hostNetwork": False}}}))

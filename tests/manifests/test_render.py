@@ -33,7 +33,6 @@ CASES: Final[Mapping[str, Data]] = {
         "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]},
         "placement": {"node_selector": {"b": "1", "a": "2"}, "tolerations": [{"key": "gpu"}]},
         "disruption": {"pod_disruption_budget": True},
-        "security": {"network_policy": True},
         "storage": {"checkpoint": {"size": "1Gi"}},
     },
 }
@@ -85,17 +84,21 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
 @pytest.mark.parametrize(
     ("config", "roles"),
     [
-        (jobs.job(), ["launcher", "workload"]),
-        (jobs.job(launcher={"delivery": "image"}), ["workload"]),
-        (jobs.job(elastic={"nnodes": 2}), ["launcher", "service", "token", "workload"]),
-        (jobs.job(target="pytorchjob"), ["launcher", "service", "token", "workload"]),
-        (jobs.indexed(), ["launcher", "service", "token", "store", "workload"]),
-        (jobs.train_job(), ["launcher", "service", "token", "store", "runtime", "workload"]),
-        (jobs.elastic(), ["launcher", "service", "token", "store", "workload"]),
-        (jobs.elastic(rendezvous={"host": "worker0"}), ["launcher", "service", "token", "workload"]),
+        (jobs.job(), ["launcher", "network_policy", "workload"]),
+        (jobs.job(security={"network_policy": False}), ["launcher", "workload"]),
+        (jobs.job(launcher={"delivery": "image"}), ["network_policy", "workload"]),
+        (jobs.job(elastic={"nnodes": 2}), ["launcher", "network_policy", "service", "token", "workload"]),
+        (jobs.job(target="pytorchjob"), ["launcher", "network_policy", "service", "token", "workload"]),
+        (jobs.indexed(), ["launcher", "network_policy", "service", "token", "store", "workload"]),
+        (jobs.train_job(), ["launcher", "network_policy", "service", "token", "store", "runtime", "workload"]),
+        (jobs.elastic(), ["launcher", "network_policy", "service", "token", "store", "workload"]),
+        (
+            jobs.elastic(rendezvous={"host": "worker0"}),
+            ["launcher", "network_policy", "service", "token", "workload"],
+        ),
         (
             jobs.elastic(elastic={"rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}),
-            ["launcher", "workload"],
+            ["launcher", "network_policy", "workload"],
         ),
         (
             JobConfig.from_mapping(CASES["everything"]),
@@ -104,10 +107,10 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
                 *("store", "workload", "autoscaler", "disruption_budget"),
             ],
         ),
-        (jobs.job(storage={"checkpoint": {"claim": "mine"}}), ["launcher", "workload"]),
+        (jobs.job(storage={"checkpoint": {"claim": "mine"}}), ["launcher", "network_policy", "workload"]),
         (
             jobs.elastic(resources={"cpu": 1}, autoscaling=CASES["everything"]["autoscaling"] | {"owner": "operator"}),
-            ["launcher", "service", "token", "store", "workload"],
+            ["launcher", "network_policy", "service", "token", "store", "workload"],
         ),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
         ({"run_policy": {"backoff_limit": 7}}, False),
         ({"run_policy": {"suspend": True}}, False),
         ({"disruption": {"pod_disruption_budget": True}}, False),
-        ({"security": {"network_policy": True}}, False),
+        ({"security": {"network_policy": False}}, False),
     ],
 )
 def test_changes_of_an_indexed_job(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
@@ -130,7 +130,7 @@ def test_changes_of_an_indexed_job(change: dict[str, Any], restarts: bool) -> No
         ({"run_policy": {"suspend": True}}, False),
         ({"run_policy": {"on_restart": "refuse"}}, False),
         ({"disruption": {"pod_disruption_budget": True}}, False),
-        ({"security": {"network_policy": True}}, False),
+        ({"security": {"network_policy": False}}, False),
         ({"annotations": {"a": "b"}}, True),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_newer_launcher_alone_is_no_other_runtime() -> None:
         ({"run_policy": {"clean_pod_policy": "All"}}, False),
         ({"autoscaling": {**METRICS, "owner": "operator"}}, True),
         ({"disruption": {"pod_disruption_budget": True}}, False),
-        ({"security": {"network_policy": True}}, False),
+        ({"security": {"network_policy": False}}, False),
     ],
 )
 def test_changes_that_only_a_pytorchjob_has(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case

@@ -168,7 +168,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("disruption.safe_to_evict", True),
             ("disruption.termination_grace_period_seconds", 60),
             ("security.read_only_root", True),
-            ("security.network_policy", True),
+            ("security.network_policy", False),
             ("launcher.metrics_port", 9400),
             ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
             ("launcher.events", "-"),
