@@ -305,13 +305,19 @@ class Behavior(TypedDict):
 
 
 class Autoscaling(TypedDict):
-    """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
+    """What moves the number of nodes; its bounds come from `elastic.nnodes`."""
+
+    policy: NotRequired[str]
+    """`metrics`: a HorizontalPodAutoscaler follows `metrics`. `capacity`: the job grows while the cluster has room for one more pod, and gives a node up to a pod of its namespace that waits for room and has no lower priority. A container in the store's pod does so, with a token and a Role of its own."""
+
+    probe_seconds: NotRequired[int]
+    """Seconds that an added pod may wait for a place before it is taken back (only with `policy: capacity`; 60 by default). The job waits twice as long before it asks again, then longer each time, up to 32 times. Longer where an autoscaler of cluster nodes shall have the time to add one."""
 
     owner: NotRequired[str]
     """The autoscaler's maker. `component`: an HPA made by this package, with `behavior`. `operator`: the training operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
 
-    metrics: list[Metric]
-    """Metrics to follow; the largest recommendation wins."""
+    metrics: NotRequired[list[Metric]]
+    """Metrics to follow; the largest recommendation wins. At least one with `policy: metrics`, none with `capacity`."""
 
     behavior: NotRequired[Behavior]
     """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""

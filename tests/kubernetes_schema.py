@@ -27,6 +27,7 @@ _KUBERNETES_SPECS: Final = {
     "batch/v1": "apis__batch__v1",
     "networking.k8s.io/v1": "apis__networking.k8s.io__v1",
     "policy/v1": "apis__policy__v1",
+    "rbac.authorization.k8s.io/v1": "apis__rbac.authorization.k8s.io__v1",
 }
 
 

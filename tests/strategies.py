@@ -126,15 +126,15 @@ def job_configs(draw: DrawFn) -> Data:
     is_baseline = parts["security"].get("profile") == "baseline"
     parts["storage"] = draw(_storage(host_path=is_baseline))
     parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
-    if shape == "range" and queue is None and target == "pytorchjob" and draw(st.booleans()):
-        parts["autoscaling"] = draw(_autoscaling(resources))
+    if shape == "range" and queue is None and draw(st.booleans()):
+        parts |= draw(_autoscaled(resources, target, has_store_pod=not etcd and rendezvous.get("host") != "worker0"))
     if shape == "fixed" or target in {"job", "trainjob"}:
         parts["target"] = target
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
     if not rendezvous:
         given.pop("rendezvous", None)
     what = draw(WHAT_RUNS)
-    is_open = target == "job" and shape == "range" and "initial_nodes" not in elastic
+    is_open = target == "job" and shape == "range" and ("initial_nodes" not in elastic or "autoscaling" in parts)
     if (is_open or target == "trainjob") and what.get("wait_for") == "running":
         what = {**what, "wait_for": "succeeded"}
     # A copy, since tests break parts of it and some strategies give the same object each time.
@@ -364,6 +364,13 @@ def _storage(draw: DrawFn, *, host_path: bool) -> Data:
     )
     checkpoint = draw(some({"checkpoint": checkpoints}))
     return checkpoint | ({"volumes": volumes, "mounts": mounts} if names else {})
+
+
+def _autoscaled(resources: Data, target: str, *, has_store_pod: bool) -> st.SearchStrategy[Data]:
+    capacity = st.fixed_dictionaries({"policy": st.just("capacity")}, optional={"probe_seconds": SECONDS})
+    policies = [_autoscaling(resources)] if target == "pytorchjob" else []
+    policies += [capacity] if has_store_pod and target != "trainjob" else []
+    return st.fixed_dictionaries({"autoscaling": st.one_of(policies)}) if policies else st.just({})
 
 
 @st.composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +71,33 @@ def test_links_have_the_form_that_the_site_rewrites(page: str) -> None:
     assert links == [target for _, _, target in RELATIVE.findall(text) if target.startswith("../")]
 
 
-def test_the_role_covers_all_that_a_job_needs() -> None:
-    """The page's Role is enough for `pulumi up` of every kind of job, and gives rights on no other kind."""
-    kinds = [manifest for config in (elastic(**FULL), job(), train_job()) for manifest in objects(config).values()]
-    needed = {(verb, kind) for verb, kind in actions(kinds)}
-    given = {
+def rights(role: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Verb and kind of all that a Role allows."""
+    return {
         (verb, ".".join(filter(None, [re.sub("ies$", "y", resource).removesuffix("s"), group])))
-        for rule in named("multi-tenancy.md", "Role")["rules"]
+        for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
 
-    assert {each for each in given if each[0] in VERBS} == needed
+
+def test_the_role_covers_all_that_a_job_needs() -> None:
+    """The page's Role is enough for `pulumi up` of every kind of job, and gives rights on no other kind."""
+    kinds = [manifest for config in (elastic(**FULL), job(), train_job()) for manifest in objects(config).values()]
+    needed = {(verb, kind) for verb, kind in actions(kinds)}
+
+    assert {each for each in rights(named("multi-tenancy.md", "Role")) if each[0] in VERBS} == needed
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job"])
+def test_a_further_role_covers_a_job_that_follows_capacity(target: str) -> None:
+    """Kubernetes lets an account give only what it has: the rights of the driver's Role are among its own."""
+    made = objects(elastic(target=target, autoscaling={"policy": "capacity"}))
+    given = rights(named("multi-tenancy.md", "Role")) | rights(named("capacity.md", "Role"))
+
+    assert set(actions(list(made.values()))) <= given
+    assert rights(made["role"]) <= given
 
 
 def test_the_policies_are_read(tmp_path: Path) -> None:

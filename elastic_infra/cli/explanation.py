@@ -154,6 +154,8 @@ def _span(config: JobConfig, each: int) -> Span:
 
 
 def _scaled_by(config: JobConfig) -> str:
+    if config.follows_capacity:
+        return "grows into idle capacity, and makes room for pods that wait; the driver has a token and a Role for it"
     if config.autoscaling is not None:
         owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
         followed = (metric.name or metric.type for metric in config.autoscaling.metrics)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import LabelKey, LabelValue, MetricName, Quantity, Whole
+from elastic_infra.config.values import LabelKey, LabelValue, MetricName, Quantity, Seconds, Whole
 
 
 class Metric(Part):
@@ -65,25 +65,25 @@ class Behavior(Part):
     costs training time."""
 
 
-def _not_empty(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
-    """Refuse an empty list; pydantic's own limit would count invalid items as missing."""
-    if metrics:
-        return metrics
-    message = "needs at least one metric, or the cluster would choose one."
-    raise ValueError(message)
-
-
 class Autoscaling(Part):
-    """A HorizontalPodAutoscaler on the job; its bounds come from `elastic.nnodes`."""
+    """What moves the number of nodes; its bounds come from `elastic.nnodes`."""
+
+    policy: Literal["metrics", "capacity"] = "metrics"
+    """`metrics`: a HorizontalPodAutoscaler follows `metrics`. `capacity`: the job grows while the cluster has room for
+    one more pod, and gives a node up to a pod of its namespace that waits for room and has no lower priority. A
+    container in the store's pod does so, with a token and a Role of its own."""
+
+    probe_seconds: Seconds | None = None
+    """Seconds that an added pod may wait for a place before it is taken back (only with `policy: capacity`; 60 by
+    default). The job waits twice as long before it asks again, then longer each time, up to 32 times. Longer where an
+    autoscaler of cluster nodes shall have the time to add one."""
 
     owner: Literal["component", "operator"] = "component"
     """The autoscaler's maker. `component`: an HPA made by this package, with `behavior`. `operator`: the training
     operator makes it from `elasticPolicy.metrics`. Never both: two autoscalers on one job stop each other."""
 
-    metrics: Annotated[
-        tuple[Metric, ...], Field(max_length=16, json_schema_extra={"minItems": 1}), AfterValidator(_not_empty)
-    ]
-    """Metrics to follow; the largest recommendation wins."""
+    metrics: Annotated[tuple[Metric, ...], Field(max_length=16)] = ()
+    """Metrics to follow; the largest recommendation wins. At least one with `policy: metrics`, none with `capacity`."""
 
     behavior: Behavior | None = None
     """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""

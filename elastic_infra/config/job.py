@@ -233,6 +233,11 @@ class JobConfig(Part):
         return "scale" if is_left_open else "config"
 
     @property
+    def follows_capacity(self) -> bool:
+        """Whether the job grows into idle capacity, without a metric."""
+        return self.autoscaling is not None and self.autoscaling.policy == "capacity"
+
+    @property
     def nproc_per_node(self) -> int:
         """Worker processes on each node, `auto` resolved."""
         if self.elastic.nproc_per_node != "auto":

@@ -39,6 +39,11 @@ class ObjectNames:
         return f"{self.job}-hpa"
 
     @property
+    def capacity(self) -> str:
+        """The ServiceAccount, the Role and the RoleBinding of the driver that follows capacity."""
+        return f"{self.job}-capacity"
+
+    @property
     def disruption_budget(self) -> str:
         """Name of the PodDisruptionBudget."""
         return f"{self.job}-pdb"

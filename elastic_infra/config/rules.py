@@ -162,12 +162,12 @@ def indices_have_no_operator(config: JobConfig) -> Iterator[Fault]:
 
 
 def indexed_job_has_no_autoscaler(config: JobConfig) -> Iterator[Fault]:
-    """An autoscaler needs a scale subresource."""
-    if config.is_indexed_job and config.autoscaling is not None:
+    """A HorizontalPodAutoscaler needs a scale subresource."""
+    if config.is_indexed_job and config.autoscaling is not None and not config.follows_capacity:
         yield Fault(
             "autoscaling",
             "needs a scale subresource, and a batch/v1 Job (target 'job') has none. Remove it, and change the size by "
-            "`elastic-infra scale`, or set target 'pytorchjob'.",
+            "`elastic-infra scale`, or set autoscaling.policy 'capacity', or target 'pytorchjob'.",
         )
 
 
@@ -248,7 +248,7 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
 def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
     """An autoscaler needs a range and a metric, and must be the only one to change the size."""
     scaling = config.autoscaling
-    if scaling is None or config.kind != "PyTorchJob":
+    if scaling is None or config.is_single_pod or config.kind == "TrainJob":
         return
     if not config.elastic.is_range:
         yield Fault(
@@ -265,6 +265,47 @@ def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
                 f"autoscaling.metrics[{i}]",
                 f"per cent of what? Without resources.{metric.type} the autoscaler never scales. Set it.",
             )
+
+
+def autoscaling_fits_its_policy(config: JobConfig) -> Iterator[Fault]:
+    """Each policy has its own fields."""
+    scaling = config.autoscaling
+    if scaling is None:
+        return
+    if scaling.policy == "metrics":
+        if not scaling.metrics:
+            yield Fault(
+                "autoscaling.metrics",
+                "needs at least one metric, or the cluster would choose one. Add it, or set autoscaling.policy "
+                "'capacity', which needs none.",
+            )
+        if scaling.probe_seconds is not None:
+            yield Fault("autoscaling.probe_seconds", "is for policy 'capacity'. Remove it, or set that policy.")
+        return
+    given = {
+        "autoscaling.metrics": bool(scaling.metrics),
+        "autoscaling.behavior": scaling.behavior is not None,
+        "autoscaling.owner": scaling.owner == "operator",
+    }
+    for path in (path for path, is_given in given.items() if is_given):
+        yield Fault(path, "is for policy 'metrics': one autoscaler alone may set the size. Remove it, or that policy.")
+
+
+def capacity_has_a_store_pod(config: JobConfig) -> Iterator[Fault]:
+    """What drives the policy is a container in the store's pod, which no node has."""
+    if not config.follows_capacity or config.is_single_pod or config.kind == "TrainJob":
+        return
+    if config.rendezvous_host == "none":
+        yield Fault(
+            "autoscaling.policy",
+            f"'capacity' runs in the pod of the store, and backend {config.elastic.rdzv_backend!r} has none. Use "
+            "'c10d'.",
+        )
+    elif config.rendezvous_host == "worker0":
+        yield Fault(
+            "autoscaling.policy",
+            "'capacity' runs in the pod of the store, and rendezvous.host 'worker0' has none. Set it to 'dedicated'.",
+        )
 
 
 def queue_owns_suspend(config: JobConfig) -> Iterator[Fault]:
@@ -341,6 +382,8 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     rendezvous_fits_backend,
     host_fits_port,
     autoscaling_has_room,
+    autoscaling_fits_its_policy,
+    capacity_has_a_store_pod,
     queue_owns_suspend,
     config_map_is_mounted,
     shared_memory_fits,

@@ -170,6 +170,15 @@ def _train_job(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def _capacity(config: JobConfig) -> Iterator[Fault]:
+    if config.follows_capacity and config.placement.priority_class is not None:
+        yield Fault(
+            "placement.priority_class",
+            "lets each node that the job asks for take the place of pods of lower priority, idle or not. Use a class "
+            "with preemptionPolicy: Never.",
+        )
+
+
 def _operator(config: JobConfig) -> Iterator[Fault]:
     if config.kind != "PyTorchJob":
         return
@@ -212,5 +221,6 @@ _GROUPS: Final = (
     _network,
     _indexed_job,
     _train_job,
+    _capacity,
     _operator,
 )

@@ -26,6 +26,7 @@ COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
 
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
 STORE_MODULE: Final = "elastic_infra.launcher.store"
+CAPACITY_MODULE: Final = "elastic_infra.launcher.capacity"
 
 MAX_OBJECT_BYTES: Final = 262_144
 """`kubectl apply` keeps the whole object in an annotation, and Kubernetes bounds all annotations of an object:

@@ -33,6 +33,10 @@ SIZE_OWNER: Final = "elastic-infra/size-owner"
 """What sets the number of nodes of a job with a range of them: `config` or `autoscaler`. Without this annotation people
 do, by `elastic-infra scale`."""
 
+MIN_NODES: Final = "elastic-infra/min-nodes"
+"""On the pods of a job that grows into idle capacity: the minimum of its nodes. No other such job makes room for those
+beyond it. The driver in the launcher reads the annotation."""
+
 SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Do not wait for readiness: a job may queue for hours. https://www.pulumi.com/registry/packages/kubernetes/"""
 

@@ -21,6 +21,9 @@ ROLES: Final = (
     "network_policy",
     "service",
     "token",
+    "account",
+    "role",
+    "role_binding",
     "store",
     "runtime",
     "workload",
@@ -39,6 +42,9 @@ class Manifests:
         launcher: ConfigMap with the launcher; None when the image has it.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
+        account: ServiceAccount of the store's pod, whose one token is that of the driver that follows capacity.
+        role: Role with what that driver may do.
+        role_binding: RoleBinding of the two.
         store: Deployment of the dedicated rendezvous store.
         runtime: TrainingRuntime with the pods of a TrainJob; None for other workloads.
         checkpoint: PersistentVolumeClaim for checkpoints.
@@ -51,6 +57,9 @@ class Manifests:
     launcher: Manifest | None = None
     service: Manifest | None = None
     token: Manifest | None = None
+    account: Manifest | None = None
+    role: Manifest | None = None
+    role_binding: Manifest | None = None
     store: Manifest | None = None
     runtime: Manifest | None = None
     checkpoint: Manifest | None = None

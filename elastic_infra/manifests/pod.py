@@ -6,7 +6,7 @@ from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
-from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, RERUN, object_labels
+from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, MIN_NODES, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
 from elastic_infra.manifests.overlay import overlaid
 from elastic_infra.manifests.storage import Mounted
@@ -49,6 +49,7 @@ def _annotations(config: JobConfig) -> dict[str, Value]:
         # A sidecar keeps the pod running after training and blocks the rendezvous: kubeflow/trainer#1637.
         "sidecar.istio.io/inject": "false",
         **({RERUN: config.run_policy.rerun} if config.run_policy.rerun else {}),
+        **({MIN_NODES: str(config.elastic.min_nodes)} if config.follows_capacity else {}),
     }
 
 

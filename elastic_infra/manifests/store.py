@@ -7,11 +7,12 @@ from typing import Final
 from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
+from elastic_infra.manifests.capacity import capacity_container, capacity_token
 from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import container_security, node_lost, pod_security
-from elastic_infra.manifests.storage import launcher_volume
+from elastic_infra.manifests.storage import Mounted, launcher_volume
 from elastic_infra.manifests.store_token import store_token_variable
 
 NODE_LOST_SECONDS: Final = 30
@@ -34,19 +35,21 @@ def store_deployment(name: str, config: JobConfig, launcher: str | Late | None) 
 
 
 def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Value:
-    storage = launcher_volume(launcher) if launcher is not None else None
+    storage = launcher_volume(launcher) if launcher is not None else Mounted((), ())
+    token = capacity_token().volumes if config.follows_capacity else ()
     labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "rendezvous"}
     annotations: dict[str, Value] = {**config.annotations, "sidecar.istio.io/inject": "false"}
     secrets: list[Value] = [{"name": secret} for secret in config.image_pull_secrets]
+    own_account = ObjectNames(name).capacity
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": without_none(
-            containers=[_container(name, config, list(storage.mounts) if storage else None)],
-            volumes=list(storage.volumes) if storage else None,
+            containers=_containers(name, config, list(storage.mounts)),
+            volumes=[*storage.volumes, *token] or None,
             securityContext=pod_security(config),
             imagePullSecrets=secrets or None,
             terminationGracePeriodSeconds=5,
-            serviceAccountName=config.security.service_account,
+            serviceAccountName=own_account if config.follows_capacity else config.security.service_account,
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             priorityClassName=config.placement.priority_class,
@@ -55,19 +58,25 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Valu
     }
 
 
-def _container(name: str, config: JobConfig, mounts: list[Value] | None) -> Value:
+def _containers(name: str, config: JobConfig, mounts: list[Value]) -> list[Value]:
+    image = config.rendezvous.image if config.rendezvous.image is not None else config.image
+    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
+    driver = [capacity_container(name, config, image, path, mounts)] if config.follows_capacity else []
+    return [_store(name, config, image, path, mounts), *driver]
+
+
+def _store(name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value]) -> Value:
     rendezvous = config.rendezvous
     amounts: dict[str, Value] = {"cpu": rendezvous.resources.cpu, "memory": rendezvous.resources.memory}
-    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
     return without_none(
         name="store",
-        image=rendezvous.image if rendezvous.image is not None else config.image,
+        image=image,
         imagePullPolicy=config.image_pull_policy,
         command=["python3", "-m", STORE_MODULE, "--port", str(rendezvous.port)],
         env=[store_token_variable(name), *path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
         ports=[{"name": "rendezvous", "containerPort": rendezvous.port, "protocol": "TCP"}],
         resources={"requests": dict(amounts), "limits": dict(amounts)},
-        volumeMounts=mounts,
+        volumeMounts=mounts or None,
         securityContext=container_security(config),
         terminationMessagePolicy="FallbackToLogsOnError",
     )

@@ -16,6 +16,7 @@ Fields = dict[str, Any]
 
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 POD_METRIC: Final[Fields] = {"metrics": [{"type": "pods", "name": "queue", "target": 1}]}
+CAPACITY: Final[Fields] = {"policy": "capacity"}
 CPU_METRIC: Final[Fields] = {"metrics": [{"type": "cpu", "target": 80}]}
 EFA: Final[Fields] = {"resource": "vpc.amazonaws.com/efa", "count": 4}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
@@ -331,6 +332,51 @@ CASES: Final = (
         "autoscaling.metrics[0]",
         ("resources.cpu",),
         {**RANGE, "autoscaling": CPU_METRIC, "resources": {"cpu": 1}},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {**INDEXED, "elastic": {"nnodes": 2}, "rendezvous": {"host": "dedicated"}, "autoscaling": CAPACITY},
+        "autoscaling",
+        ("range", "2"),
+        {**INDEXED, "autoscaling": CAPACITY},
+    ),
+    Case(
+        "autoscaling_has_room",
+        {**INDEXED, "autoscaling": CAPACITY, "placement": {"queue": "gpu"}},
+        "autoscaling",
+        ("Kueue",),
+        {**INDEXED, "autoscaling": CAPACITY},
+    ),
+    *(
+        Case(
+            "autoscaling_fits_its_policy", {**RANGE, "autoscaling": broken}, path, says, {**RANGE, "autoscaling": kept}
+        )
+        for broken, path, says, kept in (
+            ({}, "autoscaling.metrics", ("at least one metric", "'capacity'"), POD_METRIC),
+            ({**POD_METRIC, "probe_seconds": 5}, "autoscaling.probe_seconds", ("'capacity'",), POD_METRIC),
+            ({**CAPACITY, **POD_METRIC}, "autoscaling.metrics", ("one autoscaler",), {**CAPACITY, "probe_seconds": 5}),
+            ({**CAPACITY, "behavior": {}}, "autoscaling.behavior", ("'metrics'",), {**POD_METRIC, "behavior": {}}),
+            (
+                {**CAPACITY, "owner": "operator"},
+                "autoscaling.owner",
+                ("'metrics'",),
+                {**CAPACITY, "owner": "component"},
+            ),
+        )
+    ),
+    Case(
+        "capacity_has_a_store_pod",
+        {**INDEXED, "autoscaling": CAPACITY, "rendezvous": {"host": "worker0"}},
+        "autoscaling.policy",
+        ("'worker0'", "'dedicated'"),
+        {**INDEXED, "autoscaling": CAPACITY, "rendezvous": {"host": "dedicated"}},
+    ),
+    Case(
+        "capacity_has_a_store_pod",
+        {"elastic": {**ETCD, "nnodes": "1:2"}, "autoscaling": CAPACITY},
+        "autoscaling.policy",
+        ("'etcd-v2'", "'c10d'"),
+        {"elastic": {"nnodes": "1:2"}, "autoscaling": CAPACITY},
     ),
     Case(
         "queue_owns_suspend",

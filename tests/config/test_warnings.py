@@ -135,6 +135,12 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         {**RANGE, "autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}},
     ),
     (
+        "placement.priority_class",
+        {**RANGE, "autoscaling": {"policy": "capacity"}, "placement": {"priority_class": "high"}},
+        "preemptionPolicy: Never",
+        {**RANGE, "autoscaling": {"policy": "capacity"}},
+    ),
+    (
         "security.network_policy",
         {"overlays": {"pod": {"spec": {"hostNetwork": True}}}},
         "makes no NetworkPolicy for a job on the host's network",

@@ -69,10 +69,11 @@ def _operator_labels_are_only_selected(objects: Objects) -> None:
 def _mounts_have_volumes(pod: Any) -> None:
     volumes = [volume["name"] for volume in pod.get("volumes", [])]
     mounts = [mount for container in pod["containers"] for mount in container.get("volumeMounts", [])]
-    paths = [mount["mountPath"] for mount in mounts]
 
     assert len(volumes) == len(set(volumes))
-    assert len(paths) == len(set(paths))
+    for container in pod["containers"]:
+        paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+        assert len(paths) == len(set(paths))
     assert {mount["name"] for mount in mounts} == set(volumes)
 
 
@@ -145,6 +146,7 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
         assert 1 <= int(low) <= spec["completions"] <= int(high)
         assert spec["completions"] == spec["parallelism"]
+        assert ("role" in objects) == (config.autoscaling is not None)
         assert "autoscaler" not in objects
         return
     if config.kind == "TrainJob":
@@ -156,7 +158,8 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
     policy, worker = spec["elasticPolicy"], spec["pytorchReplicaSpecs"]["Worker"]
     assert 1 <= policy["minReplicas"] <= worker["replicas"] <= policy["maxReplicas"]
     assert set(spec["pytorchReplicaSpecs"]) == {"Worker"}
-    assert ("metrics" in policy) + ("autoscaler" in objects) == (config.autoscaling is not None)
+    movers = ("metrics" in policy) + ("autoscaler" in objects) + ("role" in objects)
+    assert movers == (config.autoscaling is not None)
     if scaler := objects.get("autoscaler"):
         assert scaler["metadata"]["name"] != objects["workload"]["metadata"]["name"]
         assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (

@@ -109,6 +109,10 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
         ),
         (jobs.job(storage={"checkpoint": {"claim": "mine"}}), ["launcher", "network_policy", "workload"]),
         (
+            jobs.indexed(autoscaling={"policy": "capacity"}),
+            ["launcher", "network_policy", "service", "token", "account", "role", "role_binding", "store", "workload"],
+        ),
+        (
             jobs.elastic(resources={"cpu": 1}, autoscaling=CASES["everything"]["autoscaling"] | {"owner": "operator"}),
             ["launcher", "network_policy", "service", "token", "store", "workload"],
         ),

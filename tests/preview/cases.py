@@ -70,6 +70,7 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
         side(llm=SCALED),
         side(llm=changed(SCALED, autoscaling__metrics=METRICS[::-1])),
     ),
+    "capacity": (side(llm=LLM), side(llm=changed(LLM, autoscaling={"policy": "capacity"}))),
     "shared-memory": (side(llm=LLM), side(llm=changed(LLM, shared_memory__size="128Gi"))),
     "secret-env": (
         side(llm=LLM),

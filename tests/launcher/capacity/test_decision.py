@@ -124,11 +124,11 @@ def test_no_growth_before_the_pause_is_over(changes: list[tuple[int, int]]) -> N
 
 
 def test_growth_doubles_and_ends_where_the_room_does() -> None:
-    """One, two, four at a time; of the last step those stay that have found a place."""
+    """One, two, four at a time; of the last step those stay that have found a place, and the next asks for one."""
     job = Driven(Limits(tuple(range(1, 33)), PROBE), 1)
     list(job.run(1000, lambda _: 13))
 
-    assert [size for _, size in job.history][:5] == [2, 4, 8, 16, 13]
+    assert [size for _, size in job.history][:6] == [2, 4, 8, 16, 13, 14]
 
 
 def test_a_full_cluster_is_asked_ever_more_seldom() -> None:

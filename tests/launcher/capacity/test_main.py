@@ -31,7 +31,7 @@ class Server:
 
 
 def given(kind: str) -> argparse.Namespace:
-    """The driver's options."""
+    """What the manifests tell the driver."""
     return argparse.Namespace(kind=kind, namespace="research", name="train", selector="a=b,c=d")
 
 

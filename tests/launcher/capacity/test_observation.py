@@ -45,7 +45,7 @@ def stuck(amounts: Object, lacks: str = "cpu", **more: Any) -> Object:
 
 
 def job(nodes: int, **more: Any) -> Object:
-    """An Indexed Job."""
+    """A job of several nodes that needs no operator."""
     return {"metadata": {"labels": {}}, "spec": {"parallelism": nodes, "completions": nodes}, **more}
 
 
@@ -54,7 +54,7 @@ def test_a_job_that_trains_is_settled() -> None:
     own = [node(0), node(1), node(1, status={"phase": "Failed"})]
     seen = observe(job(2), own, [], [])
 
-    assert (seen.size, seen.placed, seen.is_settled, seen.spare) == (2, {0, 1}, True, 2)
+    assert (seen.size, seen.placed, seen.is_settled, seen.spare) == (2, frozenset({0, 1}), True, 2)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_pod_without_a_place_is_missing() -> None:
 
     seen = observe(job(3), own, own, [])
 
-    assert (seen.placed, seen.is_settled, seen.waiting) == ({0}, True, frozenset())
+    assert (seen.placed, seen.is_settled, seen.waiting) == (frozenset({0}), True, frozenset())
 
 
 def test_an_operators_pods_have_their_index() -> None:
@@ -86,7 +86,7 @@ def test_an_operators_pods_have_their_index() -> None:
 
     seen = observe(workload, own, [], [])
 
-    assert (seen.size, seen.placed) == (2, {0})
+    assert (seen.size, seen.placed) == (2, frozenset({0}))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""The driver that follows capacity: a container beside the store, its token, and what its account may do.
+
+Nothing else of the job has a token. The store's pod has an account of its own, so that a service account of the user's
+gets no rights.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elastic_infra.config import JobConfig
+from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.launcher import CAPACITY_MODULE
+from elastic_infra.manifests.metadata import metadata, node_selector
+from elastic_infra.manifests.model import Manifest, Value, without_none
+from elastic_infra.manifests.pod import container_security
+from elastic_infra.manifests.storage import Mounted
+
+PROBE_SECONDS: Final = 60
+"""Long enough for a scheduler that preempts or retries, and shorter than most clusters take to add a cluster node."""
+TOKEN_SECONDS: Final = 3600
+"""The kubelet renews the token long before: https://kubernetes.io/docs/concepts/storage/projected-volumes/"""
+CREDENTIALS: Final = "/var/run/secrets/elastic-infra"
+AMOUNTS: Final = {"cpu": "100m", "memory": "128Mi"}
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def capacity_container(name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value]) -> Value:
+    """The driver.
+
+    Args:
+        image: the store's, which needs only python3.
+        path: the variable by which Python finds a mounted launcher.
+        mounts: where it is mounted.
+    """
+    selector = ",".join(f"{key}={value}" for key, value in node_selector(name, config).items())
+    scaling = config.autoscaling
+    probe = scaling.probe_seconds if scaling is not None else None
+    command: list[Value] = ["python3", "-m", CAPACITY_MODULE]
+    command += ["--kind", config.kind, "--namespace", config.namespace, "--name", name, "--selector", selector]
+    command += ["--sizes", _sizes(config), "--probe-seconds", str(probe or PROBE_SECONDS)]
+    return without_none(
+        name="capacity",
+        image=image,
+        imagePullPolicy=config.image_pull_policy,
+        command=[*command, "--credentials", CREDENTIALS],
+        env=[*path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        resources={"requests": dict(AMOUNTS), "limits": dict(AMOUNTS)},
+        volumeMounts=[*mounts, *capacity_token().mounts],
+        securityContext=container_security(config),
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )
+
+
+def _sizes(config: JobConfig) -> str:
+    """The numbers of nodes that the job can train with: a range with its step, or a list."""
+    elastic, each = config.elastic, config.nproc_per_node
+    if not elastic.world_sizes:
+        return f"{elastic.min_nodes}:{elastic.max_nodes}:{elastic.node_unit}"
+    nodes = range(elastic.min_nodes, elastic.max_nodes + 1, elastic.node_unit)
+    return ",".join(str(count) for count in nodes if count * each in elastic.world_sizes)
+
+
+def capacity_token() -> Mounted:
+    """The token and the certificate of the API server, as the kubelet mounts them by default, for one container."""
+    sources: list[Value] = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    return Mounted(
+        volumes=({"name": "capacity", "projected": {"sources": sources}},),
+        mounts=({"name": "capacity", "mountPath": CREDENTIALS, "readOnly": True},),
+    )
+
+
+def capacity_account(name: str, config: JobConfig) -> Manifest:
+    """The account, which no pod gets a token of unless it asks."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(name, ObjectNames(name).capacity, config),
+        "automountServiceAccountToken": False,
+    }
+
+
+def capacity_role(name: str, config: JobConfig) -> Manifest:
+    """Read and resize this one job, and list what the decision needs; a name cannot bound a list.
+
+    A batch/v1 Job has no scale subresource: its account may patch the Job, of which Kubernetes keeps the pods'
+    template as it is.
+    """
+    if config.kind == "PyTorchJob":
+        own = [
+            _rule("kubeflow.org", "pytorchjobs", "get", name),
+            _rule("kubeflow.org", "pytorchjobs/scale", "patch", name),
+        ]
+    else:
+        own = [_rule("batch", "jobs", "get", name), _rule("batch", "jobs", "patch", name)]
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "Role",
+        "metadata": metadata(name, ObjectNames(name).capacity, config),
+        "rules": [*own, _rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")],
+    }
+
+
+def capacity_role_binding(name: str, config: JobConfig) -> Manifest:
+    """The Role, for the account alone."""
+    own = ObjectNames(name).capacity
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(name, own, config),
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": own},
+        "subjects": [{"kind": "ServiceAccount", "name": own, "namespace": config.namespace}],
+    }
+
+
+def _rule(group: str, resource: str, verb: str, name: str | None = None) -> Value:
+    names: list[Value] | None = [name] if name else None
+    return without_none(apiGroups=[group], resources=[resource], resourceNames=names, verbs=[verb])
