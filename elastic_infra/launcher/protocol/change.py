@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import group, move
-from .commit import larger
+from .commit import candidates, larger
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation
 from .state import LocalWorkers, State
@@ -137,6 +137,9 @@ def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: f
     full = len(generation.members) >= state.limits.max_nodes
     # No place is free, or the job is about to end.
     if full or generation.finishing:
+        return None
+    # No node is ready, which a large job sees at little cost.
+    if not candidates(state, (), generation):
         return None
     statuses = member_statuses(state, generation, now)
     # A member has finished, so the others are about to.

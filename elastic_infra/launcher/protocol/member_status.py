@@ -48,9 +48,46 @@ class MemberStatus:
         return not self.finished and (self.gone or self.leaving or self.orphaned or (self.done and self.live is None))
 
 
+@dataclass(frozen=True)
+class _RollCall:
+    """The statuses of one generation's members, with what they were made of."""
+
+    generation: Generation | None = None
+    peers: tuple[Peer, ...] = ()
+    said: tuple[Peer | None, ...] = ()
+    """Each member's peer where its status follows from its record alone, as for a live peer; None for the others."""
+    own: NodeRecord | None = None
+    statuses: tuple[MemberStatus, ...] = ()
+    is_settled: bool = False
+    """Whether no status depends on the time or on other parts of the state."""
+
+
+_last = _RollCall()
+"""Of the last call: a step calls several times, and between two steps mostly nothing changes. The result is that of a
+call without it, so that the function stays pure."""
+
+
 def member_statuses(state: State, generation: Generation, now: float) -> tuple[MemberStatus, ...]:
     """The status of every member, in rank order."""
-    return tuple(_member_status(state, generation, member, now) for member in generation.members)
+    global _last  # noqa: PLW0603  a memory of one result, compared with what it was made of before it is used
+    last, peers, own = _last, state.store.peers, record(state)
+    if last.generation is not generation or last.own is None or last.own.uuid != own.uuid:
+        last = _RollCall()
+    elif last.is_settled and last.peers is peers and last.own == own:
+        return last.statuses
+    found = (state.store.peer(member.uuid) for member in generation.members)
+    said = tuple(peer if peer is not None and peer.presence == "live" else None for peer in found)
+    known = last.said or (None,) * len(said)
+    statuses = tuple(
+        last.statuses[place]
+        if peer is not None and peer is known[place] and member.uuid != own.uuid
+        else _member_status(state, generation, member, now)
+        for place, (member, peer) in enumerate(zip(generation.members, said, strict=True))
+    )
+    pairs = zip(generation.members, said, strict=True)
+    is_settled = all(peer is not None or member.uuid == own.uuid for member, peer in pairs)
+    _last = _RollCall(generation, peers, said, own, statuses, is_settled)
+    return statuses
 
 
 def _member_status(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from elastic_infra.launcher.protocol import events, machine
+from elastic_infra.launcher.protocol import events, machine, member_status
 from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus, member_statuses
-from elastic_infra.launcher.protocol.records import Generation
+from elastic_infra.launcher.protocol.records import Generation, Member
+from elastic_infra.launcher.protocol.state import State
 from tests.launcher.protocol.states import PAIR, connected, peer
 
 LIMITS = Limits(max_nodes=2)
@@ -98,3 +101,49 @@ def test_a_loss_is_anything_but_a_finish() -> None:
     assert status_of_n1(peer("n1", "stopped", orphaned=True)).lost
     assert not status_of_n1(peer("n1", "stopped")).lost
     assert not status_of_n1(replace(peer("n1", "finished"), presence="ended")).lost
+
+
+SAID = {
+    "absent": (),
+    "at work": (peer("n1", "member"),),
+    "at work too": (peer("n1", "member"),),
+    "stopped": (peer("n1", "stopped"),),
+    "silent": (replace(peer("n1", "member"), presence="silent"),),
+    "cut off": (replace(peer("n1", "member"), presence="disconnected"),),
+    "this one too": (peer("n1", "member"), peer("n0", "stopped")),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from([*SAID]), st.sampled_from(["", "running", "stopped"]), st.booleans())))
+def test_a_status_does_not_depend_on_the_calls_before(calls: list[tuple[str, str, bool]]) -> None:
+    """What the last call found is used again only where a call without it finds the same, on whichever node."""
+    for now, (said, phase, is_other_node) in enumerate(calls):
+        state = connected(LIMITS, PAIR, *SAID[said], phase=phase)
+        if is_other_node:
+            state = replace(state, node=replace(state.node, uuid="n1"))
+        assert member_statuses(state, PAIR, now / 2) == member_statuses(state, replace(PAIR), now / 2)
+
+
+def test_nodes_that_stand_still_cost_no_roll_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing changes, an idle step looks at no member again, and a changed member costs one look."""
+    looks: list[str] = []
+    look = member_status._member_status
+
+    def counted(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
+        looks.append(member.uuid)
+        return look(state, generation, member, now)
+
+    monkeypatch.setattr(member_status, "_member_status", counted)
+    nodes = [f"n{number}" for number in range(64)]
+    generation = replace(PAIR, members=tuple(Member(uuid, uuid, 1) for uuid in nodes))
+    limits = Limits(max_nodes=len(nodes), startup_patience=0.0, planned_gap=0.0)
+    state = connected(limits, generation, *(peer(uuid, "member") for uuid in sorted(nodes)), phase="running")
+    state, _ = machine.step(state, events.Tick(), 100.0)
+    looks.clear()
+    state, _ = machine.step(state, events.Tick(), 101.0)
+    idle = [*looks]
+    machine.step(state, events.PeerSeen(peer("n7", "member", startup_seconds=1)), 102.0)
+
+    assert idle == []
+    assert set(looks) == {"n0", "n7"}
+    assert len(looks) == 2
