@@ -15,8 +15,9 @@ from elastic_infra.launcher.store import keys, wire
 
 JOB: Final = "rendezvous"
 WORKERS: Final = 8
-_GENERATION: Final = re.compile(rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{"number":(\d+),(?:"phase":"(\w+)")?')
-"""In a notice and in a snapshot; a phase that is left out is ``running``."""
+_GENERATION: Final = re.compile(rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{(?:"number":(\d+),)?(?:"phase":"(\w+)")?')
+"""In a notice and in a snapshot. A change has no number where the number stays; a phase that is left out is ``running``
+in a generation with a new number."""
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
 _READ: Final = 1 << 18
 SEND_SECONDS: Final = 60.0
@@ -43,6 +44,8 @@ class Light:
     incarnation: str = ""
     first: int = 1
     """The first generation that it can be in."""
+    number: int = 0
+    """The generation's, as last heard of."""
     tail: bytes = b""
     call: int = 0
     next_beat: float = 0.0
@@ -82,13 +85,16 @@ class Lights:
     def serve(self, seconds: float) -> None:
         """Answer what comes for so long."""
         until = time.monotonic() + seconds
-        while (now := time.monotonic()) < until:
-            for key, _ in self._selector.select(min(0.05, until - now)):
+        while True:
+            now = time.monotonic()
+            for key, _ in self._selector.select(max(0.0, min(0.05, until - now))):
                 self._read(key.data)
+            if now >= until:
+                return
             for node in self.nodes.values():
                 if now >= node.next_beat and node.incarnation:
                     node.next_beat = now + wire.BEAT_SECONDS
-                    self._send(node, {"op": "beat"})
+                    self._send_bytes(node, wire.BEAT)
 
     def close(self) -> None:
         """Close the connections of all nodes, and the selector."""
@@ -122,15 +128,16 @@ class Lights:
             snapshot, _, text = text.partition(b"\n")
             found = _INCARNATION.search(snapshot)
             node.incarnation = found[1].decode() if found else "?"
-            node.first = max([int(number) for number, _ in _GENERATION.findall(snapshot)], default=0) + 1
+            node.number = max([int(number) for number, _ in _GENERATION.findall(snapshot)], default=0)
+            node.first = node.number + 1
             self._publish(node)
-        self._follow(node, _GENERATION.findall(text))
-        node.tail = text[-200:]
+        lines, _, node.tail = text.rpartition(b"\n")
+        self._follow(node, _GENERATION.findall(lines))
 
     def _follow(self, node: Light, seen: list[tuple[bytes, bytes]]) -> None:
         for digits, phase in seen:
-            number = int(digits)
-            if phase in {b"", b"running"} and number >= max(node.first, node.said.generation + 1):
+            node.number = number = int(digits or node.number)
+            if digits and phase in {b"", b"running"} and number >= max(node.first, node.said.generation + 1):
                 self.member_at[node.index, number] = time.monotonic()
                 node.said = replace(node.said, state="member", generation=number, incarnation=node.incarnation)
                 self._publish(node)
@@ -142,7 +149,9 @@ class Lights:
         self._send(node, {"op": "set", "key": keys.node_key(node.said.uuid), "value": codec.to_json(node.said)})
 
     def _send(self, node: Light, request: dict[str, object]) -> None:
-        data = wire.encode({**request, "id": node.call})
+        self._send_bytes(node, wire.encode({**request, "id": node.call}))
+
+    def _send_bytes(self, node: Light, data: bytes) -> None:
         node.call += 1
         node.sent += len(data)
         node.end.settimeout(SEND_SECONDS)

@@ -42,6 +42,38 @@ def from_json(kind: type[Record], value: object) -> Record:
     })  # fmt: skip
 
 
+def changed(record: Record, changes: object, dropped: object, spliced: object) -> Record:
+    """The dataclass after a change of its JSON object; an unknown field is ignored.
+
+    Args:
+        record: before the change.
+        changes: fields with their new values.
+        dropped: names of fields that the object does not have any more.
+        spliced: fields that hold arrays, each with the place of its change, the number of values that are removed
+            there, and the values that come in.
+
+    Raises:
+        TypeError: an argument is not of this form, or a field is not of its type.
+    """
+    kind = type(record).__name__
+    wanted = _types_of(type(record))  # type: ignore[arg-type]  # every class is hashable
+    read = {
+        name: _read(wanted[name], value, f"{kind}.{name}")
+        for name, value in _checked(dict, changes, kind).items()
+        if name in wanted
+    }
+    for name, (at, removed, values) in _checked(dict, spliced, kind).items():
+        if name in wanted:
+            before = getattr(record, name)
+            read[name] = (*before[:at], *_read(wanted[name], values, f"{kind}.{name}"), *before[at + removed :])
+    defaults = {field.name: field.default for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # as above
+    read |= {name: defaults[name] for name in _checked(list, dropped, kind) if name in wanted}
+    if dataclasses.MISSING in read.values():
+        message = f"{kind} lacks a field."
+        raise TypeError(message)
+    return dataclasses.replace(record, **read)  # type: ignore[type-var]  # as above
+
+
 @functools.cache
 def _types_of(kind: type) -> dict[str, Any]:
     """Each field with its type, resolved from the text of its annotation."""

@@ -54,6 +54,27 @@ def test_reading_what_was_written_gives_the_same(outer: Outer) -> None:
     assert codec.from_json(Outer, json.loads(json.dumps(codec.to_json(outer)))) == outer
 
 
+@given(OUTER, OUTER, st.integers(0, 3), st.integers(0, 3))
+def test_a_change_leads_where_the_whole_leads(before: Outer, after: Outer, at: int, removed: int) -> None:
+    """New fields, dropped fields and a spliced array give the record that the changed object gives."""
+    old, new = (json.loads(json.dumps(codec.to_json(outer))) for outer in (before, after))
+    came = new.pop("ranks", [])
+    new |= {"ranks": [*old["ranks"][:at], *came, *old["ranks"][at + removed :]]} if "ranks" in old else {}
+    changes = {name: value for name, value in new.items() if old.get(name) != value and name != "ranks"}
+    dropped = sorted(old.keys() - new.keys())
+    spliced = {"ranks": (at, removed, came)} if "ranks" in old else {}
+
+    changed = codec.changed(codec.from_json(Outer, old), {**changes, "unknown": 1}, dropped, spliced)
+    assert changed == codec.from_json(Outer, new)
+
+
+@pytest.mark.parametrize("change", [({"count": "1"}, [], {}), ({}, ["count"], {}), ([], [], {}), ({}, {}, {})])
+def test_a_change_that_is_not_of_its_types_is_refused(change: tuple[object, object, object]) -> None:
+    """As a whole object is."""
+    with pytest.raises(TypeError):
+        codec.changed(Outer(1), *change)
+
+
 def test_defaults_are_left_out() -> None:
     """A record of a thousand nodes stays small, and a new field with a default costs nothing."""
     assert codec.to_json(Outer(1)) == {"count": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ class Session:
         self._lines = lines
         self._clock = clock
         self._calls: dict[int, tuple[str, float]] = {}
+        self._beats: collections.deque[float] = collections.deque()
+        """When each beat without an answer was sent."""
         self._last_id = 0
         self._heard_at = acknowledged_at
         """When the last bytes came: a store that sends a change to thousands of nodes is slow, not lost."""
@@ -107,8 +110,8 @@ class Session:
     def wait(self) -> float:
         """Seconds until the next beat or deadline."""
         due = [self._next_beat]
-        if self._calls:
-            due.append(max(self._heard_at, min(at for _, at in self._calls.values())) + wire.CALL_SECONDS)
+        if self._calls or self._beats:
+            due.append(max(self._heard_at, self._oldest()) + wire.CALL_SECONDS)
         return max(0.0, min(due) - self._clock())
 
     def carry_out(self, order: Order) -> None:
@@ -126,13 +129,13 @@ class Session:
     def beat(self) -> None:
         """Beat when it is time; raise ``LostError`` when a call was not answered in time."""
         now = self._clock()
-        oldest = min((sent_at for _, sent_at in self._calls.values()), default=now)
-        if now - max(oldest, self._heard_at) >= wire.CALL_SECONDS:
+        if now - max(self._oldest(), self._heard_at) >= wire.CALL_SECONDS:
             message = f"the store did not answer for {wire.CALL_SECONDS:g} s"
             raise LostError(message, by_peer=False)
         if now >= self._next_beat:
             self._next_beat = now + wire.BEAT_SECONDS
-            self._call("beat")
+            self._beats.append(now)
+            self._send(wire.BEAT)
 
     def receive(self) -> list[events.Event | Acknowledged]:
         """Read once, and return the messages as notifications."""
@@ -157,10 +160,10 @@ class Session:
             return [self.mirror.connected(str(message["incarnation"]), message, self._clock())]
         if "event" in message:
             return list(self.mirror.noticed(message, self._clock()))
-        kind, sent_at = self._calls.pop(cast("int", message.get("id")), ("", 0.0))
-        if kind == "beat":
-            self.acknowledged_at = sent_at
-            return [Acknowledged(sent_at)]
+        if message.get("op") == "beat" and self._beats:
+            self.acknowledged_at = self._beats.popleft()
+            return [Acknowledged(self.acknowledged_at)]
+        kind, _ = self._calls.pop(cast("int", message.get("id")), ("", 0.0))
         if kind == "compare_and_set":
             return [events.CompareAndSetDone(message.get("succeeded") is True)]
         return []
@@ -168,10 +171,16 @@ class Session:
     def _call(self, operation: str, **fields: object) -> None:
         self._last_id += 1
         self._calls[self._last_id] = (operation, self._clock())
-        request = {"op": operation, "id": self._last_id, **fields}
+        self._send(wire.encode({"op": operation, "id": self._last_id, **fields}))
+
+    def _oldest(self) -> float:
+        """When the oldest message without an answer was sent; now, where there is none."""
+        return min([*(sent_at for _, sent_at in self._calls.values()), *self._beats], default=self._clock())
+
+    def _send(self, data: bytes) -> None:
         self.socket.settimeout(wire.CALL_SECONDS)
         try:
-            self.socket.sendall(wire.encode(request))
+            self.socket.sendall(data)
         except OSError as error:
             by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
             raise LostError(why(error), by_peer=by_peer) from error

@@ -115,11 +115,14 @@ class Keyspace:
         if key not in self.entries and len(self.entries) >= MAX_KEYS:
             message = f"a job may have {MAX_KEYS} keys"
             raise RefusedError(message)
+        _, former = self.entries.get(key, (0, None))
         self._version += 1
         self.entries[key] = (self._version, encoded.value)
         self._entries_json[key] = b"%b:[%d,%b]" % (wire.to_json(key), self._version, encoded.text)
         self.memory += self.growth(key, encoded)
         self._memory[key] = _memory_of(key, encoded)
+        if isinstance(former, dict) and isinstance(encoded.value, dict):
+            return [self._changed(key, former, encoded.value)]
         return [{"event": "set", "key": key, "version": self._version, "value": encoded.value}]
 
     def delete(self, key: str) -> list[Notice]:
@@ -191,6 +194,32 @@ class Keyspace:
         entries, presences = (b",".join(parts.values()) for parts in (self._entries_json, self._presences_json))
         return b'"entries":{%b},"presences":{%b},"clock":%b' % (entries, presences, wire.to_json(now))
 
+    def _changed(self, key: str, former: dict[str, Json], value: dict[str, Json]) -> Notice:
+        """Only what differs from the former value: a member list of a thousand nodes outlives most changes.
+
+        A node is named by the number of its arrival, and without a version, so that the same change of many nodes is
+        one notice; only ``gen`` is changed by compare-and-set.
+        """
+        new = {name: each for name, each in value.items() if name not in former or not _is_same(former[name], each)}
+        arrays = {name: (former.get(name), each) for name, each in new.items()}
+        spliced = {
+            name: _splice(was, each)
+            for name, (was, each) in arrays.items()
+            if isinstance(was, list) and isinstance(each, list)
+        }
+        notice: Notice = {
+            "event": "changed",
+            "value": {name: each for name, each in new.items() if name not in spliced},
+        }
+        if former.keys() - value.keys():
+            notice["dropped"] = sorted(former.keys() - value.keys())
+        if spliced:
+            notice["spliced"] = spliced
+        presence = self.presences.get(key.removeprefix(NODE_PREFIX)) if key.startswith(NODE_PREFIX) else None
+        if presence is not None:
+            return {**notice, "node": presence.arrived}
+        return {"event": "changed", "key": key, "version": self._version, **notice}
+
     def _move(self) -> int:
         self._moves += 1
         return self._moves
@@ -204,6 +233,26 @@ class Keyspace:
         self._presences_json.pop(node, None)
         counts = {"arrived": presence.arrived, "departed": presence.departed}
         return [{"event": "presence", "node": node, "presence": state, **counts}]
+
+
+def _splice(former: list[Json], value: list[Json]) -> list[Json]:
+    """How an array came out of another: the place of the change, the number of values removed there, and those put in.
+
+    A node that is lost or comes is one of a thousand members.
+    """
+    shorter, front, back = min(len(former), len(value)), 0, 0
+    while front < shorter and _is_same(former[front], value[front]):
+        front += 1
+    while back < shorter - front and _is_same(former[-1 - back], value[-1 - back]):
+        back += 1
+    return [front, len(former) - front - back, value[front : len(value) - back]]
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Whether two values are the same as JSON; Python takes 1, 1.0 and true for equal."""
+    if one != other or type(one) is not type(other):
+        return False
+    return isinstance(one, str | int | None) or wire.to_json(one) == wire.to_json(other)
 
 
 def _memory_of(key: str, encoded: Encoded) -> int:

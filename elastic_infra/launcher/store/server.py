@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 import resource
 import secrets
 import selectors
@@ -24,7 +25,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from . import wire
-from .keyspace import Encoded, Keyspace, Notice, RefusedError, State, key_of, value_of, version_of
+from .connection import Chunk, Connection, Held
+from .feed import Feed
+from .keyspace import Encoded, Keyspace, Notice, Presence, RefusedError, State, key_of, value_of, version_of
 
 HELLO_SECONDS: Final = 10.0
 """A connection that has not said hello by then is closed."""
@@ -33,11 +36,9 @@ KEEP_SECONDS: Final[Mapping[State, float]] = {"ended": 600.0, "disconnected": 86
 may train on until its orphan timeout, and without its record the node would count as dead."""
 RECONNECT_SECONDS: Final = 1.0
 """A node that lost its connection has another one by then, unless the node is gone."""
-MAX_CONNECTIONS: Final = 4096
+MAX_CONNECTIONS: Final = 10_000
 SPARE_DESCRIPTORS: Final = 32
 """Descriptors that connections leave to the listener, the selector and the interpreter."""
-HELLO_BYTES: Final = 4096
-"""The longest hello: 4096 connections without one hold 16 MB together."""
 BACKLOG_BYTES: Final = 1 << 20
 """Bytes of unread notices of one connection; beyond this the connection gets a snapshot instead."""
 BUFFERED_BYTES: Final = 32 << 20
@@ -47,34 +48,18 @@ STORED_BYTES: Final = 32 << 20
 SAY_SECONDS: Final = 10.0
 """At most one line in this time about a fault of the server itself."""
 TICK_SECONDS: Final = 0.25
+GATHER_SECONDS: Final = 0.1
+"""Notices are gathered for as long as it took to send the last ones to all readers, and this long at most, so that a
+thousand nodes that all say something get a few large messages."""
+BACKLOG: Final = 4096
+"""Connections that the kernel completes before they are accepted: all nodes of a job come at once."""
+ACCEPTS: Final = 64
+"""New connections of one round."""
 OPEN: Final = (
     "store: no token is set, so every client that reaches this port can end or take over the jobs. "
     "Give the store and every node the same ELASTIC_INFRA_STORE_TOKEN, or let only the job's nodes reach the port."
 )
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "::1"}
-
-
-class Connection:
-    """One client, introduced or not."""
-
-    def __init__(self, end: socket.socket, now: float) -> None:
-        self.socket = end
-        self.lines = wire.Lines(HELLO_BYTES)
-        self.out = bytearray()
-        self.counted = 0
-        """Bytes of this connection in the server's sum."""
-        self.awaits = selectors.EVENT_READ
-        """The selector's events for this connection."""
-        self.is_behind = False
-        """Whether notices were left out: a snapshot is due once the connection has read all earlier bytes."""
-        self.since = now
-        self.job: str | None = None
-        self.node = ""
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that this connection holds in memory."""
-        return len(self.out) + len(self.lines)
 
 
 class Server:
@@ -92,10 +77,14 @@ class Server:
         self._keyspaces: dict[str, Keyspace] = {}
         self._connections: dict[socket.socket, Connection] = {}
         self._nodes: dict[tuple[str, str], Connection] = {}
-        self._buffered = 0
+        self._feeds: dict[str, Feed] = {}
+        self._untold: dict[str, Feed] = {}
+        """Jobs with notices to be sent, or with connections that wait for a snapshot."""
+        self._held = Held()
+        self._beat = Chunk(wire.BEAT, self._held)
         self._unsent: dict[Connection, None] = {}
-        """Connections with output in this round: one system call sends all of it."""
-        self._is_flushing = False
+        """Connections with answers in this round: one system call sends all of them."""
+        self._is_telling = False
         self._said_at = -SAY_SECONDS
         self._selector = selectors.DefaultSelector()
         self._ticked = clock()
@@ -118,27 +107,62 @@ class Server:
 
     def serve_once(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for connections that are ready, and serve them."""
-        for key, events in self._selector.select(timeout):
+        now = self._clock()
+        waits = [max(0.0, feed.due - now) for feed in self._untold.values()]
+        for key, events in self._selector.select(min([timeout, *waits])):
             if key.fileobj is self._listener:
                 self._accept()
                 continue
             connection = self._connections.get(key.fileobj)  # type: ignore[call-overload]  # a socket
             if connection is not None:
                 self._attend(connection, events)
-        self._flush_all()
         now = self._clock()
+        self._send_due(now)
         if now - self._ticked >= TICK_SECONDS:
             self._tick(now)
-            self._flush_all()
+            self._send_due(now)
 
-    def _flush_all(self) -> None:
-        if self._is_flushing:
-            return
-        self._is_flushing = True
-        while self._unsent:
-            connection, _ = self._unsent.popitem()
+    def _send_due(self, now: float) -> None:
+        """Send the notices that were gathered for long enough, and the answers that wait for none."""
+        for job in [job for job, feed in self._untold.items() if now >= feed.due]:
+            self._tell(job)
+        unsent, self._unsent = self._unsent, {}
+        for connection in unsent:
             self._attend(connection, selectors.EVENT_WRITE)
-        self._is_flushing = False
+
+    def _tell(self, job: str) -> None:
+        """Send a job's notices to all that read them, and a snapshot to the connections that wait for one."""
+        feed = self._untold.get(job)
+        if feed is None or self._is_telling:
+            return
+        self._is_telling, began = True, self._clock()
+        del self._untold[job]
+        notices = Chunk(feed.take(), self._held)
+        for reader in [*feed.readers]:
+            if reader not in feed.readers:  # it was the largest holder of memory, and is ended
+                continue
+            if reader.backlog and reader.backlog + len(notices.data) > BACKLOG_BYTES:
+                reader.is_behind = True
+                del feed.readers[reader]
+            elif notices.data:
+                reader.put(notices)
+            self._attend(reader, selectors.EVENT_WRITE)
+        self._welcome(job, feed)
+        ended = self._clock()
+        feed.due = ended + min(ended - began, GATHER_SECONDS)
+        self._is_telling = False
+
+    def _welcome(self, job: str, feed: Feed) -> None:
+        if not feed.newcomers:
+            return
+        snapshot = Chunk(b",%b}\n" % self._keyspaces[job].snapshot(self._clock()), self._held)
+        newcomers, feed.newcomers = feed.newcomers, {}
+        for connection, front in newcomers.items():
+            if connection.socket in self._connections:
+                connection.put(Chunk(wire.to_json({**front, **self._head()})[:-1], self._held))
+                connection.put(snapshot)
+                feed.readers[connection] = None
+                self._attend(connection, selectors.EVENT_WRITE)
 
     def _attend(self, connection: Connection, events: int) -> None:
         """Write and read without blocking; a fault ends this connection and no other."""
@@ -171,7 +195,12 @@ class Server:
         for connection in [each for each in self._connections.values() if each.job is None and each.since < late]:
             self._drop(connection)
         for job in [job for job in self._left_jobs() if self._keyspaces[job].is_empty]:
-            del self._keyspaces[job]
+            self._forget(job)
+
+    def _forget(self, job: str) -> Keyspace:
+        self._feeds.pop(job, None)
+        self._untold.pop(job, None)
+        return self._keyspaces.pop(job)
 
     def _left_jobs(self) -> list[str]:
         """Jobs to which no client is connected, the one that was left first in front."""
@@ -180,13 +209,17 @@ class Server:
         return sorted(left, key=lambda job: self._keyspaces[job].left)
 
     def _accept(self) -> None:
-        try:
-            end, _ = self._listener.accept()
-        except OSError:
-            return  # the client is gone again, or descriptors are short, which the next connection shows
-        if not self._has_place():
-            end.close()
-            return
+        for _ in range(ACCEPTS):
+            try:
+                end, _ = self._listener.accept()
+            except OSError:
+                return  # there is no other, it is gone again, or descriptors are short, which the next one shows
+            if self._has_place():
+                self._take(end)
+            else:
+                end.close()
+
+    def _take(self, end: socket.socket) -> None:
         end.settimeout(0)
         with contextlib.suppress(OSError):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -212,6 +245,9 @@ class Server:
         if not data:
             self._drop(connection)
             return
+        if data == wire.BEAT and connection.presence is not None and not connection.lines:
+            self._hear(connection, connection.presence)
+            return
         try:
             for request in connection.lines.feed(data):
                 self._answer(connection, request)
@@ -226,18 +262,25 @@ class Server:
     def _answer(self, connection: Connection, request: Mapping[str, object]) -> None:
         if connection.socket not in self._connections:
             return
-        members = b""
+        reply: dict[str, object] = {"id": request["id"]} if "id" in request else {}
         try:
             if connection.job is None:
-                members = self._hello(connection, request)
-                reply = self._head()
-            else:
-                reply = self._reply(connection, connection.job, request)
+                self._hello(connection, request, reply)
+                return
+            reply |= self._reply(connection, connection.job, request)
         except RefusedError as error:
-            reply = {"error": f"{error}."}
-        self._send(connection, {"id": request.get("id"), **reply}, members)
+            reply["error"] = f"{error}."
+        self._send(connection, reply)
         if connection.job is None:
             self._drop(connection)
+
+    def _hear(self, connection: Connection, presence: Presence) -> None:
+        """Answer a beat, the most frequent message, at little cost: with the same bytes."""
+        presence.heard = self._clock()
+        if presence.state != "live" and connection.job is not None:
+            self._notify(connection.job, self._keyspaces[connection.job].heard(connection.node, presence.heard))
+        connection.put(self._beat)
+        self._flush(connection)
 
     def _reply(self, connection: Connection, job: str, request: Mapping[str, object]) -> dict[str, object]:
         operation, keyspace = request.get("op"), self._keyspaces[job]
@@ -245,7 +288,7 @@ class Server:
             self._become_current(job, connection)
             self._notify(job, keyspace.heard(connection.node, self._clock()))
         if operation == "beat":
-            return {}
+            return {} if "id" in request else {"op": "beat"}
         if operation == "farewell":
             self._notify(job, keyspace.ended(connection.node, self._clock()))
             self._drop(connection)
@@ -273,8 +316,8 @@ class Server:
         message = "the operation is unknown"
         raise RefusedError(message)
 
-    def _hello(self, connection: Connection, request: Mapping[str, object]) -> bytes:
-        """Accept a client; returns all keys of its job, as members of the answer."""
+    def _hello(self, connection: Connection, request: Mapping[str, object], front: dict[str, object]) -> None:
+        """Accept a client, which gets all keys of its job behind the members ``front`` of the answer."""
         job, node, token = request.get("job"), request.get("node", ""), request.get("token", "")
         if request.get("op") != "hello" or not (isinstance(job, str) and isinstance(node, str)):
             message = "a connection begins with hello"
@@ -282,13 +325,17 @@ class Server:
         if self._token and not (isinstance(token, str) and self._is_right(token)):
             message = "the token is wrong"
             raise RefusedError(message)
-        now = self._clock()
         keyspace = self._keyspaces.setdefault(job, Keyspace())
+        self._feeds.setdefault(job, Feed(self._held))
         if node:
-            self._notify(job, keyspace.heard(node, now))
+            self._notify(job, keyspace.heard(node, self._clock()))
         connection.job, connection.node = job, node
         connection.lines.longest = wire.MAX_LINE
-        return self._keyspaces[job].snapshot(now)
+        self._await_snapshot(connection, job, front)
+
+    def _await_snapshot(self, connection: Connection, job: str, front: dict[str, object]) -> None:
+        self._feeds[job].newcomers[connection] = front
+        self._untold[job] = self._feeds[job]
 
     def _is_right(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self._token.encode(errors="surrogateescape"))
@@ -305,7 +352,7 @@ class Server:
         """
         excess = keyspace.growth(key, encoded) + sum(each.memory for each in self._keyspaces.values()) - STORED_BYTES
         for job in self._left_jobs() if excess > 0 else ():
-            excess -= self._keyspaces.pop(job).memory
+            excess -= self._forget(job).memory
             if excess <= 0:
                 return
         if excess > 0:
@@ -321,73 +368,84 @@ class Server:
         if former is connection:
             return
         self._nodes[job, connection.node] = connection
+        connection.presence = self._keyspaces[job].presences.get(connection.node)
         if former is not None:
             self._drop(former)
 
     def _notify(self, job: str, notices: list[Notice]) -> None:
-        if not notices:
+        feed = self._feeds[job]
+        if not (notices and feed.readers):
             return
-        data = b"".join(wire.encode(notice) for notice in notices)
-        for connection in [c for c in self._connections.values() if c.job == job]:
-            if connection in self._unsent and len(connection.out) + len(data) > BACKLOG_BYTES:
-                self._flush(connection)
-            connection.is_behind |= bool(connection.out) and len(connection.out) + len(data) > BACKLOG_BYTES
-            if not connection.is_behind:
-                self._send_bytes(connection, data)
+        for notice in notices:
+            feed.add(notice)
+        self._untold[job] = feed
+        if feed.size > BACKLOG_BYTES:
+            self._tell(job)
+        self._limit_gathered()
 
-    def _send(self, connection: Connection, message: dict[str, object], members: bytes = b"") -> None:
-        self._send_bytes(connection, wire.encode(message, members))
-
-    def _send_bytes(self, connection: Connection, data: bytes) -> None:
-        """Send at the end of this round, but large output at once, so that only unread bytes count as such."""
+    def _send(self, connection: Connection, answer: dict[str, object]) -> None:
+        """Send an answer at the end of this round, but large ones at once, so that only unread bytes count as such."""
         if connection.socket not in self._connections:
             return
-        connection.out += data
-        connection.counted += len(data)
-        self._buffered += len(data)
+        connection.answers += wire.encode(answer)
+        self._count(connection)
         self._unsent[connection] = None
-        if len(connection.out) > BACKLOG_BYTES:
+        if len(connection.answers) > BACKLOG_BYTES:
+            self._tell(connection.job or "")
             self._flush(connection)
-        elif self._buffered > BUFFERED_BYTES // 2:
-            self._flush_all()
+        self._limit_gathered()
+
+    def _limit_gathered(self) -> None:
+        if self._held.size > BUFFERED_BYTES // 2 and not self._is_telling:
+            self._send_due(math.inf)
 
     def _flush(self, connection: Connection) -> None:
         if connection.socket not in self._connections:
             return
-        with contextlib.suppress(OSError):  # the next read shows a broken connection
-            sent = connection.socket.send(connection.out) if connection.out else 0
-            del connection.out[:sent]
-        if connection.is_behind and not connection.out:
+        if connection.answers and self._may_answer(connection):
+            connection.put(Chunk(bytes(connection.answers), self._held))
+            connection.answers.clear()
+        connection.send()
+        if connection.is_behind and not connection.backlog:
             connection.is_behind = False
-            snapshot = self._keyspaces[connection.job or ""].snapshot(self._clock())
-            self._send(connection, {"event": "snapshot", **self._head()}, snapshot)
-            return
+            self._await_snapshot(connection, connection.job or "", {"event": "snapshot"})
         self._count(connection)
         if connection.socket not in self._connections:
             return
-        awaits = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        awaits = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.backlog else 0)
         if awaits != connection.awaits:
             connection.awaits = awaits
             self._selector.modify(connection.socket, awaits)
+
+    def _may_answer(self, connection: Connection) -> bool:
+        """Whether no notice comes before the answers: a client reads a change before the answer that reports it."""
+        job = connection.job
+        if job is None or connection.is_behind:
+            return True
+        return (self._is_telling or job not in self._untold) and connection not in self._feeds[job].newcomers
 
     def _count(self, connection: Connection) -> None:
         """Keep the sum of the bytes that all connections hold; beyond the bound the largest holder is ended."""
         if connection.socket not in self._connections:
             return
-        self._buffered += connection.buffered - connection.counted
-        connection.counted = connection.buffered
-        while self._buffered > BUFFERED_BYTES:
-            self._drop(max(self._connections.values(), key=lambda each: each.counted))
+        self._held.size += connection.unread - connection.counted
+        connection.counted = connection.unread
+        while self._held.size > BUFFERED_BYTES and self._connections:
+            self._drop(max(self._connections.values(), key=lambda each: each.buffered))
 
     def _drop(self, connection: Connection) -> None:
         """Close a connection; a node without another one is disconnected."""
         if connection.socket not in self._connections:
             return
-        with contextlib.suppress(OSError):  # the last answer, such as the reason of a refusal
-            connection.socket.send(connection.out)
+        connection.put(Chunk(bytes(connection.answers), self._held))  # the last one, such as the reason of a refusal
+        connection.send()
+        connection.forget()
         del self._connections[connection.socket]
         self._unsent.pop(connection, None)
-        self._buffered -= connection.counted
+        if connection.job is not None:
+            self._feeds[connection.job].readers.pop(connection, None)
+            self._feeds[connection.job].newcomers.pop(connection, None)
+        self._held.size -= connection.counted
         self._selector.unregister(connection.socket)
         connection.socket.close()
         if connection.job is not None:
@@ -418,11 +476,11 @@ def listen(host: str, port: int) -> socket.socket:
     """
     if host in _LOOPBACK:
         family = socket.AF_INET6 if host == "::1" else socket.AF_INET
-        return socket.create_server(("::1" if host == "::1" else "127.0.0.1", port), family=family, backlog=512)
+        return socket.create_server(("::1" if host == "::1" else "127.0.0.1", port), family=family, backlog=BACKLOG)
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
-            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=512, dualstack_ipv6=True)
-    return socket.create_server(("", port), backlog=512)
+            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def serve(host: str, port: int, token: str, listening: Callable[[int], None]) -> None:

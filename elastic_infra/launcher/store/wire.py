@@ -24,7 +24,8 @@ SILENCE_SECONDS: Final = 4.0
 
 CALL_SECONDS: Final = 3.0
 """Deadline of every call: a call without an answer by then is lost, and the connection with it."""
-
+BEAT: Final = b'{"op":"beat"}\n'
+"""A node's most frequent message; the store answers with the same bytes, in the order of the beats."""
 
 FAREWELL: Final = b'\n{"op":"farewell"}\n'
 """A supervisor's last message on its agent's connection. A newline comes first, since the agent may have died in the

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import events
-from elastic_infra.launcher.store import server, wire
+from elastic_infra.launcher.store import connection, server, wire
 from tests.launcher.store.serving import (
     TOKEN,
     Node,
@@ -164,7 +164,7 @@ def test_oversized_message_is_cut_off(served: Served) -> None:
 def test_before_hello_a_connection_may_send_one_line(served: Served) -> None:
     """Before its hello is accepted, a connection may send one short line: thousands of connections are no load."""
     with before_hello(served) as end:
-        end.sendall(b" " * (server.HELLO_BYTES + 1))
+        end.sendall(b" " * (connection.HELLO_BYTES + 1))
         assert b"longer" in end.recv(4096)
 
 
@@ -302,7 +302,11 @@ def sampled(store: server.Server) -> list[tuple[int, int]]:
 
     def watched(timeout: float) -> None:
         serve_once(timeout)
-        samples.append((sum(each.buffered for each in store._connections.values()), store._buffered))
+        connections = store._connections.values()
+        chunks = {chunk for each in connections for chunk, _ in each._chunks}
+        gathered = sum(feed.size for feed in store._feeds.values())
+        unread = sum(each.unread for each in connections)
+        samples.append((unread + gathered + sum(len(chunk.data) for chunk in chunks), store._held.size))
 
     store.serve_once = watched  # type: ignore[method-assign]
     return samples
