@@ -13,7 +13,7 @@ from . import wire
 from .keyspace import Presence
 
 HELLO_BYTES: Final = 4096
-"""The longest hello: ten thousand connections without one hold 40 MB together."""
+"""The longest hello: a connection holds no more before the server knows that it has the token."""
 PIECES: Final = 64
 """Chunks of one system call; the kernel takes up to 1024."""
 

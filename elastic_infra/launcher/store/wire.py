@@ -30,26 +30,21 @@ BEAT: Final = b'{"op":"beat"}\n'
 FAREWELL: Final = b'\n{"op":"farewell"}\n'
 """A supervisor's last message on its agent's connection. A newline comes first, since the agent may have died in the
 middle of a line; an empty line has no meaning."""
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class WireError(ValueError):
     """The bytes that arrived are no message of this protocol."""
 
 
-def encode(message: dict[str, object], members: bytes = b"") -> bytes:
-    """The message as one line of JSON.
-
-    Args:
-        message: must not be empty where ``members`` are given.
-        members: further members of the object that are JSON already, so that members of many messages are encoded once.
-    """
-    text = to_json(message)
-    return b"%b,%b}\n" % (text[:-1], members) if members else text + b"\n"
+def encode(message: dict[str, object]) -> bytes:
+    """The message as one line of JSON."""
+    return to_json(message) + b"\n"
 
 
 def to_json(value: object) -> bytes:
     """A value as JSON without spaces."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 class Lines:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -270,6 +271,37 @@ def test_readers_that_do_not_read_cost_a_bound_and_get_everything() -> None:
     assert grown < 100
     assert {text[:3] for text in told} == {"99:"}
     assert beats == [{"id": 1}] * 15
+
+
+def test_a_change_comes_before_the_answer_that_reports_it(served: Served) -> None:
+    """Also while notices are gathered; a beat does not wait for them."""
+    with after_hello(served, "a") as end:
+        ask(end, {"op": "beat", "id": 0})
+        served.server._feeds["job"].due = time.monotonic() + 0.5
+        end.sendall(wire.encode({"op": "compare_and_set", "id": 1, "key": "gen", "value": {"number": 1}, "version": 0}))
+        time.sleep(0.1)
+        end.sendall(wire.BEAT)
+        with end.makefile("rb") as lines:
+            said = [json.loads(line) for line in (lines.readline(), lines.readline(), lines.readline())]
+
+    assert [each.get("op") or each.get("event") or each.get("id") for each in said] == ["beat", "set", 1]
+
+
+def test_nodes_that_come_together_share_one_snapshot(served: Served) -> None:
+    """A thousand hellos at once cost one snapshot: each newcomer waits as long as the notices are gathered."""
+    with after_hello(served, "a") as end, contextlib.ExitStack() as stack:
+        ask(end, {"op": "set", "id": 1, "key": "node/a", "value": {"uuid": "a"}})
+        snapshot, calls = served.server._keyspaces["job"].snapshot, []
+        served.server._keyspaces["job"].snapshot = lambda now: calls.append(now) or snapshot(now)  # type: ignore[method-assign,func-returns-value]  # counted
+        served.server._feeds["job"].due = time.monotonic() + 0.5
+        newcomers = [stack.enter_context(before_hello(served)) for _ in range(20)]
+        for number, newcomer in enumerate(newcomers):
+            newcomer.sendall(wire.encode({"op": "hello", "id": number, "job": "job", "node": "", "token": TOKEN}))
+        said = [json.loads(newcomer.makefile("rb").readline()) for newcomer in newcomers]
+
+    assert [each["id"] for each in said] == [*range(20)]
+    assert all(each["entries"].keys() == {"node/a"} for each in said)
+    assert len(calls) == 1
 
 
 def _last(end: socket.socket, key: str) -> str:
