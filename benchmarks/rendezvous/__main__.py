@@ -1,6 +1,6 @@
 """How the rendezvous grows with the number of nodes: formed, a newcomer admitted, a node lost, and standing idle.
 
-    python -m benchmarks.rendezvous [--nodes N ...] [--out FILE]
+    python -m benchmarks.rendezvous [--nodes N ...] [--runs N] [--out FILE]
 
 A real store process, one real node in a separate process, and all others as light nodes, which send and await the
 messages of a real node. Every deadline of the launcher holds. Run it on a machine that does nothing else.
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import select
+import statistics
 import subprocess
 import sys
 import time
@@ -26,7 +28,10 @@ from benchmarks.rendezvous.light import Lights
 from tests.ports import free_port
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-NODES: Final = (2, 8, 32, 128, 256, 512, 1024)
+NODES: Final = (8, 64, 256, 1024, 4096)
+RUNS: Final = 3
+SLOPES: Final = ("form", "store CPU to form", "lost node", "store CPU, lost node", "newcomer", "kB sent by a node")
+"""Figures whose growth is told."""
 PATIENCE: Final = 120.0
 IDLE_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 1.0
@@ -153,22 +158,29 @@ def _megabytes(pid: int) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
 
-def document(results: Mapping[int, Mapping[str, float]]) -> str:
+def slope(results: Mapping[int, Mapping[str, float]], name: str) -> float:
+    """How a figure grows over the three largest sizes: 1 is with the nodes, 2 with their square (least squares)."""
+    points = [(math.log(nodes), math.log(max(figures[name], 1 / TICKS))) for nodes, figures in results.items()][-3:]
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def document(results: Mapping[int, Mapping[str, float]], runs: int) -> str:
     """The table as Markdown."""
     names = list(next(iter(results.values())))
     head = f"| nodes | {' | '.join(str(nodes) for nodes in results)} |\n|{' --- |' * (len(results) + 1)}\n"
     rows = (f"| {name} | {' | '.join(f'{each[name]:.3g}' for each in results.values())} |" for name in names)
     facts = f"Python {platform.python_version()}, {os.cpu_count()} CPUs, measured {date.today()}"  # noqa: DTZ011  for readers
     about = (
-        "Seconds unless a row says otherwise, one run of each size; every node, the store and the load share the "
-        "processors. `form` counts from the last node's hello to the moment at which every node has entered the "
-        "generation; `lost node` from a farewell, `newcomer` from a hello, to the same. `longest_round` is the real "
-        "agent's longest time between two beats: its watchdog allows 10 s."
+        f"Seconds unless a row says otherwise, medians of {runs} runs of each size; every node, the store and the load "
+        "share the processors. `form` counts from the last node's hello to the moment at which every node has entered "
+        "the generation; `lost node` from a farewell, `newcomer` from a hello, to the same. `longest_round` is the "
+        "real agent's longest time between two beats: its watchdog allows 10 s."
     )
+    grows = ", ".join(f"{name} {slope(results, name):.2f}" for name in SLOPES) if len(results) > 1 else "none"
     return (
         f"# The rendezvous at scale\n\n{facts} by `python -m benchmarks.rendezvous`.\n\n{head}"
         + "\n".join(rows)
-        + f"\n\n{about}\n"
+        + f"\n\n{about}\n\nLog-log slopes over the largest sizes, where 1 is growth with the nodes: {grows}.\n"
     )
 
 
@@ -176,13 +188,15 @@ def main(arguments: list[str]) -> int:
     """Measure all sizes and write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rendezvous")
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="sizes, the real node left out")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each size, of which the medians are told")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
     options = parser.parse_args(arguments)
     results: dict[int, Mapping[str, float]] = {}
     for nodes in options.nodes:
-        results[nodes] = measure(nodes)
+        measured = [measure(nodes) for _ in range(options.runs)]
+        results[nodes] = {name: statistics.median(each[name] for each in measured) for name in measured[0]}
         print(nodes, json.dumps({name: round(value, 3) for name, value in results[nodes].items()}), flush=True)
-        options.out.write_text(document(results))
+        options.out.write_text(document(results, options.runs))
     return 0
 
 
