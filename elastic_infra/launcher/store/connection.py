@@ -92,7 +92,7 @@ class Connection:
                 pass
 
     def forget(self) -> None:
-        """Send nothing more."""
+        """Hold no bytes any more: what has not been sent never will be."""
         self._sent(self.backlog)
 
     def _sent(self, size: int) -> bool:
