@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import torch
 
@@ -27,27 +30,65 @@ def capture() -> Tree:
     return state
 
 
-def hold() -> Callable[[], None]:
-    """Hold the states of all generators for this process alone, at a third of the time of ``capture``.
+class Held:
+    """The states of all generators at one moment, for this process alone: much quicker than ``capture``."""
 
-    Returns:
-        A function that sets all generators back to these states.
+    def __init__(self) -> None:
+        self._set_back: list[Callable[[], None]] = []
+        self._numpy = _HeldNumPy()
+
+    def hold(self) -> None:
+        """Hold the states that the generators have now, in place of those held before."""
+        python, cpu = random.getstate(), torch.get_rng_state()
+        self._set_back = [partial(random.setstate, python), partial(torch.set_rng_state, cpu)]
+        if "numpy" in sys.modules:
+            numbers = self._numpy.hold()
+            self._set_back.append(partial(sys.modules["numpy"].random.set_state, numbers))
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            self._set_back.append(partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
+
+    def set_back(self) -> None:
+        """Set all generators to the states that are held."""
+        for each in self._set_back:
+            each()
+
+
+class _HeldNumPy:
+    """The state of NumPy's generator, which is read anew only where it may have changed.
+
+    ``get_state`` takes a tenth of a millisecond, in each step. The bytes of the Mersenne Twister are read in less than
+    one in a hundred of that (https://numpy.org/doc/stable/reference/random/extending.html). Where they are what they
+    were, nothing was drawn, unless a second normal number was kept from a draw before: then the state is read.
     """
-    python, cpu = random.getstate(), torch.get_rng_state()
-    numpy = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    numbers = numpy.get_state() if numpy is not None else None
-    has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    device = torch.cuda.get_rng_state() if has_cuda else None
 
-    def set_back() -> None:
-        random.setstate(python)
-        torch.set_rng_state(cpu)
-        if numpy is not None:
-            numpy.set_state(numbers)
-        if device is not None:
-            torch.cuda.set_rng_state(device)
+    _TWISTER_BYTES: Final = 624 * 4 + 4
+    """Its numbers and its position, each of 32 bits."""
 
-    return set_back
+    def __init__(self) -> None:
+        self._state: Tree = None
+        self._bytes: bytes | None = None
+        """What the twister held when ``_state`` was read; None where the next state has to be read in any case."""
+
+    def hold(self) -> Tree:
+        """The state of now."""
+        now = self._twister()
+        if self._bytes is None or now != self._bytes:
+            self._state = sys.modules["numpy"].random.get_state(legacy=False)
+            self._bytes = now if now is not None and self._is_told_by(now) else None
+        return self._state
+
+    def _twister(self) -> bytes | None:
+        """What the generator holds; None where it is no Mersenne Twister, or NumPy is older than 1.24."""
+        numpy = sys.modules["numpy"].random
+        generator = numpy.get_bit_generator() if hasattr(numpy, "get_bit_generator") else None
+        if generator is None or type(generator).__name__ != "MT19937":
+            return None
+        return ctypes.string_at(generator.ctypes.state_address, self._TWISTER_BYTES)
+
+    def _is_told_by(self, twister: bytes) -> bool:
+        """Whether these bytes tell all of the state that was read."""
+        numbers, position = self._state["state"]["key"], self._state["state"]["pos"]
+        return not self._state["has_gauss"] and twister == numbers.tobytes() + position.to_bytes(4, sys.byteorder)
 
 
 def restore(state: Tree) -> None:

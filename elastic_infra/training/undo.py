@@ -7,10 +7,13 @@ Weights and moments change only in ``optimizer.step``, after whose call the step
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+)
 
 from . import generators
 from .state import ElasticState
@@ -24,13 +27,17 @@ class StepUndo:
 
     def __init__(self, state: ElasticState) -> None:
         self._state = state
-        self._set_generators_back: Callable[[], None] = lambda: None
+        self._generators = generators.Held()
         self._plain: dict[str, Any] = {}
         self._buffers: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         """By the buffer's identity: the buffer, its version when it was copied, and the copy."""
         self._versions = itertools.count(-1, -1)
         """A source of version numbers that no buffer has."""
         self._optimized = False
+        self._found: tuple[list[torch.nn.Module], list[torch.nn.Module]] | None = None
+        """The members that are modules, and their parts with buffers: a search takes milliseconds in a large model."""
+        register_module_module_registration_hook(self._forget_parts)
+        register_module_buffer_registration_hook(self._forget_parts)
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
                 member.register_step_post_hook(self._note)
@@ -38,21 +45,20 @@ class StepUndo:
     def begin(self) -> None:
         """Note the values at the beginning of a step."""
         self._optimized = False
-        self._set_generators_back = generators.hold()
+        self._generators.hold()
         self._plain = dict(self._state.plain)
-        for module in self._modules():
-            for part in module.modules():
-                # Not `part.buffers()`, which takes three times as long, in every step.
-                for buffer in part._buffers.values():  # noqa: SLF001
-                    if buffer is not None:
-                        self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
+        for part in self._parts():
+            # Not `part.buffers()`, which takes three times as long, in every step.
+            for buffer in part._buffers.values():  # noqa: SLF001
+                if buffer is not None:
+                    self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
 
     def undo(self) -> bool:
         """Restore the values from the beginning of the step; False where the optimizer has stepped already."""
         for member in self._state.members.values():
             if isinstance(member, torch.optim.Optimizer | torch.nn.Module):
                 member.zero_grad(set_to_none=True)
-        self._set_generators_back()
+        self._generators.set_back()
         self._state.plain.update(self._plain)
         with torch.no_grad():
             for buffer, version, copy in self._buffers.values():
@@ -69,8 +75,16 @@ class StepUndo:
             kept[2].copy_(buffer.detach())
             self._buffers[id(buffer)] = (buffer, version, kept[2])
 
-    def _modules(self) -> list[torch.nn.Module]:
-        return [member for member in self._state.members.values() if isinstance(member, torch.nn.Module)]
+    def _parts(self) -> list[torch.nn.Module]:
+        """The modules with buffers, looked for again where any module of the process got a part or a buffer."""
+        modules = [member for member in self._state.members.values() if isinstance(member, torch.nn.Module)]
+        if self._found is None or self._found[0] != modules:
+            found = [part for module in modules for part in module.modules() if part._buffers]  # noqa: SLF001
+            self._found = (modules, found)
+        return self._found[1]
+
+    def _forget_parts(self, *_: object) -> None:
+        self._found = None
 
     def _note(self, *_: object) -> None:
         self._optimized = True

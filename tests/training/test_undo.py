@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
 
 from elastic_infra.training import ElasticState
@@ -41,3 +42,23 @@ def test_a_step_of_the_optimizer_cannot_be_undone() -> None:
 
     undo.begin()
     assert undo.undo()
+
+
+@pytest.mark.parametrize("comes", ["as a part", "to a part"])
+def test_a_buffer_that_came_after_the_first_step_is_set_back(comes: str) -> None:
+    """A model may get averages while it trains: as a part, or as a buffer of a part that had none."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4))
+    undo = StepUndo(ElasticState(None, model=model))
+    undo.begin()
+    if comes == "as a part":
+        model.append(torch.nn.BatchNorm1d(4))
+    else:
+        model[0].register_buffer("mean", torch.zeros(4))
+    undo.begin()
+    before = [buffer.clone() for buffer in model.buffers()]
+    for buffer in model.buffers():
+        buffer.add_(1)
+
+    undo.undo()
+    assert before
+    assert all(torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True))

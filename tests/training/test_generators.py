@@ -1,0 +1,63 @@
+"""The generators are set back to where they were, whatever was drawn in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.random import mtrand
+
+from elastic_infra.training import generators
+
+DRAWS: dict[str, Callable[[], object]] = {
+    "python": random.random,
+    "python normal": lambda: random.gauss(0, 1),
+    "torch": lambda: torch.rand(1).item(),
+    "numpy": np.random.random,
+    "numpy normal": np.random.standard_normal,
+    "numpy seed": lambda: np.random.seed(3),  # noqa: NPY002  as scripts do
+    "numpy other generator": lambda: mtrand.set_bit_generator(np.random.PCG64(1)),
+    "numpy twister": lambda: mtrand.set_bit_generator(np.random.MT19937(1)),
+}
+DRAWN = st.lists(st.sampled_from(sorted(DRAWS)), max_size=5)
+
+
+def drawn() -> list[object]:
+    """What the generators give next: normal numbers come in pairs, so that the odd one tells too."""
+    numbers = ("python", "python normal", "torch", "numpy normal", "numpy normal", "numpy")
+    return [DRAWS[name]() for name in numbers]
+
+
+@given(steps=st.lists(st.tuples(DRAWN, st.booleans()), min_size=1, max_size=6))
+def test_generators_are_set_back(steps: list[tuple[list[str], bool]]) -> None:
+    """Each hold replaces the one before, broken steps are set back, and what is drawn after it is drawn again."""
+    held = generators.Held()
+    try:
+        for names, breaks in steps:
+            for name in names:
+                DRAWS[name]()
+            held.hold()
+            if breaks:
+                DRAWS["numpy normal"]()
+                held.set_back()
+        expected = drawn()
+        held.set_back()
+        assert drawn() == expected
+    finally:
+        mtrand.set_bit_generator(np.random.MT19937())
+
+
+def test_a_kept_normal_number_counts() -> None:
+    """Normal numbers come in pairs: taking the second one leaves the twister as it was."""
+    held = generators.Held()
+    DRAWS["numpy normal"]()
+    held.hold()
+    DRAWS["numpy normal"]()
+    held.hold()
+    expected = drawn()
+    held.set_back()
+    assert drawn() == expected
