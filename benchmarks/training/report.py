@@ -48,9 +48,8 @@ is two steps old when a worker dies, because both arms take one every four steps
 are rarer and a restart repeats more. `torchft` has a worker (replica) that was killed started again at once by the
 benchmark, and its coordinator waits for missing replicas for a second instead of a minute.
 
-In place the group waits for the successor of a killed worker too: that worker builds the model and takes the state from
-a survivor before the next step, which takes longer than the aims allow. A lost node is not waited for. `over 100`: five
-new steps in a row did not come within 100 s; `-`: not measured.
+In place the other node trains on while the successor of a killed worker builds the model, and stops once more to give
+it the state. `over 100`: five new steps in a row did not come within 100 s; `-`: not measured.
 
 *Until whole* sums the outages of all changes up to the first step with all workers again."""
 

@@ -240,7 +240,7 @@ class Elastic:
         for member in self.state.members.values():
             if isinstance(member, torch.nn.parallel.DistributedDataParallel):
                 rebind(member)
-        self._tell(self.state.share(holds=self._holds))
+        self._tell(self.state.share(holds=self._holds and not self._group.is_behind))
         self._holds = True
 
     def _tell(self, restored: Restored) -> None:

@@ -118,6 +118,8 @@ class ElasticGroup:
         self._obstacle = ""
         self.generation = 0
         """The generation in whose group this process is; 0 before the first."""
+        self.is_behind = False
+        """Whether others went on while this process was parked, so that its state is not the job's."""
 
     @classmethod
     def start(
@@ -219,6 +221,7 @@ class ElasticGroup:
             raise RuntimeError(message)
         while isinstance(order := self._orders.next(), channel.Enter):
             self.generation = order.generation
+            self.is_behind = self.is_behind or order.behind
             self._environ.update(order.environ)
             try:
                 self._make()
@@ -229,6 +232,7 @@ class ElasticGroup:
                     raise
                 self._say(channel.Parked(self.generation, step))
                 continue
+            self.is_behind = False
             self._say_in()
             return None
         return order

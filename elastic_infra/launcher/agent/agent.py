@@ -310,7 +310,7 @@ class Agent:
 
     def _start_workers(self, action: StartWorkers) -> None:
         try:
-            spawn = self._group.move(action) if action.kept else self._group.start(action)
+            spawn = self._group.move(action, action.kept) if action.kept else self._group.start(action)
         except OSError as error:
             self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
             return
@@ -321,12 +321,13 @@ class Agent:
 
     def _prepare_workers(self, action: PrepareWorkers) -> None:
         try:
-            spawn = self._group.start(action.place)
+            spawn = self._group.move(action.place, action.kept) if action.kept else self._group.start(action.place)
         except OSError as error:
             self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
             return
-        self._workers.prepare()
-        self._channel.send(spawn)
+        self._workers.prepare(action.kept)
+        if spawn.workers:
+            self._channel.send(spawn)
 
     def _stop_workers(self, action: StopWorkers) -> None:
         self._workers.dismiss(action.saves)

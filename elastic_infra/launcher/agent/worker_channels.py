@@ -43,7 +43,7 @@ class WorkerChannels:
 
         Args:
             generation: its number.
-            enters: the place of each local rank.
+            enters: the place of each local rank; none yet for workers on standby.
             kept: local ranks whose processes live on.
         """
         for rank in [rank for rank in self._connections if rank not in kept]:
@@ -54,11 +54,12 @@ class WorkerChannels:
         self.generation, self._enters, self._is_over = generation, enters, False
         self._obstacles = {}
         for rank in kept:
-            self._send(rank, enters[rank])
+            if rank in enters:
+                self._send(rank, enters[rank])
 
-    def prepare(self) -> None:
-        """Begin with workers on standby: those that are ready have parked."""
-        self.begin(0, {}, ())
+    def prepare(self, kept: tuple[int, ...] = ()) -> None:
+        """Begin with workers on standby: those that are ready have parked, as those that are kept have already."""
+        self.begin(0, {}, kept)
         self._is_over = True
 
     def started(self, local_rank: int, pid: int) -> None:

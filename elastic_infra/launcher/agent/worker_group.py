@@ -72,10 +72,14 @@ class WorkerGroup:
         self._follow(start)
         return ipc.Spawn(self.spawn, self._plan_workers(start, path), warm=self.is_warm)
 
-    def move(self, start: StartWorkers) -> ipc.Spawn:
+    def move(self, start: StartWorkers, kept: tuple[int, ...]) -> ipc.Spawn:
         """Prepare the workers that live on for another generation; returns the workers to start in place of the others.
 
         Logs, progress memory and processes stay; steps and ends of the last generation are forgotten.
+
+        Args:
+            start: the node's place in that generation.
+            kept: local ranks of the workers that live on.
         """
         memory = self._memory
         if memory is None:
@@ -84,8 +88,8 @@ class WorkerGroup:
         self._begin(start)
         memory.set_stop(None, agreed=False)
         memory.forget_steps()
-        missing = [spec for spec in self._plan_workers(start, memory.path) if spec.local_rank not in start.kept]
-        self._forget_errors(start.kept)
+        missing = [spec for spec in self._plan_workers(start, memory.path) if spec.local_rank not in kept]
+        self._forget_errors(kept)
         return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)
 
     def _forget_errors(self, kept: tuple[int, ...]) -> None:
@@ -98,7 +102,8 @@ class WorkerGroup:
     def enters(self) -> dict[int, channel.Enter]:
         """The place of each local rank in the current generation, for workers that can be moved."""
         number = self._start.generation if self._start else 0
-        return {spec.local_rank: channel.Enter(number, specs.place_of(spec.env)) for spec in self._planned}
+        behind = self._start is not None and self._start.behind
+        return {spec.local_rank: channel.Enter(number, specs.place_of(spec.env), behind) for spec in self._planned}
 
     def withdraw_stop(self) -> None:
         """Let workers that wait at a stop step go on: their generation is over."""

@@ -71,6 +71,8 @@ class StartWorkers:
     """Why the generation before ended; None for the first."""
     kept: tuple[int, ...] = ()
     """Local ranks whose parked processes enter this generation; the other workers are started."""
+    behind: bool = False
+    """The kept workers take the state from others, whatever they hold: the job went on without them."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class PrepareWorkers:
 
     place: StartWorkers
     """The place that they would have if this node joined now."""
+    kept: tuple[int, ...] = ()
+    """Local ranks whose processes have parked and wait with the others, which are started."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,10 @@ def _all_finished(workers: LocalWorkers, local_world_size: int) -> bool:
 
 def _workers_in(state: State, event: events.WorkersIn, now: float) -> State:
     workers = _workers(state, event.generation)
-    return with_workers(state, replace(workers, can_move=event.can_move)) if workers else state
+    if workers is None:
+        return state
+    # The script has started here, so the next workers on standby may too.
+    return with_workers(replace(state, standby_failed=False), replace(workers, can_move=event.can_move))
 
 
 def _worker_parked(state: State, event: events.WorkerParked, now: float) -> State:

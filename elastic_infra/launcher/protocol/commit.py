@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .. import exit_codes
-from . import blame, move, node_faults, ranks, restart_budget
+from . import blame, move, node_faults, ranks, restart_budget, step_back
 from .member_status import MemberStatus, member_statuses
 from .records import Cause, Generation, Member, NodeRecord, order_of
 from .state import State, record
@@ -182,16 +182,22 @@ def _next(
     now: float,
     prefer: tuple[int, ...] = (),
 ) -> Generation | None:
+    survivors = tuple(status.live for status in statuses if status.live is not None)
     ended = replace(
         generation,
         finishing=generation.finishing or any(status.finished for status in statuses),
+        startup_seconds=_longest_start(generation, survivors),
         node_faults=node_faults.counted(state, generation, statuses, now),
         trained=_trained(generation, statuses),
         mode=move.mode_of_next(generation, statuses),
         failed_moves=move.failed_moves(state, generation, now),
     )
-    survivors = tuple(status.live for status in statuses if status.live is not None)
-    return _generation(state, ended, survivors, next_members(state, ended, statuses, prefer))
+    remaining = step_back.remaining(state, ended, statuses)
+    members = next_members(state, ended, remaining, prefer) if remaining else ()
+    # Too few can go on at once: all wait for those whose workers have to be started.
+    if len(members) < max(1, state.limits.min_nodes):
+        members = next_members(state, ended, statuses, prefer)
+    return _generation(state, ended, survivors, members)
 
 
 def _trained(generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[int, ...]:
@@ -255,10 +261,17 @@ def _generation(
         node_faults=last.node_faults,
         trained=last.trained,
         refused=last.refused,
-        startup_seconds=_longest_start(last, survivors),
+        startup_seconds=last.startup_seconds,
         mode=last.mode,
+        stepped_back=_stepped_back(last, survivors, members),
         failed_moves=last.failed_moves,
     )
+
+
+def _stepped_back(last: Generation, survivors: tuple[NodeRecord, ...], members: tuple[Member, ...]) -> tuple[str, ...]:
+    taken = {member.uuid for member in members}
+    in_place = last.mode == "move" and not last.finishing
+    return tuple(survivor.uuid for survivor in survivors if in_place and survivor.uuid not in taken)
 
 
 def _longest_start(last: Generation, survivors: tuple[NodeRecord, ...]) -> int | None:

@@ -105,8 +105,10 @@ def _started(
         master_port=master.port,
         cause=generation.cause,
         kept=move.alive(workers),
+        behind=workers.behind,
     )
-    return with_workers(state, replace(workers, phase="running", started=now, kept=(), exits=())), (start,)
+    running = replace(workers, phase="running", started=now, kept=(), behind=False, exits=())
+    return with_workers(state, running), (start,)
 
 
 def set_stop_step(state: State, now: float) -> Step:
@@ -183,6 +185,9 @@ def _order(state: State, workers: LocalWorkers, now: float) -> _Order | None:
         return _Order("SIGKILL", 0.0, "clean up what the workers left", told=False)
     if workers.on_standby:
         return _abandoned(state, workers) or _standby(state, now)
+    # The others train on while this node starts new workers beside those that have parked.
+    if standby.keeps(state):
+        return None
     return (
         _abandoned(state, workers)
         or _parked(state, workers, now)

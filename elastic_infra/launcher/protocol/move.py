@@ -170,7 +170,16 @@ def carries_over(state: State) -> bool:
 
 def carried_over(workers: LocalWorkers, generation: Generation, now: float) -> LocalWorkers:
     """The same processes as the next generation's workers; they stay parked where that generation has ended already."""
-    kept = LocalWorkers(generation.identity, "preparing", now, kept=alive(workers), exits=workers.exits, can_move=True)
+    behind = workers.on_standby or workers.behind
+    kept = LocalWorkers(
+        generation.identity,
+        "preparing",
+        now,
+        kept=alive(workers),
+        exits=workers.exits,
+        can_move=True,
+        behind=behind,
+    )
     return kept if generation.phase in {"running", "proposed"} else parked_again(kept)
 
 

@@ -117,6 +117,9 @@ class Generation:
     next_mode: Mode = "restart"
     """How the members are to leave this generation, once it is proposed, draining or broken; the next generation's
     ``mode`` is ``restart`` where no worker has parked."""
+    stepped_back: tuple[str, ...] = ()
+    """Members of the last generation that live and have no place in this one, since the others do not wait until their
+    workers are started: they come back as newcomers, with those of their workers that have parked."""
     failed_moves: int = 0
     """Number of moves in a row without a step, up to the one that led to this generation."""
     exit_code: int | None = None
@@ -170,6 +173,8 @@ class NodeRecord:
     """Exit code and exception of the node's first worker that failed before any step: equal texts mean one cause."""
     can_move: bool = False
     """Whether the node's workers of ``generation`` have said that they can be moved to the next one."""
+    incomplete: bool = False
+    """Whether other workers of the node have ended while these parked, so that new ones are to be started first."""
 
     @property
     def identity(self) -> tuple[int, str]:

@@ -28,7 +28,15 @@ def announce(before: State, after: State) -> tuple[Tell, ...]:
     level: Level = "info" if generation.cause.kind in {"scale_up", "leaving"} else "warning"
     workers, nodes = ranks.world_size(generation.members), len(generation.members)
     what = "Workers go on in place" if generation.mode == "move" else "Workers start again"
-    return (Tell(level, f"{_ended_by(after, generation)} {what}: {workers} on {nodes} nodes."),)
+    lines = [f"{_ended_by(after, generation)} {what}: {workers} on {nodes} nodes."]
+    lines += [f"Node {name} steps back while its workers start." for name in _stepped_back(after, generation)]
+    return (Tell(level, " ".join(lines)),)
+
+
+def _stepped_back(after: State, generation: Generation) -> list[str]:
+    """The readable names of the nodes that are not waited for."""
+    peers = [after.store.peer(uuid) for uuid in generation.stepped_back]
+    return [peer.record.name or peer.record.address for peer in peers if peer is not None]
 
 
 def _ended_by(after: State, generation: Generation) -> str:
@@ -120,7 +128,8 @@ def _of_generation(before: State, after: State) -> list[Emit]:
 
 def _of_commit(after: State, generation: Generation) -> list[Emit]:
     size: Fields = (("nodes", len(generation.members)), ("world_size", ranks.world_size(generation.members)))
-    world: Fields = (*size, ("mode", generation.mode))
+    without = ", ".join(_stepped_back(after, generation))
+    world: Fields = (*size, ("mode", generation.mode), *((("stepped_back", without),) if without else ()))
     cause = _why(generation.cause)
     if generation.charged:
         return [Emit("restart", (*cause, ("restart_count", generation.budget.charged), *world))]
@@ -140,7 +149,8 @@ def _of_action(after: State, action: Action) -> list[Emit]:
         how: Fields = (("mode", mode), ("kept", len(action.kept)), ("restart_count", action.restart_count))
         return [Emit("rendezvous_completed", group), Emit("workers_started", (*place, *how))]
     if isinstance(action, PrepareWorkers):
-        return [Emit("workers_preparing", (("local_world_size", action.place.local_world_size),))]
+        local = (("local_world_size", action.place.local_world_size),)
+        return [Emit("workers_preparing", (*local, *((("kept", len(action.kept)),) if action.kept else ())))]
     if isinstance(action, StopWorkers):
         return [Emit("stopping", (("first", action.first), ("reason", action.reason)))]
     if isinstance(action, Exit):

@@ -4,14 +4,16 @@ A newcomer says ``ready`` only once its workers are, so that the members train o
 survivor of a move waits for it. Workers on standby count as parked workers of no generation, and enter the first
 generation that has a place for their node. A node does this only where a member can be moved, which shows that the
 job's script waits for an order before its first step. Workers that fail or take too long are started as any others
-once the node is a member, and the node has none on standby again.
+once the node is a member, and the node has none on standby before that.
+
+A node that stepped back is a newcomer too: those of its workers that have parked wait beside the new ones.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from . import node_faults, ranks
+from . import move, node_faults, ranks
 from .actions import Action, PrepareWorkers, StartWorkers
 from .member_status import member_statuses
 from .records import Generation
@@ -26,10 +28,23 @@ GRACE_SECONDS: Final = 5.0
 def prepare(state: State, now: float) -> Step:
     """Start the workers of a node that the others can do without."""
     generation = state.generation
-    if generation is None or not _may_prepare(state, generation) or not a_member_can_move(state, generation, now):
+    if generation is None or not _may_prepare(state, generation):
         return state, ()
-    workers = LocalWorkers(NOWHERE, "parking", now, stop_by=now + state.limits.patience(None))
-    return with_workers(state, workers), (PrepareWorkers(_next_place(state, generation)),)
+    if not (_has_stepped_back(state, generation) or a_member_can_move(state, generation, now)):
+        return state, ()
+    kept = move.alive(state.workers) if state.workers is not None and keeps(state) else ()
+    if state.active and not kept:
+        return state, ()
+    workers = LocalWorkers(NOWHERE, "parking", now, parked=kept, stop_by=now + state.limits.patience(None))
+    return with_workers(state, workers), (PrepareWorkers(_next_place(state, generation), kept),)
+
+
+def keeps(state: State) -> bool:
+    """Whether the others went on in place without this node, whose parked workers wait until new ones are ready."""
+    generation, workers = state.generation, state.workers
+    if generation is None or workers is None or workers.phase != "parked" or workers.on_standby or workers.suspension:
+        return False
+    return _has_stepped_back(state, generation) and _may_prepare(state, generation) and bool(move.alive(workers))
 
 
 def a_member_can_move(state: State, generation: Generation, now: float) -> bool:
@@ -50,9 +65,15 @@ def no_use(state: State, now: float) -> str:
     return ""
 
 
+def _has_stepped_back(state: State, generation: Generation) -> bool:
+    return state.node.uuid in generation.stepped_back and generation.phase != "final"
+
+
 def _may_prepare(state: State, generation: Generation) -> bool:
-    free = state.ready and not state.active and not state.leaving and state.own_member() is None
-    if not free or not state.store.connected or generation.phase != "running" or generation.finishing:
+    free = state.ready and not state.leaving and state.own_member() is None
+    if not free or not state.store.connected or generation.finishing:
+        return False
+    if generation.phase != "running" and not _has_stepped_back(state, generation):
         return False
     # The generation leaves this node out.
     if generation.evicted == state.node.uuid or node_faults.is_refused(generation, state.limits, state.node.name):

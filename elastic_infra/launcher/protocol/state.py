@@ -133,6 +133,8 @@ class LocalWorkers:
     """The workers have said that they can be moved."""
     kept: tuple[int, ...] = ()
     """While preparing: local ranks of parked workers of the generation before, which go on in this one."""
+    behind: bool = False
+    """While preparing: the kept workers were on standby, so that others have the job's newest state."""
     parked: tuple[int, ...] = ()
     """Local ranks that have parked."""
     told_to_park: bool = False
@@ -180,7 +182,8 @@ class State:
     planned_since: float | None = None
     """When the last planned change was committed, where this node saw it."""
     standby_failed: bool = False
-    """Workers on standby have ended before they entered a generation; this node starts none again."""
+    """Workers on standby have ended before they entered a generation; this node starts none again before its workers
+    have been in one."""
     wanting_since: float | None = None
     """Since when a change of the generation record has been due and this node has not asked for it; None where none is
     due."""
@@ -261,6 +264,7 @@ def record(state: State) -> NodeRecord:
         hung_at=_hung_at(state, workers) if workers else (),
         failure=workers.start_failure if workers else "",
         can_move=workers is not None and workers.can_move,
+        incomplete=workers is not None and workers.phase == "parked" and bool(workers.exits),
     )
 
 

@@ -48,6 +48,8 @@ class Enter:
     generation: int
     environ: dict[str, str]
     """The current values of torchrun's variables and the launcher's, which the worker sets in its own environment."""
+    behind: bool = False
+    """Others went on while this worker was parked: it takes the state from them, whatever it holds."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from elastic_infra.launcher.workers import channel
 
 FIRST = channel.Enter(1, {"RANK": "0"})
 SECOND = channel.Enter(2, {"RANK": "1"})
+THIRD = channel.Enter(3, {"RANK": "1"}, behind=True)
 
 
 @dataclass
@@ -108,6 +109,16 @@ def test_a_worker_on_standby_is_told_its_place_once_it_has_one(agent: Agent) -> 
     assert worker.receive() == SECOND
     assert agent.hear(worker, channel.In(2)) == [events.WorkersIn(2, can_move=True)]
     worker.close()
+
+
+def test_a_parked_worker_waits_on_standby_until_its_node_has_a_place(agent: Agent, worker: channel.Connection) -> None:
+    """It stays connected, hears nothing while its new sibling starts, and then enters with it."""
+    agent.channels.part(1)
+    assert worker.receive() == channel.Break(1)
+    agent.channels.prepare(kept=(0,))
+    agent.channels.begin(3, {0: THIRD}, (0,))
+
+    assert worker.receive() == THIRD
 
 
 def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel.Connection) -> None:

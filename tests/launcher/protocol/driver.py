@@ -123,7 +123,7 @@ class Driver:
             host.step,
             host.stop,
             (host.movable, host.told, host.parked, host.broke, host.late, host.dismissed, host.starts),
-            (host.held, host.saved),
+            (host.held, host.saved, host.settled),
         )
 
     def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
@@ -173,9 +173,8 @@ class Driver:
     def _start(self, world: World, i: int, action: StartWorkers | PrepareWorkers) -> World:
         host = world.hosts[i]
         if isinstance(action, PrepareWorkers):
-            return with_host(world, i, self._prepared(i, host))
-        left = frozenset(range(self.scenario.local)) - host.exited if host.workers is not None else frozenset()
-        if left != frozenset(action.kept) or not left <= host.parked:
+            return with_host(world, i, self._prepared(world, i, action))
+        if not self._keeps_all(host, action):
             message = f"node {i} starts generation {action.generation} before it stopped {host.workers}"
             raise BrokenError(message)
         assert host.state is not None
@@ -193,16 +192,33 @@ class Driver:
             step=-1,
             stop=None,
             starts=host.starts + (not action.kept),
+            settled=host.settled and bool(action.kept),
             **UNMOVED,
         ))  # fmt: skip
 
-    def _prepared(self, i: int, host: Host) -> Host:
-        """Workers on standby load, and count as parked once they are ready."""
-        if host.workers is not None:
+    def _prepared(self, world: World, i: int, action: PrepareWorkers) -> Host:
+        """Workers on standby load, and count as parked once they are ready; those that are kept have parked already.
+
+        What these hold is the job's state no more.
+        """
+        host = world.hosts[i]
+        if not self._keeps_all(host, action):
             message = f"node {i} starts workers on standby beside {host.workers}"
             raise BrokenError(message)
+        generation = host.state.generation if host.state else None
+        members = generation.members if generation else ()
+        others = [world.hosts[int(member.uuid.removeprefix("n"))] for member in members]
+        if host.settled and all(other.workers is not None and not other.settled for other in others):
+            message = f"node {i} gives up the state, which no member has"
+            raise BrokenError(message)
         fresh = replaced(host.without_workers(), workers=NOWHERE, members=frozenset(), step=-1, stop=None)
-        return replaced(fresh, told=True, starts=host.starts + 1)
+        kept = frozenset(action.kept)
+        return replaced(fresh, told=True, parked=kept, starts=host.starts + (not kept))
+
+    def _keeps_all(self, host: Host, action: StartWorkers | PrepareWorkers) -> bool:
+        """Whether all living workers have parked and go on."""
+        left = frozenset(range(self.scenario.local)) - host.exited if host.workers is not None else frozenset()
+        return left == frozenset(action.kept) and left <= host.parked
 
 
 def _ordered(host: Host, action: StopWorkers | ResumeWorkers | ParkWorkers | KillWorkers) -> Host:

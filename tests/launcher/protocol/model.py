@@ -126,7 +126,7 @@ class Model(Driver):
             return
         together = all(other.workers == host.workers and not other.exited for other in self._members(world, host))
         if together and not (host.movable or host.told or host.parked):
-            said = with_host(world, i, replaced(host, movable=True, held=host.held or host.step >= 0))
+            said = with_host(world, i, replaced(host, movable=True, settled=True, held=host.held or host.step >= 0))
             yield f"in {i}", self._feed(said, i, events.WorkersIn(host.number, can_move=True))
         for rank in range(self.scenario.local):
             waits = host.movable and host.stop is not None and host.step >= host.stop[0] and host.stop[1]
@@ -392,7 +392,7 @@ class Model(Driver):
             return
         goal = max(self.scenario.steps, host.stop[0] if host.stop else 0)
         if host.step < goal and all(other.step >= host.step for other in self._members(world, host)):
-            further = replaced(host, step=host.step + 1, held=host.held or host.movable)
+            further = replaced(host, step=host.step + 1, settled=True, held=host.held or host.movable)
             yield f"step {i}", self._read(with_host(world, i, further), i)
 
     def _read(self, world: World, i: int) -> World:

@@ -21,6 +21,7 @@ from elastic_infra.launcher.protocol import (
     node_faults,
     ranks,
     standby,
+    step_back,
 )
 from elastic_infra.launcher.protocol.actions import (
     Action,
@@ -33,7 +34,8 @@ from elastic_infra.launcher.protocol.actions import (
 )
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.member_status import MemberStatus
-from elastic_infra.launcher.protocol.state import LocalWorkers, State
+from elastic_infra.launcher.protocol.records import Generation
+from elastic_infra.launcher.protocol.state import LocalWorkers, State, record
 from tests.launcher.protocol import checker, laws, world
 
 ALL_FAULTS = frozenset({"crash", "freeze", "cut", "close", "slow", "leave", "fail", "store"})
@@ -116,6 +118,8 @@ MOVES = {
     "a spare beside a full job": scenario("crash", 1, settled=2, nnodes="1:2", moves=True),
     "the end beside a spare": scenario("", 0, nodes=2, settled=1, nnodes="1:1", finish=True, moves=True),
     "the only one that can move leaves": scenario("leave", 1, nodes=1, settled=1, nnodes="1:1", steps=1, moves=True),
+    "a worker is killed": scenario("fail", 1, nodes=2, settled=2, steps=1, moves=True),
+    "one of two workers is killed": scenario("fail", 1, nodes=2, settled=2, local=2, steps=1, moves=True),
 }
 
 ENDING = {("crash", "leave"), ("crash", "slow"), ("leave", "slow")}
@@ -146,6 +150,14 @@ DEEP = {
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
     "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
+    "a worker is killed among three": scenario("fail", 1, steps=1, moves=True),
+    "a worker is killed among three, of which two are needed": scenario("fail", 1, nnodes="2:3", steps=1, moves=True),
+    "a worker is killed, and a fault between two that can move": scenario(
+        "crash fail leave", 2, nodes=2, settled=2, steps=1, moves=True
+    ),
+    "one of a newcomer's or its peer's workers is killed": scenario(
+        "fail", 1, nodes=2, settled=1, local=2, steps=1, moves=True
+    ),
     "every interleaving of two nodes and any fault": scenario("all", 1, nodes=2, settled=2, slow=True),
 }
 
@@ -229,6 +241,57 @@ def test_laws_hold_in_the_first_states(name: str) -> None:
 
 
 Step = tuple[State, tuple[Action, ...]]
+
+
+def waits_for_nobody(state: State, event: events.Event, now: float) -> Step:
+    """The machine itself, which must not ask for a move in which workers of a member have yet to be started.
+
+    Unless too few members have parked with all of their workers, or have made no step.
+    """
+    after, ordered = machine.step(state, event, now)
+    before, wishes = after.generation, [action.generation for action in ordered if isinstance(action, CompareAndSet)]
+    for wanted in wishes:
+        if before is None or wanted is None or wanted.identity == before.identity or wanted.mode != "move":
+            continue
+        mine = {peer.record.uuid: peer.record for peer in after.store.peers} | {after.node.uuid: record(after)}
+        said = [mine[member.uuid] for member in wanted.members if member.uuid in mine]
+        said = [each for each in said if each.identity == before.identity]
+        whole = [each for each in said if each.state == "parked" and not each.incomplete]
+        enough = after.limits.min_nodes <= len(whole) < len(said)
+        if enough and any(each.startup_seconds is not None for each in whole) and not wanted.finishing:
+            message = f"generation {wanted.number} waits for workers that have yet to start"
+            raise world.BrokenError(message)
+    return after, ordered
+
+
+@pytest.mark.parametrize("name", ["a worker is killed", "one of two workers is killed"])
+def test_a_killed_worker_is_not_waited_for(name: str) -> None:
+    """The others train on in place, its siblings keep their processes, and its node comes back."""
+    explored = replace(MOVES[name], stepper=waits_for_nobody)
+    checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_killed_worker_that_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no node steps back, the others wait until the next worker is started."""
+    monkeypatch.setattr(step_back, "remaining", lambda *_: ())
+    explored = replace(MOVES["a worker is killed"], stepper=waits_for_nobody)
+
+    with pytest.raises(world.BrokenError, match="waits for workers"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_state_that_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where newcomers go on before they have made a step, the only node with the state may be the one left out."""
+
+    def whole(_: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[MemberStatus, ...]:
+        in_place = generation.mode == "move"
+        return tuple(each for each in statuses if in_place and each.live and step_back.is_whole(each.live))
+
+    monkeypatch.setattr(step_back, "remaining", whole)
+    explored = scenario("fail", 1, nodes=2, settled=1, local=2, steps=1, moves=True)
+
+    with pytest.raises(world.BrokenError, match="gives up the state"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
 
 
 def says_stopped_too_early(state: State, event: events.Event, now: float) -> Step:

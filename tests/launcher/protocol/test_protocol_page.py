@@ -117,6 +117,8 @@ SEEN_IN = [
     scenario("", 0, nodes=2, settled=1, finish=True, steps=1),
     scenario("fail", 2, nodes=2, settled=2, moves=True),
     scenario("leave", 1, nodes=2, settled=1, moves=True),
+    MOVES["a worker is killed"],
+    MOVES["one of two workers is killed"],
 ]
 """Explorations that show every transition but those that the page calls unexplored."""
 

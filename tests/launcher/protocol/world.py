@@ -129,6 +129,9 @@ class Host:
     """Its workers could be moved and had made a step, so that they held a state that is nowhere else."""
     saved: bool = False
     """Its workers were told to save the state before they ended."""
+    settled: bool = False
+    """Its workers have been in a group since they were started, so that they have the job's state; those on standby
+    have it no more."""
 
     @property
     def awake(self) -> bool:
@@ -157,6 +160,7 @@ class Host:
             raised=False,
             suspended=False,
             orphaned=False,
+            settled=False,
             **UNMOVED,
         )
 

@@ -26,8 +26,8 @@ def job(tmp_path: pathlib.Path) -> Iterator[Job]:
 def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job) -> None:
     """A node is lost and a worker killed while gradients are exchanged: the others keep their pids.
 
-    They make steps until a newcomer's worker is built, so that they never wait for its imports. Weights are those of an
-    undisturbed worker, and every sample was trained on exactly once.
+    They make steps until a newcomer's or a successor's worker is built, so that they never wait for it. Weights are
+    those of an undisturbed worker, and every sample was trained on exactly once.
     """
     job.start_store()
     for world in (1, 2, 3):
@@ -40,14 +40,42 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     kill_tree(job.nodes[2])
     lines = job.wait_for_world(2, after=float(str(lines[-1]["time"])))
     assert {line["pid"] for line in lines[-2:]} == {first, second}, job.logs()
+    (job.folder / "building").write_text("3")
     (job.folder / "victim").write_text(str(second))
-    lines = job.wait_for(lambda lines: len({line["pid"] for line in lines}) >= 4)
+    begun = len(lines)
+    lines = job.wait_for_world(1, after=at(lines[-1]))
+    assert not [line for line in lines[begun:] if line["event"] == "built"], "a step with one worker fewer comes first"
+    lines = job.wait_for_world(2, after=at(lines[-1]))
+    assert {line["event"] for line in lines[begun:]} >= {"built"}, job.logs()
     (job.folder / "hurry").touch()
 
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert pid_of(job.journal(), 0) == first, "rank 0 has kept its process to the end"
     assert_as_undisturbed(job)
     assert job.said("Workers go on in place") >= 1
+    assert job.said("steps back while its workers start") >= 1
+
+
+@pytest.mark.slow
+def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
+    """One of three nodes' six workers is killed: four train on until its successor is built, then six again."""
+    job.options = (*job.options, "--nproc-per-node", "2")
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(6)
+    killed, others = pid_of(lines, 4), {pid_of(lines, rank) for rank in (0, 1, 2, 3, 5)}
+    (job.folder / "building").write_text("3")
+    (job.folder / "victim").write_text(str(killed))
+    lines = job.wait_for_world(4, after=at(lines[-1]))
+    without = {pid_of(lines, rank) for rank in range(4)}
+    lines = job.wait_for_world(6, after=at(lines[-1]))
+    assert without < others, job.logs()
+    assert len({pid_of(lines, rank) for rank in range(6)} & others) == 5, job.logs()
+    (job.folder / "hurry").touch()
+
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
 
 
 @pytest.mark.slow

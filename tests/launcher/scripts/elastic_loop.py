@@ -5,7 +5,8 @@ file ``hurry``, so that a test has all its faults before the end. A snapshot goe
 every half second. With ``in-place`` the workers keep their processes when nodes come and go; with ``sharded`` the model
 is sharded, and its weight is one row, so that rank 0 alone has it. A worker whose pid is in FOLDER/victim kills itself
 while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
-empties the file. A step that is repeated has a line in each generation that tried; those of the last one count.
+empties the file. Building the model takes the seconds in FOLDER/building, where it exists. A step that is repeated has
+a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ group = ElasticGroup.start(sharded=is_sharded) if sys.argv[5:] else None
 if group is None:
     dist.init_process_group("gloo")
 
+if (folder / "building").exists():
+    time.sleep(float((folder / "building").read_text()))
 torch.manual_seed(0)
 dataset = samples()
 layer = torch.nn.Linear(4, 1, dtype=torch.float64)
