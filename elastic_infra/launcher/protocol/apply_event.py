@@ -132,10 +132,15 @@ def _failure(state: State, workers: LocalWorkers, event: events.WorkerExited, no
         uuid=state.node.uuid,
         rank=_rank(state, event.local_rank),
         exit_code=event.exit_code,
-        step=workers.highest,
+        step=_newest_step(workers),
         message=event.message,
-        startup=within and state.limits.startup_window > 0 and event.exit_code > 0 and workers.highest is None,
+        startup=within and state.limits.startup_window > 0 and event.exit_code > 0 and _newest_step(workers) is None,
     )
+
+
+def _newest_step(workers: LocalWorkers) -> int | None:
+    """The newest step known here: a failure in the first step after a move comes after all those before it."""
+    return workers.earlier if workers.highest is None else workers.highest
 
 
 def _rank(state: State, local_rank: int) -> int | None:
@@ -200,7 +205,7 @@ def _step_broke(state: State, event: events.StepBroke, now: float) -> State:
     if workers is None or workers.phase != "running" or workers.broke is not None:
         return state
     node, rank = state.node.name or state.node.address, _rank(state, event.local_rank)
-    broke = Cause("worker_failed", node, state.node.uuid, rank, None, workers.highest, event.message)
+    broke = Cause("worker_failed", node, state.node.uuid, rank, None, _newest_step(workers), event.message)
     return with_workers(state, replace(workers, broke=broke, broke_at=now))
 
 

@@ -179,6 +179,7 @@ def carried_over(workers: LocalWorkers, generation: Generation, now: float) -> L
         exits=workers.exits,
         can_move=True,
         behind=behind,
+        earlier=workers.earlier if workers.highest is None else workers.highest,
     )
     return kept if generation.phase in {"running", "proposed"} else parked_again(kept)
 

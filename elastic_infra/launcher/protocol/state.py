@@ -115,6 +115,8 @@ class LocalWorkers:
     slowest: int | None = None
     """The local rank at ``lowest``."""
     highest: int | None = None
+    earlier: int | None = None
+    """The newest step that the kept workers made in earlier generations; None where all were started."""
     per_second: float = 0.0
     checkpoint: int | None = None
     first_checkpoint: int | None = None

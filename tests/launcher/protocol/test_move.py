@@ -193,6 +193,21 @@ def test_parked_workers_of_a_generation_that_is_over(later: Generation, expected
         assert [type(order) for order in orders] == [actions.StopWorkers]
 
 
+def test_a_failure_in_the_first_step_after_a_move_comes_after_the_steps_before() -> None:
+    """So that it is progress since an earlier failure, and no second one at the same step."""
+    parked = replace(RUNNING, phase="parked", parked=(0,), highest=9)
+    later = replace(PAIR, number=2, mode="move")
+    state = replace(connected(LIMITS, later, peer("n1", "member", later)), workers=parked)
+    entered, _ = group.enter(state, 1.0)
+    assert entered.workers is not None
+    started, _ = group.start(replace(entered, workers=replace(entered.workers, port=4000)), 2.0)
+    failed, _ = machine.step(started, events.WorkerExited(2, 0, -9), 3.0)
+
+    assert failed.workers is not None
+    assert failed.workers.failure is not None
+    assert failed.workers.failure.step == 9
+
+
 def test_a_broken_step_is_a_failure_only_where_no_loss_explains_it() -> None:
     """Of a peer whose connection ended at once; unexplained after two seconds."""
     state, _ = machine.step(member(can_move=True), events.StepBroke(PAIR.number, 0, "Connection closed"), 10.0)

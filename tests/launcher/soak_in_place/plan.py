@@ -53,6 +53,11 @@ class Fault:
     eldest: bool
     """Whether it strikes the worker that has lived longest, once all nodes are there."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether it strikes once all nodes are there: every other one, since a node that lacks a worker steps back."""
+        return self.number % 2 == 0 and self.after is None
+
 
 def draw(seed: int, count: int) -> tuple[Fault, ...]:
     """The faults of a soak: most strike workers, all points come equally often, never three at once.

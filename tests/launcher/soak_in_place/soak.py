@@ -116,8 +116,8 @@ class Soak:
     def _is_due(self, fault: plan.Fault) -> bool:
         if fault.after is not None:
             return time.monotonic() >= self.injections[-1].at + fault.after
-        if fault.eldest:
-            return self._is_whole()
+        if fault.eldest or fault.whole:
+            return self._is_whole() and self._newest_step() >= self._furthest + fault.steps
         return self._newest_step() >= self._furthest + fault.steps
 
     def _is_whole(self) -> bool:
