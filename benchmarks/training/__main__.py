@@ -1,10 +1,11 @@
 """Changes of members in place, beside a restart of the workers and torchft; snapshots, restores and empty steps.
 
-    python -m benchmarks.training [--sizes MB ...] [--quick] [--write]
+    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill] [--write]
 
-Arms take turns. ``--quick`` makes fewer rounds: twelve minutes on two processors. ``--write`` replaces RESULTS.json and
-RESULTS.md. torchft takes part where it is installed (``pip install torchft==0.2.0``). Run it on a machine that does
-nothing else, with 16 GB of memory for the largest state.
+Arms take turns. ``--quick`` makes fewer rounds: twelve minutes on two processors. ``--kill`` measures the outage of a
+killed worker alone, once, in place and by a restart, in four minutes. ``--write`` replaces RESULTS.json and RESULTS.md;
+after ``--kill`` the other figures stay. torchft takes part where it is installed (``pip install torchft==0.2.0``). Run
+it on a machine that does nothing else, with 16 GB of memory for the largest state.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 from benchmarks.launcher import machine
 from benchmarks.training import changes, copies, jobs, report, steps
+from benchmarks.training.labels import KILL
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 PAGE: Final = Path(__file__).with_name("RESULTS.md")
@@ -34,7 +36,8 @@ def main(arguments: list[str]) -> int:
     """Measure, and print the page."""
     options = _parse(arguments)
     results: dict[str, Any] = {}
-    for results in measured(options.sizes, quick=options.quick):
+    rounds_of = killed(options.sizes) if options.kill else measured(options.sizes, quick=options.quick)
+    for results in rounds_of:
         if options.write:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
             PAGE.write_text(report.document(results))
@@ -60,6 +63,25 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
             "copies": {"megabytes": largest, "saves": saves, "restores": restores},
             "steps": {"megabytes": largest, **empty},
         }
+
+
+def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
+    """The committed figures with those of a killed worker measured anew, after each event."""
+    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    kept["machine"].append(
+        f"a killed worker, in place and by a restart: {day} by `python -m benchmarks.training --kill`"
+    )
+    for megabytes, arm in ((megabytes, arm) for megabytes in sizes for arm in (jobs.IN_PLACE, jobs.RESTART)):
+        for sample in changes.run(arm, megabytes, last=KILL):
+            print(sample, flush=True)
+            kept["changes"] = [each for each in kept["changes"] if not _is_same(each, sample)]
+            kept["changes"].append(dataclasses.asdict(sample))
+            yield kept
+
+
+def _is_same(kept: dict[str, Any], sample: changes.Sample) -> bool:
+    return (kept["event"], kept["megabytes"], kept["arm"]) == (sample.event, sample.megabytes, sample.arm)
 
 
 def rounds(megabytes: int, *, quick: bool) -> int:
@@ -89,6 +111,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="MB", help="of state")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--kill", action="store_true", help="measure the outage of a killed worker alone")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     return parser.parse_args(arguments)
 

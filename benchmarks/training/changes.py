@@ -25,8 +25,8 @@ class Sample:
     """None: the job did not train steadily any more."""
 
 
-def run(arm: str, megabytes: int) -> Iterator[Sample]:
-    """One job: two nodes train, a worker is killed, a third node joins, and a node is lost."""
+def run(arm: str, megabytes: int, last: str = LOSE) -> Iterator[Sample]:
+    """One job: two nodes train, a worker is killed, a third node joins, and a node is lost; up to the last event."""
     with jobs.job(arm, megabytes) as nodes:
         for _ in range(2):
             nodes.start_node()
@@ -44,6 +44,8 @@ def run(arm: str, megabytes: int) -> Iterator[Sample]:
                 yield Sample(event, megabytes, arm, None)
                 return
             yield Sample(event, megabytes, arm, outage.cost(nodes.steps.all, begin))
+            if event == last:
+                return
 
 
 def _kill(nodes: jobs.Nodes) -> None:
