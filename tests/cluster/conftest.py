@@ -16,7 +16,8 @@ from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.stack import why_no_official_provider
-from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.targets import TARGETS, Target
+from tests.cluster.testbed import enforcer, lifecycle, programs
 from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
@@ -97,6 +98,26 @@ def trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
         pytest.skip(f"no Trainer: {error}")
     with controllers.running(cluster.testbed, api):
         yield
+
+
+@pytest.fixture(scope="module")
+def enforced(cluster: Cluster) -> Iterator[None]:
+    """A cluster whose network enforces NetworkPolicies; skips where the network is not the testbed's."""
+    if cluster.testbed is None:
+        pytest.skip("only the testbed's network is known to enforce policies, by an enforcer of the tests")
+    try:
+        with enforcer.running(cluster.testbed):
+            yield
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no enforcer: {error}")
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> Target:
+    """Each workload object; Trainer is there where the object needs it."""
+    if request.param == "trainjob":
+        request.getfixturevalue("trainer")
+    return TARGETS[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,12 @@ def lose_pod(space: Namespace, name: str, grace: int | None) -> None:
     until(f"another {name}", is_replaced, describe=space.describe)
 
 
+def evict(space: Namespace, pod: str) -> None:
+    """The cluster takes a pod away in its own time, as when it drains a node or needs room."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": space.name}}
+    space.api.call("POST", f"{space.api.path(space.pod(pod))}/eviction", body)
+
+
 def lose_store(space: Namespace) -> None:
     """Deletes the store's pod at once; returns once there is another."""
     old = store_pods(space)

@@ -124,7 +124,7 @@ def test_a_pod_that_the_cluster_takes_away_is_no_failure(space: Namespace, stack
 
     lose(space, "1")
     before = uids(space)
-    evict(space, pods(space)["2"]["metadata"]["name"])
+    faults.evict(space, pods(space)["2"]["metadata"]["name"])
     await_another(space, "2", before["2"])
     jobs.await_world(space, 3, after=jobs.last_step(space))
     faults.lose_store(space)
@@ -139,12 +139,6 @@ def test_a_pod_that_the_cluster_takes_away_is_no_failure(space: Namespace, stack
     assert "3 of 3 nodes ready (1 to 3, set by `elastic-infra scale`)" in seen.out
     assert (rank.code, "by the order of the pods" in rank.err) == (0, False), rank.err
     jobs.check_result(space, training)
-
-
-def evict(space: Namespace, pod: str) -> None:
-    """The cluster takes a pod away, as when it drains a node."""
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": space.name}}
-    space.api.call("POST", f"{space.api.path(space.pod(pod))}/eviction", body)
 
 
 def test_the_first_node_with_the_store_is_lost(space: Namespace, stack: JobStack) -> None:
