@@ -19,8 +19,10 @@ __all__ = [
     "Elastic",
     "ElasticTrainingJobArgs",
     "EnvVar",
+    "Gang",
     "Gpu",
     "Hugepages",
+    "Kueue",
     "Launcher",
     "Metric",
     "Mount",
@@ -91,7 +93,7 @@ class Elastic(TypedDict):
     """Numbers of workers that the script can use, such as `[8, 16, 32]`; nodes beyond the largest that can be made up wait. Empty: any. A script that fails to start with one number on two nodes, having trained with another, is not given that number again."""
 
     initial_nodes: NotRequired[int]
-    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on. Given, and without autoscaling, it is the job's size as long as it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale` moves the job within `nnodes`, and Pulumi leaves its size alone."""
+    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on, or `placement.kueue.mode` is `elastic`. Given, and without autoscaling or such a mode, it is the job's size as long as it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale` moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
     nproc_per_node: NotRequired[str]
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""
@@ -373,6 +375,29 @@ class RunPolicy(TypedDict):
     """What `pulumi up` does with a change that cannot be rolled out in place: `replace` restarts the job from its checkpoint; `refuse` fails with the cause and does not touch the job."""
 
 
+class Kueue(TypedDict):
+    """How Kueue admits a job, and in which order."""
+
+    mode: NotRequired[str]
+    """How many nodes get quota. `whole` (default, as Kueue's own): all with which the job begins, or none. `partial`: as many as there is quota for, from the minimum of `elastic.nnodes` on; the number stays until the job is admitted again. `elastic`: the job begins with the minimum, and `elastic-infra scale` moves it, as far as there is quota, while the nodes that it has train. The latter two need `target: job` with a range, and exclude each other: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
+
+    priority_class: NotRequired[str]
+    """Kueue's WorkloadPriorityClass: the order in the queue, and which job gives way to which. It says nothing about pods once they are admitted. Default: the order of `placement.priority_class`."""
+
+
+class Gang(TypedDict):
+    """The minimum of `elastic.nnodes` gets its pods together or not at all; nodes beyond it come one by one."""
+
+    scheduler: str
+    """`coscheduling` of Kubernetes' scheduler-plugins, `volcano`, or `kai`: a second scheduler of the cluster. Pods ask for it by the name that it has unless it was given another: `scheduler-plugins-scheduler`, `volcano` or `kai-scheduler`. `placement.scheduler_name` has precedence."""
+
+    queue: NotRequired[str]
+    """Queue of Volcano (default: its `default`) or of KAI, which needs one. Not Kueue's, which is `placement.queue`."""
+
+    timeout_seconds: NotRequired[int]
+    """Seconds that pods of the gang hold room for the others, with `coscheduling`. Default: the scheduler's own, 60."""
+
+
 class Toleration(TypedDict):
     """A taint that pods accept."""
 
@@ -422,7 +447,13 @@ class Placement(TypedDict):
     """Scheduling of the job's pods."""
 
     queue: NotRequired[str]
-    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes. A change of it restarts the job."""
+
+    kueue: NotRequired[Kueue]
+    """How Kueue admits the job of `queue`; a change of it restarts the job."""
+
+    gang: NotRequired[Gang]
+    """Schedule the minimum of nodes together or not at all, by a scheduler that can. Seldom needed: training begins with the minimum, and nodes beyond it wait for nothing."""
 
     priority_class: NotRequired[str]
     """Priority class of the pods."""
@@ -440,7 +471,7 @@ class Placement(TypedDict):
     """Affinity rules, verbatim."""
 
     scheduler_name: NotRequired[str]
-    """Scheduler in place of the default one."""
+    """Scheduler in place of the default one, or of that of `gang`."""
 
 
 class Disruption(TypedDict):

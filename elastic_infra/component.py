@@ -92,7 +92,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             manifests = Manifests(manifests.workload)
             self._publish(job, config, manifests, self._adopt(names, manifests.workload, first))
             return
-        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.size_owner == "scale" else None
+        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.begins_as_configured else None
         if newest is not None:
             pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
             mounting = self._mounting(names, newest, pin, manifests.launcher, first)

@@ -1,7 +1,8 @@
 """Whether a job is made anew in this deployment, and so begins with the number of nodes of its config.
 
-Where people set the size, Pulumi leaves that path alone by `ignore_changes`. The engine (3.230) leaves it alone in a
-replacement as well: a job whose range becomes 5 to 8 would be made with the 4 nodes that it had, and wait for ever.
+Where people or a queue set the size, Pulumi leaves that path alone by `ignore_changes`. The engine (3.230) leaves it
+alone in a replacement as well: a job whose range becomes 5 to 8 would be made with the 4 nodes that it had, and wait
+for ever.
 
 A `pulumi.Stash` keeps a word that is drawn in each deployment. Its output is this deployment's word exactly where the
 stash was made or replaced now, by the trigger that is the fingerprint of the workload.

@@ -110,13 +110,14 @@ def job_configs(draw: DrawFn) -> Data:
     if target == "trainjob":
         elastic.pop("initial_nodes", None)
         initial = high
+    placement = draw(_placement(queue, target, _modes(target, shape, elastic)))
     parts: Data = {
         "elastic": elastic,
         "resources": resources,
         "rendezvous": rendezvous,
         "shared_memory": draw(_shared_memory(resources)),
-        "run_policy": draw(_run_policy(target, queued=queue is not None, gang=initial)),
-        "placement": draw(_placement(queue)),
+        "run_policy": draw(_run_policy(target, queued=queue is not None, gang=0 if "gang" in placement else initial)),
+        "placement": placement,
         "security": draw(SECURITIES),
         "overlays": draw(OVERLAYS),
         "launcher": draw(_launcher(port=rendezvous.get("port", 29400))),
@@ -133,12 +134,25 @@ def job_configs(draw: DrawFn) -> Data:
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
     if not rendezvous:
         given.pop("rendezvous", None)
-    what = draw(WHAT_RUNS)
-    is_open = target == "job" and shape == "range" and ("initial_nodes" not in elastic or "autoscaling" in parts)
-    if (is_open or target == "trainjob") and what.get("wait_for") == "running":
-        what = {**what, "wait_for": "succeeded"}
+    moves = placement.get("kueue", {}).get("mode", "whole") != "whole" or "autoscaling" in parts
+    is_open = target == "job" and shape == "range" and (moves or "initial_nodes" not in elastic)
+    what = draw(_what_runs(can_wait=not is_open and target != "trainjob"))
     # A copy, since tests break parts of it and some strategies give the same object each time.
     return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **what, **given})
+
+
+@st.composite
+def _what_runs(draw: DrawFn, *, can_wait: bool) -> Data:
+    what = draw(WHAT_RUNS)
+    return what if can_wait or what.get("wait_for") != "running" else {**what, "wait_for": "succeeded"}
+
+
+def _modes(target: str, shape: str, elastic: Data) -> list[str]:
+    """What Kueue may admit of the job."""
+    if target != "job" or shape != "range":
+        return ["whole"]
+    low, high = _bounds(elastic)
+    return ["whole", "elastic", *(["partial"] if elastic.get("initial_nodes", high) > low else [])]
 
 
 def _gpu_count(resources: Data) -> int | None:
@@ -227,6 +241,8 @@ def _run_policy(draw: DrawFn, kind: str, *, queued: bool, gang: int) -> Data:
             }
         ),
     }
+    if not gang:
+        del operator["scheduling_policy"]
     both = {
         "ttl_seconds_after_finished": st.integers(0, 2**31 - 1),
         "active_deadline_seconds": SECONDS,
@@ -241,7 +257,7 @@ def _run_policy(draw: DrawFn, kind: str, *, queued: bool, gang: int) -> Data:
 
 
 @st.composite
-def _placement(draw: DrawFn, queue: str | None) -> Data:
+def _placement(draw: DrawFn, queue: str | None, target: str, modes: list[str]) -> Data:
     tolerations = st.one_of(
         st.fixed_dictionaries({}, optional={"key": LABEL_KEYS, "effect": st.sampled_from(["NoSchedule", "NoExecute"])}),
         st.fixed_dictionaries({"key": LABEL_KEYS, "operator": st.just("Equal"), "value": LABEL_VALUES}),
@@ -264,7 +280,15 @@ def _placement(draw: DrawFn, queue: str | None) -> Data:
         "affinity": AFFINITIES,
         "scheduler_name": LABELS,
     }))  # fmt: skip
-    return placement if queue is None else placement | {"queue": queue}
+    gangs = [
+        {"scheduler": "coscheduling"},
+        {"scheduler": "coscheduling", "timeout_seconds": 30},
+        {"scheduler": "volcano"},
+    ]
+    gangs += [] if target == "trainjob" else [{"scheduler": "kai", "queue": "research"}]
+    placement |= {} if target == "single" else draw(some({"gang": st.sampled_from(gangs)}))
+    kueue = some({"mode": st.sampled_from(modes), "priority_class": LABELS})
+    return placement if queue is None else placement | {"queue": queue} | draw(some({"kueue": kueue}))
 
 
 OVERLAYS = some({

@@ -125,6 +125,22 @@ def test_a_train_job_needs_trainer_and_job_set(missing: tuple[str, ...], named: 
     assert asked(**answers) == []
 
 
+def test_a_queue_and_a_gang_need_their_controllers() -> None:
+    """Kueue by its definitions, the queue by its object, the scheduler of a gang by its definition."""
+    placement = {"queue": "gpus", "gang": {"scheduler": "coscheduling"}}
+    fields = {key: value for key, value in JOB.items() if key != "autoscaling"} | {"placement": placement}
+    missing = Answer(1, "", "Error from server (NotFound)")
+
+    assert asked(fields) == []
+    assert [fault[:24] for fault in asked(fields, **{check.KUEUE: missing})] == ["The cluster has no Kueue"]
+    assert [fault[:33] for fault in asked(fields, **{"get localqueues.kueue.x-k8s.io": missing})] == [
+        "The namespace team has no queue g"
+    ]
+    assert [fault[:27] for fault in asked(fields, **{"/apis/scheduling.x-k8s.io/v1alpha1": missing})] == [
+        "The cluster has no PodGroup"
+    ]
+
+
 def test_an_account_that_may_not_look_is_no_missing_namespace() -> None:
     """Only the server's word for it counts."""
     assert asked(**{"get namespace": Answer(1, "", "Error from server (Forbidden): namespaces is forbidden")}) == []

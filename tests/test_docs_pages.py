@@ -29,8 +29,9 @@ FULL: dict[str, Any] = {
     "resources": {"cpu": 2, "memory": "1Gi"},
     "storage": {"checkpoint": {"size": "1Gi"}},
     "disruption": {"pod_disruption_budget": True},
+    "placement": {"gang": {"scheduler": "coscheduling"}},
 }
-"""Every kind of object."""
+"""Every kind of object but Volcano's."""
 
 
 def blocks(page: str) -> list[str]:
@@ -84,7 +85,8 @@ def rights(role: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 def test_the_role_covers_all_that_a_job_needs() -> None:
     """The page's Role is enough for `pulumi up` of every kind of job, and gives rights on no other kind."""
-    kinds = [manifest for config in (elastic(**FULL), job(), train_job()) for manifest in objects(config).values()]
+    configs = elastic(**FULL), elastic(placement={"gang": {"scheduler": "volcano"}}), job(), train_job()
+    kinds = [manifest for config in configs for manifest in objects(config).values()]
     needed = {(verb, kind) for verb, kind in actions(kinds)}
 
     assert {each for each in rights(named("multi-tenancy.md", "Role")) if each[0] in VERBS} == needed

@@ -31,6 +31,7 @@ OPERATORS_END: Final = (
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
 TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+KUEUE: Final = "/apis/kueue.x-k8s.io"
 JOB_SET: Final = "/apis/jobset.x-k8s.io/v1alpha2"
 OLDEST_FOR_INDEXED: Final = (1, 31)
 """Kubernetes' first version in which an Indexed Job may change its size and end with one success, by default:
@@ -94,11 +95,8 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
         return
     if config.has_indices and (fault := too_old(version)):
         yield fault
-    kinds = {manifest["kind"] for manifest in objects}
-    if "PyTorchJob" in kinds and (fault := operator(ask("get", "--raw", SCHEMA))):
-        yield fault
-    if "TrainJob" in kinds:
-        yield from trainer(ask)
+    yield from controllers(ask, objects)
+    yield from queue(ask, namespace, config)
     if fault := missing_namespace(namespace, ask("get", "namespace", namespace)):
         yield fault
     if refused := [action for action in actions(objects) if _is_refused(ask, namespace, action)]:
@@ -108,6 +106,17 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
             "The cluster reports no CPU and memory figures, and autoscaling by them would never scale the job. "
             "Install metrics-server, or use a metric of another type."
         )
+
+
+def controllers(ask: Ask, objects: Sequence[Manifest]) -> Iterator[str]:
+    """Which makers of the job's objects, besides Kubernetes' own, are not there."""
+    versions = {manifest["kind"]: manifest["apiVersion"] for manifest in objects}
+    if "PyTorchJob" in versions and (fault := operator(ask("get", "--raw", SCHEMA))):
+        yield fault
+    if "TrainJob" in versions:
+        yield from trainer(ask)
+    if version := versions.get("PodGroup"):
+        yield from gang_scheduler(ask, str(version))
 
 
 def operator(answer: Answer) -> str | None:
@@ -134,6 +143,32 @@ def trainer(ask: Ask) -> Iterator[str]:
                 f"The cluster has no {what}: its definition is missing. Install Kubeflow Trainer 2.3 "
                 "with JobSet, or set target to 'job', which needs neither."
             )
+
+
+def queue(ask: Ask, namespace: str, config: JobConfig) -> Iterator[str]:
+    """What of the job's queue is not there."""
+    name = config.placement.queue
+    if name is None:
+        return
+    if ask("get", "--raw", KUEUE).code:
+        yield (
+            "The cluster has no Kueue (kueue.x-k8s.io): the job would start at once, without its queue. Install Kueue, "
+            "or remove placement.queue."
+        )
+    elif "NotFound" in ask("get", "localqueues.kueue.x-k8s.io", name, "--namespace", namespace).err:
+        yield (
+            f"The namespace {namespace} has no queue {name} (a LocalQueue of Kueue), and the job would wait for ever. "
+            "Create it, or set placement.queue to one that is there."
+        )
+
+
+def gang_scheduler(ask: Ask, version: str) -> Iterator[str]:
+    """That the cluster does not know the gang's object."""
+    if ask("get", "--raw", f"/apis/{version}").code:
+        yield (
+            f"The cluster has no PodGroup of {version}: the scheduler of placement.gang is not installed. Install it, "
+            "or remove placement.gang: training begins with the minimum of nodes without one."
+        )
 
 
 def too_old(version: Answer) -> str | None:

@@ -83,9 +83,10 @@ class Elastic(Part):
     given that number again."""
 
     initial_nodes: Count | None = None
-    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on. Given, and
-    without autoscaling, it is the job's size as long as it stands: a change of it restarts the job, and `up` takes any
-    other size back. Left out, `elastic-infra scale` moves the job within `nnodes`, and Pulumi leaves its size alone."""
+    """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on, or
+    `placement.kueue.mode` is `elastic`. Given, and without autoscaling or such a mode, it is the job's size as long as
+    it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale`
+    moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
     nproc_per_node: Annotated[str, AfterValidator(_is_nproc), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "auto"
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count

@@ -222,15 +222,23 @@ class JobConfig(Part):
     def initial_nodes(self) -> int:
         """Nodes the job is created with."""
         elastic = self.elastic
-        return elastic.initial_nodes or (elastic.min_nodes if self.autoscaling else elastic.max_nodes)
+        begins_small = self.autoscaling is not None or self.placement.kueue.mode == "elastic"
+        return elastic.initial_nodes or (elastic.min_nodes if begins_small else elastic.max_nodes)
 
     @property
-    def size_owner(self) -> Literal["config", "autoscaler", "scale"]:
+    def size_owner(self) -> Literal["config", "autoscaler", "queue", "scale"]:
         """What sets the number of nodes once the job is there; `scale` is a person, by `elastic-infra scale`."""
         if self.autoscaling is not None:
             return "autoscaler"
+        if self.placement.kueue.mode != "whole":
+            return "queue" if self.placement.kueue.mode == "partial" else "scale"
         is_left_open = self.elastic.is_range and self.elastic.initial_nodes is None and self.kind != "TrainJob"
         return "scale" if is_left_open else "config"
+
+    @property
+    def begins_as_configured(self) -> bool:
+        """Whether a job that is made anew begins with `initial_nodes`, though others set its size afterwards."""
+        return self.size_owner in {"queue", "scale"}
 
     @property
     def follows_capacity(self) -> bool:

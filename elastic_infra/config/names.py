@@ -49,6 +49,11 @@ class ObjectNames:
         return f"{self.job}-pdb"
 
     @property
+    def gang(self) -> str:
+        """Name of the gang scheduler's PodGroup, not that of the job, by which the operator would name its own."""
+        return f"{self.job}-gang"
+
+    @property
     def network_policy(self) -> str:
         """Name of the NetworkPolicy."""
         return f"{self.job}-network"

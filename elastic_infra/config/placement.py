@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from elastic_infra.config.base import Part
-from elastic_infra.config.values import MAX_INT32, LabelKey, LabelValue, ObjectName, Whole
+from elastic_infra.config.values import MAX_INT32, LabelKey, LabelValue, ObjectName, Seconds, Whole
 
 
 class Toleration(Part):
@@ -68,11 +68,57 @@ class Affinity(Part):
     """Rules that keep pods apart."""
 
 
+class Kueue(Part):
+    """How Kueue admits a job, and in which order."""
+
+    mode: Literal["whole", "partial", "elastic"] = "whole"
+    """How many nodes get quota. `whole` (default, as Kueue's own): all with which the job begins, or none. `partial`:
+    as many as there is quota for, from the minimum of `elastic.nnodes` on; the number stays until the job is admitted
+    again. `elastic`: the job begins with the minimum, and `elastic-infra scale` moves it, as far as there is quota,
+    while the nodes that it has train. The latter two need `target: job` with a range, and exclude each other:
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
+
+    priority_class: Annotated[LabelValue, Field(min_length=1)] | None = None
+    """Kueue's WorkloadPriorityClass: the order in the queue, and which job gives way to which. It says nothing about
+    pods once they are admitted. Default: the order of `placement.priority_class`."""
+
+
+GANG_SCHEDULERS: Final = {
+    "coscheduling": "scheduler-plugins-scheduler",
+    "volcano": "volcano",
+    "kai": "kai-scheduler",
+}
+"""Schedulers that know gangs, and the names that they have where nothing else was set when they were installed."""
+
+
+class Gang(Part):
+    """The minimum of `elastic.nnodes` gets its pods together or not at all; nodes beyond it come one by one."""
+
+    scheduler: Literal["coscheduling", "volcano", "kai"]
+    """`coscheduling` of Kubernetes' scheduler-plugins, `volcano`, or `kai`: a second scheduler of the cluster. Pods ask
+    for it by the name that it has unless it was given another: `scheduler-plugins-scheduler`, `volcano` or
+    `kai-scheduler`. `placement.scheduler_name` has precedence."""
+
+    queue: Annotated[LabelValue, Field(min_length=1)] | None = None
+    """Queue of Volcano (default: its `default`) or of KAI, which needs one. Not Kueue's, which is `placement.queue`."""
+
+    timeout_seconds: Seconds | None = None
+    """Seconds that pods of the gang hold room for the others, with `coscheduling`. Default: the scheduler's own, 60."""
+
+
 class Placement(Part):
     """Scheduling of the job's pods."""
 
     queue: Annotated[LabelValue, Field(min_length=1)] | None = None
-    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes."""
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes. A
+    change of it restarts the job."""
+
+    kueue: Kueue = Kueue()
+    """How Kueue admits the job of `queue`; a change of it restarts the job."""
+
+    gang: Gang | None = None
+    """Schedule the minimum of nodes together or not at all, by a scheduler that can. Seldom needed: training begins
+    with the minimum, and nodes beyond it wait for nothing."""
 
     priority_class: ObjectName | None = None
     """Priority class of the pods."""
@@ -90,4 +136,9 @@ class Placement(Part):
     """Affinity rules, verbatim."""
 
     scheduler_name: ObjectName | None = None
-    """Scheduler in place of the default one."""
+    """Scheduler in place of the default one, or of that of `gang`."""
+
+    @property
+    def scheduler(self) -> str | None:
+        """Name of the scheduler that pods ask for; None for the cluster's default one."""
+        return self.scheduler_name or (GANG_SCHEDULERS[self.gang.scheduler] if self.gang is not None else None)

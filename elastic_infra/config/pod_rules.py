@@ -96,10 +96,10 @@ def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
     """Users cannot set labels by which the operator, a queue or this package find their objects."""
     for kind in ("labels", "annotations"):
         for key in getattr(config, kind):
-            if is_own_key(key):
+            if instead := KUEUE_KEYS.get(key):
+                yield Fault(f"{kind}.{key}", f"tells Kueue what {instead} tells it. Set {instead} instead.")
+            elif is_own_key(key):
                 yield Fault(f"{kind}.{key}", "is set by the operator or this package. Choose another key.")
-    if ELASTIC_QUEUE in config.labels:
-        yield Fault(f"labels.{ELASTIC_QUEUE}", "Kueue refuses this label on a PyTorchJob. Remove it.")
 
 
 def job_controller_labels_are_kept(config: JobConfig) -> Iterator[Fault]:
@@ -121,7 +121,7 @@ _JOB_LABELS: Final = frozenset(
 
 def is_own_key(key: str) -> bool:
     """Whether a label or annotation is the operator's, a queue's or this package's."""
-    return key in _OWN_KEYS or key.startswith(_OWN_PREFIXES)
+    return key in _OWN_KEYS or key in KUEUE_KEYS or key.startswith(_OWN_PREFIXES)
 
 
 _OWN_KEYS: Final = frozenset(
@@ -131,7 +131,6 @@ _OWN_KEYS: Final = frozenset(
         "app.kubernetes.io/managed-by",
         "cluster-autoscaler.kubernetes.io/safe-to-evict",
         "karpenter.sh/do-not-disrupt",
-        "kueue.x-k8s.io/queue-name",
         "sidecar.istio.io/inject",
     }
 )
@@ -143,9 +142,15 @@ _OWN_PREFIXES: Final = (
     "training.kubeflow.org/",
 )
 
-ELASTIC_QUEUE: Final = "kueue.x-k8s.io/elastic-job"
-"""Only batch/v1 Jobs and Ray may have it:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/validation.go"""
+KUEUE_KEYS: Final = {
+    "kueue.x-k8s.io/queue-name": "placement.queue",
+    "kueue.x-k8s.io/priority-class": "placement.kueue.priority_class",
+    "kueue.x-k8s.io/elastic-job": "placement.kueue.mode",
+    "kueue.x-k8s.io/job-min-parallelism": "placement.kueue.mode",
+    "kueue.x-k8s.io/job-completions-equal-parallelism": "placement.kueue.mode",
+}
+"""What a workload tells Kueue, and the fields that say it:
+https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg/controller/jobframework"""
 
 
 def list_keys_are_distinct(config: JobConfig) -> Iterator[Fault]:

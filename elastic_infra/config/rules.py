@@ -13,6 +13,7 @@ from elastic_infra.config.elastic import Rendezvous, RendezvousResources
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
 from elastic_infra.config.overlays import overlays_keep_identity
+from elastic_infra.config.placement import Kueue
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.values import is_late, quantity
 
@@ -103,6 +104,31 @@ def gang_can_be_complete(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def gang_fits_its_scheduler(config: JobConfig) -> Iterator[Fault]:
+    """A gang has one maker, and each scheduler its own settings."""
+    gang = config.placement.gang
+    if gang is None:
+        return
+    if config.run_policy.scheduling_policy is not None:
+        yield Fault(
+            "placement.gang",
+            "and run_policy.scheduling_policy make two gangs of the same pods. Keep the latter only where the training "
+            "operator runs with a gang scheduler.",
+        )
+    if gang.queue is not None and gang.scheduler == "coscheduling":
+        yield Fault("placement.gang.queue", "coscheduling has no queues. Remove it; Kueue's is placement.queue.")
+    if gang.queue is None and gang.scheduler == "kai":
+        yield Fault("placement.gang.queue", "KAI schedules only pods that name one of its queues. Name one.")
+    if gang.timeout_seconds is not None and gang.scheduler != "coscheduling":
+        yield Fault("placement.gang.timeout_seconds", "is for coscheduling alone. Remove it.")
+    if gang.scheduler == "kai" and config.kind == "TrainJob":
+        yield Fault(
+            "placement.gang.scheduler",
+            "KAI takes the size of a gang from a PyTorchJob or a batch/v1 Job, and not from a TrainJob. Set target "
+            "'job' or another scheduler.",
+        )
+
+
 def processes_match_gpus(config: JobConfig) -> Iterator[Fault]:
     """A node has at most one process for each GPU; a device of Neuron has several cores, each with a process."""
     gpu, wanted = config.resources.gpu, config.elastic.nproc_per_node
@@ -130,6 +156,7 @@ def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
             == "OnFailure",  # the other value is a Job's own behaviour
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
+            "placement.gang": config.placement.gang,
         }
         yield from (Fault(path, reason) for path, value in given.items() if value is not None and value is not False)
         if config.elastic.rdzv_backend != "c10d":
@@ -177,7 +204,7 @@ def indexed_job_counts_ready_pods(config: JobConfig) -> Iterator[Fault]:
         yield Fault(
             "wait_for",
             "'running' waits for a number of ready pods, and with target 'job' the number of this job may change. Set "
-            "elastic.initial_nodes, or wait for 'succeeded' or 'none'.",
+            "elastic.initial_nodes without placement.kueue.mode, or wait for 'succeeded' or 'none'.",
         )
 
 
@@ -314,6 +341,47 @@ def queue_owns_suspend(config: JobConfig) -> Iterator[Fault]:
         yield Fault("run_policy.suspend", "placement.queue gives it to Kueue. Remove one of the two.")
 
 
+def kueue_has_a_queue(config: JobConfig) -> Iterator[Fault]:
+    """Kueue looks only at jobs that name a queue."""
+    if config.placement.kueue != Kueue() and config.placement.queue is None:
+        yield Fault(
+            "placement.kueue",
+            "says how Kueue admits a job, and without placement.queue Kueue does not see this one. Set "
+            "placement.queue, or remove this.",
+        )
+
+
+def kueue_can_divide(config: JobConfig) -> Iterator[Fault]:
+    """Kueue gives quota to a part of the nodes of a batch/v1 Job alone, and wants to know the fewest."""
+    mode, elastic = config.placement.kueue.mode, config.elastic
+    if mode == "whole":
+        return
+    path = "placement.kueue.mode"
+    if not (config.is_indexed_job and elastic.is_range):
+        what = "a fixed number of nodes" if config.is_indexed_job else f"a {config.kind} (target {config.target!r})"
+        yield Fault(
+            path,
+            f"{mode!r} has Kueue admit a part of the nodes, and Kueue admits {what} as a whole or not at all. Set "
+            "target 'job' with a range such as \"2:4\" in elastic.nnodes, or use 'whole'.",
+        )
+    elif mode == "partial" and elastic.min_nodes == config.initial_nodes:
+        yield Fault(
+            path,
+            f"'partial' needs a minimum of nodes ({elastic.min_nodes}) below the number that the job asks for "
+            f"({config.initial_nodes}). Raise elastic.initial_nodes or leave it out, or use 'whole'.",
+        )
+    if mode == "elastic":
+        for key in (key for key in TOPOLOGY_REQUESTS if key in config.annotations):
+            yield Fault(
+                f"annotations.{key}",
+                "Kueue refuses it on a job with placement.kueue.mode 'elastic'. Remove one of them.",
+            )
+
+
+TOPOLOGY_REQUESTS: Final = ("kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology")
+"""https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
+
+
 def shared_memory_fits(config: JobConfig) -> Iterator[Fault]:
     """Bytes in /dev/shm count against the memory limit, so a larger volume ends in an out-of-memory kill."""
     size, memory = config.shared_memory.size, config.resources.memory
@@ -372,6 +440,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     world_sizes_can_be_made,
     sizes_need_the_launcher,
     gang_can_be_complete,
+    gang_fits_its_scheduler,
     processes_match_gpus,
     only_for_several_nodes,
     indices_have_no_operator,
@@ -385,6 +454,8 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     autoscaling_fits_its_policy,
     capacity_has_a_store_pod,
     queue_owns_suspend,
+    kueue_has_a_queue,
+    kueue_can_divide,
     config_map_is_mounted,
     shared_memory_fits,
     environment_is_free,

@@ -152,11 +152,19 @@ def _environment(config: JobConfig) -> Iterator[Fault]:
 
 
 def _indexed_job(config: JobConfig) -> Iterator[Fault]:
-    if config.is_indexed_job and config.placement.queue is not None and config.size_owner == "scale":
+    mode = config.placement.kueue.mode
+    if config.is_indexed_job and config.placement.queue and config.size_owner == "scale" and mode == "whole":
         yield Fault(
             "placement.queue",
             "Kueue admits a batch/v1 Job with the size that it begins with, and stops one whose size changes: "
-            "`elastic-infra scale` would end its pods. Set elastic.initial_nodes, which keeps the size.",
+            "`elastic-infra scale` would end its pods. Set elastic.initial_nodes, which keeps the size, or "
+            "placement.kueue.mode.",
+        )
+    if mode == "partial" and (config.elastic.node_unit > 1 or config.elastic.world_sizes):
+        yield Fault(
+            "placement.kueue.mode",
+            "'partial' may admit a number of nodes that elastic.node_unit or elastic.world_sizes cannot use: the nodes "
+            "beyond would hold quota and wait. Use 'elastic', or 'whole' with a number that can be used.",
         )
 
 

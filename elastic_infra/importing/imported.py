@@ -96,9 +96,8 @@ def _merged(name: str, *parts: Mapping[str, Any]) -> Data:
     job: Data = {"name": name}
     for part in parts:
         job |= part
-    queue = job.pop("queue", None)
-    if queue is not None:
-        job["placement"] = {**job.get("placement", {}), "queue": queue}
+    if queue := job.pop("queue", None):
+        job["placement"] = {**job.get("placement", {}), **queue}
     if "image" not in job:
         job["image"] = PLACEHOLDER_IMAGE
     return {key: value for key, value in job.items() if value not in (None, {}, [])}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from elastic_infra.config.pod_rules import is_own_key
-from elastic_infra.manifests.metadata import QUEUE
+from elastic_infra.manifests.metadata import QUEUE, QUEUE_PRIORITY
 
 Data = dict[str, Any]
 
@@ -36,11 +36,19 @@ def metadata_fields(metadata: Mapping[str, Any]) -> tuple[Data, list[str]]:
         "namespace": metadata.get("namespace"),
         "labels": {key: value for key, value in labels.items() if not _is_foreign(key)},
         "annotations": {key: value for key, value in annotations.items() if not _is_foreign(key)},
-        "queue": labels.get(QUEUE),
+        "queue": _queue(labels),
     }
     notes = [] if metadata.get("name") else ["the object has no name; the file's or the folder's is taken."]
     notes += _told("labels", labels) + _told("annotations", annotations)
     return {name: value for name, value in fields.items() if value not in (None, {})}, notes
+
+
+def _queue(labels: Mapping[str, Any]) -> Data:
+    """The part of `placement` that names a queue of Kueue, and the job's order in it."""
+    if not labels.get(QUEUE):
+        return {}
+    priority = labels.get(QUEUE_PRIORITY)
+    return {"queue": labels[QUEUE], **({"kueue": {"priority_class": priority}} if priority else {})}
 
 
 def is_of_job_controller(label: str) -> bool:
@@ -52,7 +60,8 @@ def is_of_job_controller(label: str) -> bool:
 
 
 def _told(kind: str, given: Mapping[str, Any]) -> list[str]:
-    left_out = [key for key in given if _is_foreign(key) and key not in {LAST_APPLIED, QUEUE}]
+    read = {LAST_APPLIED, *((QUEUE, QUEUE_PRIORITY) if QUEUE in given else ())}
+    left_out = [key for key in given if _is_foreign(key) and key not in read]
     if not left_out:
         return []
     return [f"leaves out metadata.{kind} by which a program finds its objects: {', '.join(left_out)}."]

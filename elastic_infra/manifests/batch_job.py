@@ -10,6 +10,7 @@ from elastic_infra.config.values import Late
 from elastic_infra.launcher import exit_codes
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.figures import NO_LIMIT
+from elastic_infra.manifests.gang import job_annotations
 from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
@@ -37,7 +38,9 @@ def batch_job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": workload_metadata(name, config, _wait(config, shape.get("parallelism", 1))),
+        "metadata": workload_metadata(
+            name, config, {**job_annotations(config), **_wait(config, shape.get("parallelism", 1))}
+        ),
         "spec": {
             **shape,
             **without_none(

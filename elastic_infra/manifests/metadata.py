@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
-from elastic_infra.manifests.model import Value
+from elastic_infra.manifests.model import Value, without_none
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 INSTANCE: Final = "app.kubernetes.io/instance"
@@ -25,13 +25,19 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_controller.go
+PARTIAL_FROM: Final = "kueue.x-k8s.io/job-min-parallelism"
+PARTIAL_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+ELASTIC_QUEUE: Final = "kueue.x-k8s.io/elastic-job"
 RERUN: Final = "elastic-infra/rerun"
 ON_RESTART: Final = "elastic-infra/on-restart"
 """What an update that would restart the job does, where that is not `replace`: policies read it."""
 
 SIZE_OWNER: Final = "elastic-infra/size-owner"
-"""What sets the number of nodes of a job with a range of them: `config` or `autoscaler`. Without this annotation people
-do, by `elastic-infra scale`."""
+"""What sets the number of nodes of a job with a range of them: `config`, `autoscaler` or `queue`. Without this
+annotation people do, by `elastic-infra scale`."""
 
 MIN_NODES: Final = "elastic-infra/min-nodes"
 """On the pods of a job that grows into idle capacity: the minimum of its nodes. No other such job makes room for those
@@ -78,7 +84,8 @@ def metadata(
 
 def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
     """Metadata of the job itself: deleted in the foreground, and in its queue where it has one."""
-    return _told(name, name, config, {**FOREGROUND, **_told_annotations(config), **annotations})
+    own = {**FOREGROUND, **_told_annotations(config), **_admission(config), **annotations}
+    return _told(name, name, config, own)
 
 
 def runtime_metadata(name: str, runtime: str, config: JobConfig) -> dict[str, Value]:
@@ -87,9 +94,17 @@ def runtime_metadata(name: str, runtime: str, config: JobConfig) -> dict[str, Va
 
 
 def _told(name: str, object_name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
-    body = metadata(name, object_name, config, annotations)
-    queue = config.placement.queue
-    return body if queue is None else {**body, "labels": {**object_labels(name, config), QUEUE: queue}}
+    queued = {QUEUE: config.placement.queue, QUEUE_PRIORITY: config.placement.kueue.priority_class}
+    labels = {**object_labels(name, config), **without_none(**queued)}
+    return {**metadata(name, object_name, config, annotations), "labels": labels}
+
+
+def _admission(config: JobConfig) -> dict[str, str]:
+    """What Kueue reads of a Job that it may admit in part."""
+    mode = config.placement.kueue.mode
+    if mode == "partial":
+        return {PARTIAL_FROM: str(config.elastic.min_nodes), PARTIAL_COMPLETIONS: "true"}
+    return {ELASTIC_QUEUE: "true"} if mode == "elastic" else {}
 
 
 def _told_annotations(config: JobConfig) -> dict[str, str]:

@@ -19,6 +19,7 @@ ROLES: Final = (
     "launcher",
     "checkpoint",
     "network_policy",
+    "gang",
     "service",
     "token",
     "account",
@@ -49,6 +50,7 @@ class Manifests:
         runtime: TrainingRuntime with the pods of a TrainJob; None for other workloads.
         checkpoint: PersistentVolumeClaim for checkpoints.
         network_policy: NetworkPolicy that closes the job's ports to others.
+        gang: PodGroup of a gang scheduler.
         autoscaler: HorizontalPodAutoscaler of this package.
         disruption_budget: PodDisruptionBudget.
     """
@@ -64,6 +66,7 @@ class Manifests:
     runtime: Manifest | None = None
     checkpoint: Manifest | None = None
     network_policy: Manifest | None = None
+    gang: Manifest | None = None
     autoscaler: Manifest | None = None
     disruption_budget: Manifest | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
+from elastic_infra.manifests import gang
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, MIN_NODES, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
@@ -21,9 +22,9 @@ def pod_template(
         arguments: the launcher's own options, before the script.
         environment: the container's `env`.
     """
-    labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "worker"}
+    labels: dict[str, Value] = {**object_labels(name, config), **gang.pod_labels(name, config), COMPONENT: "worker"}
     template: dict[str, Value] = {
-        "metadata": {"labels": labels, "annotations": _annotations(config)},
+        "metadata": {"labels": labels, "annotations": {**_annotations(config), **gang.pod_annotations(name, config)}},
         "spec": without_none(
             containers=[_container(config, storage, arguments, environment)],
             volumes=list(storage.volumes) or None,
@@ -164,7 +165,7 @@ def _placement(name: str, config: JobConfig) -> dict[str, Value]:
         "tolerations": node_lost(NODE_LOST_SECONDS) + [_toleration(t) for t in placement.tolerations],
         "topologySpreadConstraints": [_spread(name, s) for s in placement.topology_spread] or None,
         "affinity": placement.affinity.model_dump(exclude_none=True) if placement.affinity else None,
-        "schedulerName": placement.scheduler_name,
+        "schedulerName": placement.scheduler,
     }
 
 

@@ -8,6 +8,7 @@ from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
 from elastic_infra.manifests.capacity import capacity_account, capacity_role, capacity_role_binding
 from elastic_infra.manifests.disruption import pod_disruption_budget
+from elastic_infra.manifests.gang import pod_group
 from elastic_infra.manifests.identity import run_id, taken_on
 from elastic_infra.manifests.indexed_job import indexed_job
 from elastic_infra.manifests.launcher import launcher_config_map, newest_launcher
@@ -63,6 +64,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         store=store_deployment(name, config, launcher) if host == "dedicated" else None,
         runtime=runtime,
         network_policy=network_policy(name, config) if config.has_network_policy else None,
+        gang=pod_group(name, config),
         checkpoint=checkpoint_claim(name, config, checkpoint) if checkpoint and checkpoint.size is not None else None,
         autoscaler=horizontal_pod_autoscaler(name, config, scaling) if scaling and owns_autoscaler else None,
         disruption_budget=pod_disruption_budget(name, config) if config.disruption.pod_disruption_budget else None,

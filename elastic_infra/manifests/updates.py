@@ -7,10 +7,12 @@ of these parts replace the job. The component hands the paths to Pulumi as optio
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
+from elastic_infra.manifests.metadata import ELASTIC_QUEUE, PARTIAL_COMPLETIONS, PARTIAL_FROM, QUEUE, QUEUE_PRIORITY
 from elastic_infra.manifests.model import Manifest, Manifests, Value
 
 PYTORCH_JOB_RESTARTS: Final = (
@@ -53,6 +55,13 @@ CLAIM_IDENTITY: Final = ("metadata.name", "metadata.namespace", "spec")
 """Paths of a PersistentVolumeClaim whose change makes it another, empty one, its size included:
 https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go"""
 
+QUEUE_RESTARTS: Final = (
+    *(f'metadata.labels["{label}"]' for label in (QUEUE, QUEUE_PRIORITY)),
+    *(f'metadata.annotations["{key}"]' for key in (PARTIAL_FROM, PARTIAL_COMPLETIONS, ELASTIC_QUEUE)),
+)
+"""Paths of any workload that Kueue refuses to change while the job runs:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/validation.go"""
+
 QUEUE_OWNED: Final = (
     "spec.pytorchReplicaSpecs.Worker.template.spec.nodeSelector",
     "spec.pytorchReplicaSpecs.Worker.template.spec.tolerations",
@@ -62,7 +71,6 @@ QUEUE_OWNED: Final = (
 
 QUEUE_OWNED_JOB: Final = ("spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend")
 """The paths that Kueue writes in an admitted batch/v1 Job."""
-
 
 QUEUE_OWNED_TRAIN_JOB: Final = ("spec.runtimePatches", "spec.suspend")
 """The paths that Kueue writes in an admitted TrainJob."""
@@ -93,7 +101,7 @@ RULES: Final[Mapping[str, UpdateRules]] = {
 
 def restart_paths(config: JobConfig) -> tuple[str, ...]:
     """Paths of the workload whose change replaces it."""
-    return RULES[config.kind].restarts
+    return RULES[config.kind].restarts + QUEUE_RESTARTS
 
 
 def restarting(config: JobConfig, manifests: Manifests) -> Value:
@@ -119,7 +127,7 @@ def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]
         is_new: whether the job is made anew: then a size that people set begins with the number of the config.
     """
     queue = RULES[config.kind].queue if config.placement.queue is not None else ()
-    is_set_here = config.size_owner == "config" or (config.size_owner == "scale" and is_new)
+    is_set_here = config.size_owner == "config" or (config.begins_as_configured and is_new)
     return (() if is_set_here else size_paths(config)) + queue
 
 
@@ -134,7 +142,12 @@ def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:
     return {path: part for path, part in found.items() if part is not None}
 
 
+def steps(path: str) -> tuple[str, ...]:
+    """The keys of a path as Pulumi spells it, where one with dots stands in brackets: `metadata.labels["a.b/c"]`."""
+    return tuple(bracketed or key for bracketed, key in re.findall(r'\["([^"]+)"\]|([^.\[\]]+)', path))
+
+
 def _at(manifest: Value, path: str) -> Value:
-    for key in path.split("."):
+    for key in steps(path):
         manifest = manifest.get(key) if isinstance(manifest, Mapping) else None
     return manifest

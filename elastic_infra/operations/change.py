@@ -64,6 +64,12 @@ def check_resize(workload: Object, nodes: int) -> None:
             "range of elastic.nnodes, or take `autoscaling` out of the config."
         )
         raise RefusedError(message)
+    if size.owner == "queue":
+        message = (
+            f"Kueue set the size of {name} when it admitted the job (placement.kueue.mode: partial), and refuses "
+            f"another while the job runs. Set the mode to 'elastic', {NEW_RANGE}."
+        )
+        raise RefusedError(message)
     if not size.min_nodes <= nodes <= size.max_nodes:
         message = (
             f"{name} trains with {size.min_nodes} to {_nodes(size.max_nodes)}, and {nodes} is outside. Choose a number "

@@ -24,6 +24,7 @@ WARNINGS: Final = 3
 OWNERS: Final[Mapping[str, str]] = {
     "config": "set by the config",
     "autoscaler": "set by an autoscaler",
+    "queue": "set by Kueue when it admitted the job",
     "scale": "set by `elastic-infra scale`",
 }
 STATES: Final[Mapping[jobs.State, str]] = {

@@ -14,8 +14,8 @@ from elastic_infra.operations.objects import Object, conditions, moment, name_of
 State = Literal["waits", "running", "suspended", "queued", "succeeded", "failed"]
 """``waits``: no pod of it has run yet. ``queued``: suspended, and in a queue that decides when it runs."""
 
-Owner = Literal["config", "autoscaler", "scale"]
-"""What sets the number of nodes: the config, an autoscaler, or people by `elastic-infra scale`."""
+Owner = Literal["config", "autoscaler", "queue", "scale"]
+"""What sets the number of nodes: the config, an autoscaler, Kueue, or people by `elastic-infra scale`."""
 
 ENDED: Final = ("succeeded", "failed")
 
@@ -52,7 +52,8 @@ def size(workload: Object) -> Size:
     unit = variables(workload).get(env_name("node_unit"))
     is_range = known.min_nodes < known.max_nodes
     told = part(workload, "metadata.annotations").get(SIZE_OWNER)
-    owner: Owner = "config" if told == "config" or not is_range else "autoscaler" if told == "autoscaler" else "scale"
+    others: dict[object, Owner] = {"config": "config", "autoscaler": "autoscaler", "queue": "queue"}
+    owner: Owner = others.get(told, "scale") if is_range else "config"
     return Size(
         replicas(workload),
         known.min_nodes,

@@ -11,7 +11,7 @@ from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import Manifest, Manifests
-from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, replacing, restart_paths
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, replacing, restart_paths, steps
 from elastic_infra.preview.model import Consequence
 from elastic_infra.preview.tree import Difference, differences, plain, written
 
@@ -99,9 +99,14 @@ def _consequence(difference: Difference, path: str, restarting: Sequence[str]) -
 
 
 def _covers(paths: Sequence[str], path: str) -> bool:
-    return any(path == each or path.startswith(f"{each}.") for each in paths)
+    return any(path == each or path.startswith(f"{each}.") for each in _plain(paths))
 
 
 def _is_above(path: str, restarting: Sequence[str]) -> bool:
     """Whether a whole part changed that has a restarting path inside."""
-    return any(each.startswith(f"{path}.") for each in restarting)
+    return any(each.startswith(f"{path}.") for each in _plain(restarting))
+
+
+def _plain(paths: Sequence[str]) -> Iterator[str]:
+    """Paths of Pulumi's options in the form of `tree.plain`."""
+    return (".".join(steps(path)) for path in paths)

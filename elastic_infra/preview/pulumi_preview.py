@@ -19,7 +19,7 @@ from elastic_infra.manifests.figures import (
     pod_template,
     with_runtime,
 )
-from elastic_infra.manifests.updates import RULES, RUNTIME_RESTARTS
+from elastic_infra.manifests.updates import QUEUE_RESTARTS, RULES, RUNTIME_RESTARTS
 from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.engine_secrets import is_secret, named_secrets, told_apart
@@ -41,7 +41,10 @@ JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Type token of the component, part of the URN of each of its objects."""
 
 LAUNCHER_CHANGED: Final = "launcher changed"
-RESTARTS: Final = {**{kind: rules.restarts for kind, rules in RULES.items()}, RUNTIME_KIND: RUNTIME_RESTARTS}
+RESTARTS: Final = {
+    **{kind: rules.restarts + QUEUE_RESTARTS for kind, rules in RULES.items()},
+    RUNTIME_KIND: RUNTIME_RESTARTS,
+}
 
 HOLD_PODS: Final = (WORKLOAD_KINDS, (RUNTIME_KIND,))
 """Kinds of the objects that may hold a job's pods."""

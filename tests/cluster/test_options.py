@@ -55,7 +55,7 @@ class Matrix:
         faults = [
             f"{manifest['kind']}: {fault}"
             for manifest in (*objects.values(), *_pods(objects), *([_job(runtime)] if runtime else []))
-            if manifest["kind"] != "TrainJob"
+            if manifest["kind"] not in {"TrainJob", "PodGroup"}  # of the latter the cluster has no definition
             for fault in self._answer(space, manifest)
         ]
         if runtime is None or faults:

@@ -30,11 +30,16 @@ ONLY_FOR_SEVERAL_NODES: Final[dict[str, Fields]] = {
     "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
     "run_policy.clean_pod_policy": {"run_policy": {"clean_pod_policy": "All"}},
     "disruption.pod_disruption_budget": {"disruption": {"pod_disruption_budget": True}},
+    "placement.gang": {"placement": {"gang": {"scheduler": "coscheduling"}}},
     "elastic.rdzv_backend": {"elastic": {"rdzv_backend": "etcd", "rdzv_endpoint": "etcd:1"}},
 }
 
 INDEXED: Final[Fields] = {**RANGE, "target": "job"}
 TRAIN_JOB: Final[Fields] = {**RANGE, "target": "trainjob"}
+COSCHEDULING: Final[Fields] = {"gang": {"scheduler": "coscheduling"}}
+KAI: Final[Fields] = {"placement": {"gang": {"scheduler": "kai", "queue": "q"}}}
+PARTIAL: Final[Fields] = {"placement": {"queue": "q", "kueue": {"mode": "partial"}}}
+ELASTIC: Final[Fields] = {"placement": {"queue": "q", "kueue": {"mode": "elastic"}}}
 ONLY_FOR_THE_OPERATOR: Final[dict[str, Fields]] = {
     "run_policy.scheduling_policy": {"run_policy": {"scheduling_policy": {}}},
     "run_policy.restart_policy": {"run_policy": {"restart_policy": "OnFailure"}},
@@ -141,6 +146,34 @@ CASES: Final = (
         "run_policy.scheduling_policy.min_available",
         ("(3)", "(2)"),
         {**RANGE, "autoscaling": POD_METRIC, "run_policy": {"scheduling_policy": {"min_available": 2}}},
+    ),
+    *(
+        Case("gang_fits_its_scheduler", {**broken, **target}, path, (says,), {**kept, **target})
+        for broken, target, path, says, kept in (
+            (
+                {"placement": COSCHEDULING, "run_policy": {"scheduling_policy": {}}},
+                RANGE,
+                "placement.gang",
+                "two gangs",
+                {"placement": COSCHEDULING},
+            ),
+            (
+                {"placement": {"gang": {"scheduler": "coscheduling", "queue": "q"}}},
+                INDEXED,
+                "placement.gang.queue",
+                "has no queues",
+                {"placement": {"gang": {"scheduler": "volcano", "queue": "q"}}},
+            ),
+            ({"placement": {"gang": {"scheduler": "kai"}}}, INDEXED, "placement.gang.queue", "Name one", KAI),
+            (
+                {"placement": {"gang": {"scheduler": "volcano", "timeout_seconds": 9}}},
+                INDEXED,
+                "placement.gang.timeout_seconds",
+                "coscheduling alone",
+                {"placement": {"gang": {"scheduler": "coscheduling", "timeout_seconds": 9}}},
+            ),
+            (KAI, TRAIN_JOB, "placement.gang.scheduler", "not from a TrainJob", {"placement": COSCHEDULING}),
+        )
     ),
     Case(
         "processes_match_gpus",
@@ -507,7 +540,6 @@ CASES: Final = (
         Case("own_metadata_is_kept", {kind: {key: "x"}}, f"{kind}.{key}", ("another key",), {kind: {f"{key}-x": "x"}})
         for kind, key in (
             ("labels", "app.kubernetes.io/instance"),
-            ("labels", "kueue.x-k8s.io/queue-name"),
             ("annotations", "sidecar.istio.io/inject"),
             ("annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict"),
         )
@@ -537,12 +569,62 @@ CASES: Final = (
             ),
         )
     ),
+    *(
+        Case(
+            "own_metadata_is_kept",
+            {kind: {f"kueue.x-k8s.io/{key}": "true"}},
+            f"{kind}.kueue.x-k8s.io/{key}",
+            (f"Set {instead} instead",),
+            {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": "rack"}},
+        )
+        for kind, key, instead in (
+            ("labels", "queue-name", "placement.queue"),
+            ("labels", "priority-class", "placement.kueue.priority_class"),
+            ("annotations", "elastic-job", "placement.kueue.mode"),
+            ("annotations", "job-min-parallelism", "placement.kueue.mode"),
+        )
+    ),
     Case(
-        "own_metadata_is_kept",
-        {"labels": {"kueue.x-k8s.io/elastic-job": "true"}},
-        "labels.kueue.x-k8s.io/elastic-job",
-        ("Kueue refuses",),
-        {"labels": {"kueue.x-k8s.io/priority-class": "high"}},
+        "kueue_has_a_queue",
+        {**INDEXED, "placement": {"kueue": {"mode": "partial"}}},
+        "placement.kueue",
+        ("without placement.queue",),
+        {**INDEXED, **PARTIAL},
+    ),
+    Case(
+        "kueue_can_divide",
+        {**RANGE, **PARTIAL},
+        "placement.kueue.mode",
+        ("'partial'", "a PyTorchJob (target 'auto')", "target 'job'"),
+        {**RANGE, "placement": {"queue": "q", "kueue": {"priority_class": "high"}}},
+    ),
+    Case(
+        "kueue_can_divide",
+        {**TRAIN_JOB, **ELASTIC},
+        "placement.kueue.mode",
+        ("'elastic'", "a TrainJob"),
+        {**INDEXED, **ELASTIC},
+    ),
+    Case(
+        "kueue_can_divide",
+        {"elastic": {"nnodes": 2}, "target": "job", **ELASTIC},
+        "placement.kueue.mode",
+        ("a fixed number of nodes", "elastic.nnodes"),
+        {"elastic": {"nnodes": "1:2"}, "target": "job", **ELASTIC},
+    ),
+    Case(
+        "kueue_can_divide",
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 2}, "target": "job", **PARTIAL},
+        "placement.kueue.mode",
+        ("(2)", "elastic.initial_nodes"),
+        {"elastic": {"nnodes": "2:4", "initial_nodes": 3}, "target": "job", **PARTIAL},
+    ),
+    Case(
+        "kueue_can_divide",
+        {**INDEXED, **ELASTIC, "annotations": {"kueue.x-k8s.io/podset-preferred-topology": "rack"}},
+        "annotations.kueue.x-k8s.io/podset-preferred-topology",
+        ("'elastic'",),
+        {**INDEXED, **PARTIAL, "annotations": {"kueue.x-k8s.io/podset-preferred-topology": "rack"}},
     ),
     Case(
         "list_keys_are_distinct",

@@ -13,6 +13,7 @@ Fields = dict[str, Any]
 
 QUIET: Final[Fields] = {"storage": {"checkpoint": {"claim": "mine"}}, "resources": {"cpu": 4, "memory": "8Gi"}}
 RDMA: Final[Fields] = {"resources": {**QUIET["resources"], "rdma": {"resource": "rdma/hca_shared_devices_a"}}}
+PARTIAL: Final[Fields] = {"queue": "gpu", "kueue": {"mode": "partial"}}
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 GANG: Final = "run_policy.scheduling_policy.min_available"
@@ -98,6 +99,18 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         {**RANGE, "target": "job", "placement": {"queue": "gpu"}},
         "stops one whose size changes",
         {"elastic": {"nnodes": "2:4", "initial_nodes": 2}, "target": "job", "placement": {"queue": "gpu"}},
+    ),
+    (
+        "placement.queue",
+        {**RANGE, "target": "job", "placement": {"queue": "gpu"}},
+        "or placement.kueue.mode",
+        {**RANGE, "target": "job", "placement": {"queue": "gpu", "kueue": {"mode": "elastic"}}},
+    ),
+    (
+        "placement.kueue.mode",
+        {"elastic": {"nnodes": "2:4", "node_unit": 2}, "target": "job", "placement": PARTIAL},
+        "hold quota and wait",
+        {**RANGE, "target": "job", "placement": PARTIAL},
     ),
     (
         "placement.queue",

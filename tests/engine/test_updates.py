@@ -81,6 +81,18 @@ def test_a_new_rerun_text_replaces_the_job(deployed: Stack) -> None:
     assert deployed.preview(job(run_policy={"rerun": "2"})).ops() == {WORKLOAD: "delete-replaced"}
 
 
+def test_another_queue_replaces_the_job(deployed: Stack) -> None:
+    """Kueue refuses to move a job that runs: its label is a path with a key in brackets."""
+    changed = deployed.preview(job(placement={"queue": "research", "kueue": {"priority_class": "high"}}))
+
+    assert changed.ops()[WORKLOAD] == "delete-replaced"
+    assert changed.diff(WORKLOAD) == {
+        'metadata.labels["kueue.x-k8s.io/priority-class"]': "add-replace",
+        'metadata.labels["kueue.x-k8s.io/queue-name"]': "add-replace",
+    }
+
+
+PARTIAL = {"target": "job", "placement": {"queue": "research", "kueue": {"mode": "partial"}}}
 INITIAL = {"elastic": {"nnodes": "2:4", "initial_nodes": 2}}
 
 
@@ -92,6 +104,7 @@ INITIAL = {"elastic": {"nnodes": "2:4", "initial_nodes": 2}}
         (INITIAL, {WORKLOAD: "update"}),
         ({"elastic": {"nnodes": "2:4"}, "target": "job"}, {}),
         ({**INITIAL, "target": "job"}, {WORKLOAD: "delete-replaced"}),
+        ({**INITIAL, "elastic": {"nnodes": "2:4"}, **PARTIAL}, {}),
     ],
 )
 def test_the_size_is_pulumis_where_it_is_given_and_no_autoscaler_has_it(

@@ -103,6 +103,7 @@ def test_sizes_and_limits_are_kept() -> None:
         "restart_policy": "ExitCode",
     }  # fmt: skip
     assert job["placement"]["queue"] == "gpus"
+    assert job["placement"]["kueue"] == {"priority_class": "research"}
 
 
 def test_an_indexed_job_stays_one() -> None:

@@ -121,6 +121,40 @@ def test_pulumi_waits_only_when_asked(fields: dict[str, Any], annotations: dict[
     assert metadata["annotations"] == {"pulumi.com/deletionPropagationPolicy": "foreground", **annotations}
 
 
+@pytest.mark.parametrize(
+    ("kueue", "fields", "size", "annotations"),
+    [
+        ({}, {"initial_nodes": 3}, 3, {"elastic-infra/size-owner": "config"}),
+        (
+            {"mode": "partial"},
+            {},
+            4,
+            {
+                "elastic-infra/size-owner": "queue",
+                "kueue.x-k8s.io/job-min-parallelism": "2",
+                "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
+            },
+        ),
+        ({"mode": "partial"}, {"initial_nodes": 3}, 3, None),
+        ({"mode": "elastic"}, {}, 2, {"kueue.x-k8s.io/elastic-job": "true"}),
+        ({"mode": "elastic"}, {"initial_nodes": 3}, 3, {"kueue.x-k8s.io/elastic-job": "true"}),
+    ],
+)
+def test_kueue_is_told_how_much_of_the_job_it_may_admit(
+    kueue: dict[str, str], fields: dict[str, int], size: int, annotations: dict[str, str] | None
+) -> None:
+    """In part from the minimum on, or the minimum with growth later; the queue and the order are labels."""
+    placement = {"queue": "gpus", "kueue": {**kueue, "priority_class": "high"}}
+    job = jobs.objects(jobs.indexed(elastic=fields, placement=placement))["workload"]
+    told = {key: value for key, value in job["metadata"]["annotations"].items() if "pulumi.com" not in key}
+
+    assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (size, size)
+    assert annotations is None or told == annotations
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+    assert "kueue" not in str(job["spec"])
+
+
 @pytest.mark.parametrize(("limit", "told", "read"), [(7, 7, 7), (0, 0, 0), (-1, 2**31 - 1, None)])
 def test_figures_are_read_back_from_the_object(limit: int, told: int, read: int | None) -> None:
     """The bounds stand in no field of the Job, so that the launcher's variable has them; -1 is no limit."""

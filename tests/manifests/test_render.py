@@ -113,6 +113,10 @@ def test_the_bytes_are_the_same_every_time(name: str, data: Data) -> None:
             ["launcher", "network_policy", "service", "token", "account", "role", "role_binding", "store", "workload"],
         ),
         (
+            jobs.indexed(placement={"gang": {"scheduler": "volcano"}}),
+            ["launcher", "network_policy", "gang", "service", "token", "store", "workload"],
+        ),
+        (
             jobs.elastic(resources={"cpu": 1}, autoscaling=CASES["everything"]["autoscaling"] | {"owner": "operator"}),
             ["launcher", "network_policy", "service", "token", "store", "workload"],
         ),

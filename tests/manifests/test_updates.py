@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from elastic_infra.manifests import render
-from elastic_infra.manifests.updates import foreign_paths, restart_paths
+from elastic_infra.manifests.updates import foreign_paths, restart_paths, steps
 from tests import jobs
 
 WORKER = "spec.pytorchReplicaSpecs.Worker"
 SIZES = {"spec.parallelism", "spec.completions"}
+PARTIAL = {"placement": {"queue": "gpu", "kueue": {"mode": "partial"}}}
 METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
 
 
@@ -43,6 +44,10 @@ METRICS = {"metrics": [{"type": "pods", "name": "q", "target": 1}]}
             {"target": "job", "placement": {"queue": "gpu"}},
             {*SIZES, "spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
         ),
+        (
+            {"target": "job", "elastic": {"initial_nodes": 3}, **PARTIAL},
+            {*SIZES, "spec.template.spec.nodeSelector", "spec.template.spec.tolerations", "spec.suspend"},
+        ),
         ({"target": "trainjob"}, set()),
         ({"target": "trainjob", "placement": {"queue": "gpu"}}, {"spec.runtimePatches", "spec.suspend"}),
     ],
@@ -56,10 +61,11 @@ def test_a_job_that_is_made_anew_has_the_size_of_its_config() -> None:
     """An autoscaler's stays, which brings it into the new range by itself."""
     assert foreign_paths(jobs.elastic(), is_new=True) == foreign_paths(jobs.indexed(), is_new=True) == ()
     assert foreign_paths(jobs.elastic(autoscaling=METRICS), is_new=True) == (f"{WORKER}.replicas",)
+    assert SIZES.isdisjoint(foreign_paths(jobs.indexed(**PARTIAL), is_new=True))
 
 
 def _at(manifest: Any, path: str) -> object:
-    for key in path.split("."):
+    for key in steps(path):
         manifest = manifest.get(key) if isinstance(manifest, dict) else None
     return manifest
 
@@ -87,6 +93,7 @@ def _restarts(before: Any, after: Any) -> bool:
         ({"run_policy": {"suspend": True}}, False),
         ({"run_policy": {"on_restart": "refuse"}}, False),
         ({"wait_for": "running"}, False),
+        ({"placement": {"queue": "gpu"}}, True),
     ],
 )
 def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
@@ -114,6 +121,23 @@ def test_a_change_restarts_exactly_when_it_cannot_be_rolled_out(
 def test_changes_of_an_indexed_job(change: dict[str, Any], restarts: bool) -> None:  # noqa: FBT001 - a case
     """What the API server refuses to change, or Pulumi's provider replaces a Job for, its size among it."""
     assert _restarts(jobs.indexed(), jobs.indexed(**change)) is restarts
+
+
+@pytest.mark.parametrize("kueue", [{"mode": "partial"}, {"mode": "elastic"}, {"priority_class": "high"}])
+def test_what_kueue_does_not_let_a_running_job_change_makes_it_anew(kueue: dict[str, str]) -> None:
+    """Its webhook refuses another queue, another mode, and a priority class that comes or goes."""
+    whole = jobs.indexed(placement={"queue": "gpu"}, elastic={"initial_nodes": 4})
+    other = jobs.indexed(placement={"queue": "gpu", "kueue": kueue}, elastic={"initial_nodes": 4})
+
+    assert _restarts(whole, other)
+    assert _restarts(other, whole)
+    assert _restarts(other, jobs.indexed(placement={"queue": "cpu", "kueue": kueue}, elastic={"initial_nodes": 4}))
+
+
+def test_a_path_has_its_keys_as_pulumi_spells_it() -> None:
+    """A key with dots stands in brackets and is one step."""
+    assert steps('metadata.labels["kueue.x-k8s.io/queue-name"]') == ("metadata", "labels", "kueue.x-k8s.io/queue-name")
+    assert steps("spec.template") == ("spec", "template")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,11 @@ def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> No
         (kube.workload(elastic={"node_unit": 2}), 3, "would wait. Choose 2 or 4."),
         (kube.workload(elastic={"initial_nodes": 2}), 3, "Set elastic.initial_nodes: 3 there"),
         (kube.workload(**AUTOSCALED), 3, "An autoscaler sets the size of job"),
+        (
+            kube.workload(target="job", placement={"queue": "q", "kueue": {"mode": "partial"}}),
+            3,
+            "Set the mode to 'elastic'",
+        ),
         (kube.workload(elastic={"nnodes": 2}), 3, "has 2 nodes, no range of them"),
         (kube.workload(elastic={"nnodes": 1}), 3, "has 1 node, no range of them"),
         (kube.train_job(), 3, 'such as "1:3"'),
