@@ -21,6 +21,7 @@ __all__ = [
     "EnvVar",
     "Gang",
     "Gpu",
+    "HealthCheck",
     "Hugepages",
     "Kueue",
     "Launcher",
@@ -45,6 +46,7 @@ __all__ = [
     "TopologySpread",
     "Volume",
     "Webhook",
+    "Workdir",
 ]
 
 
@@ -65,6 +67,22 @@ class EnvVar(TypedDict):
 
     field: NotRequired[str]
     """Downward-API path such as `status.podIP`."""
+
+
+class Workdir(TypedDict):
+    """Code that the pods get beside the image, in a ConfigMap named by its digest: other files are other pods."""
+
+    path: NotRequired[str]
+    """The folder: relative to the job file, and in a program to the program's folder. Caches, `.git`, `.venv`, and the files that declare jobs are left out. What looks like a secret is refused, and so are links out of the folder."""
+
+    mount_path: NotRequired[str]
+    """Where the files are in the container. It is the working directory unless `working_dir` is set, and is searched for modules before the image's PYTHONPATH."""
+
+    exclude: NotRequired[list[str]]
+    """What else is left out: a pattern such as `*.ipynb` or `data` goes by the name of any file or folder, one with a `/`, such as `tests/big/*`, by the path from the folder."""
+
+    files: NotRequired[dict[str, str]]
+    """The files by their relative path, each in base64, where a program reads them itself; then `path` is not read. Files that begin with `#!` can be executed."""
 
 
 class RdzvConfigs(TypedDict):
@@ -323,6 +341,22 @@ class Autoscaling(TypedDict):
 
     behavior: NotRequired[Behavior]
     """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""
+
+
+class HealthCheck(TypedDict):
+    """A look at the cluster node by an init container; where the node is not fit, the pod is made anew."""
+
+    gpus: NotRequired[bool]
+    """Compare the number of GPUs that torch can use with `resources.gpu.count`, and compute on each of them. NVIDIA, AMD and Intel, without a `resource` of one's own; needs torch in the image."""
+
+    nccl: NotRequired[bool]
+    """Add up 16 MiB over all GPUs of the node by NCCL (RCCL), which finds a broken link between them. NVIDIA and AMD, with two GPUs or more. It costs the seconds that NCCL needs to start."""
+
+    disk: NotRequired[str]
+    """Least free space of the checkpoint volume, and of the cluster node's disk behind HOME. Both are written to in any case, so a volume that refuses writes is found."""
+
+    timeout_seconds: NotRequired[int]
+    """Seconds for the whole check: a driver or a file system that hangs is a fault of the node. 300, because the first import of torch out of a fresh image takes long."""
 
 
 class SchedulingPolicy(TypedDict):
@@ -649,7 +683,10 @@ class ElasticTrainingJobArgs(TypedDict):
     """Variables of the training container, in order: name to value, or to a secret, configmap or field reference."""
 
     working_dir: NotRequired[str]
-    """Working directory; the image's when unset."""
+    """Working directory; the image's when unset, or that of `workdir`."""
+
+    workdir: NotRequired[Workdir]
+    """Local code that the pods get without a build of the image: `./src`, or `{path: ./src, exclude: [...]}`."""
 
     labels: NotRequired[dict[str, str]]
     """Labels of every object and pod."""
@@ -674,6 +711,9 @@ class ElasticTrainingJobArgs(TypedDict):
 
     autoscaling: NotRequired[Autoscaling]
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    health_check: NotRequired[HealthCheck]
+    """Look at the cluster node before a pod trains there: `true`, or a mapping such as `{disk: 10Gi}`."""
 
     run_policy: NotRequired[RunPolicy]
     """Life and end of the job."""

@@ -290,6 +290,8 @@ def _own_options(
     """What is special about a child, most of all the workload: it comes last, and never twice side by side."""
     if role == "token":
         return pulumi.ResourceOptions(ignore_changes=["data"])  # each run of a program makes one, the first is kept
+    if role == "workdir":
+        return pulumi.ResourceOptions(hide_diffs=["binaryData"])  # the list of its files tells what differs
     if role == "store":
         return pulumi.ResourceOptions(depends_on=list(before.values()))  # a store that starts without its token is open
     if role == "checkpoint":

@@ -6,6 +6,7 @@ The module registers no resources.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pulumi
@@ -17,6 +18,7 @@ from elastic_infra.config.base import Part
 from elastic_infra.config.errors import Fault, faults_of
 from elastic_infra.config.names import label_faults
 from elastic_infra.config.values import InputNamespace, Late
+from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.manifests import Manifests, Value, render
 from elastic_infra.manifests.launcher import digest
 
@@ -37,6 +39,7 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
     """
     try:
         config = args if isinstance(args, JobConfig) else JobConfig.from_mapping(cast("Mapping[str, Any]", args))
+        config = with_workdir(config, Path.cwd())  # Pulumi starts programs and plugins in the program's folder
         return config, render(name, config)
     except ConfigError as error:
         raise _refusal(error.faults, "ElasticTrainingJob", name) from None

@@ -214,6 +214,12 @@ VALUES: Final[Mapping[str, Sequence[object]]] = {
     "command": [["bash", "-c", "true; $(HOME) $$"]],
     "args": [["--lr", "0.1", "", "-", "$(POD_IP)", "ü\n"]],
     "working_dir": ["/work space"],
+    "workdir.path": ["src"],
+    "workdir.mount_path": ["/work space/src"],
+    "workdir.exclude": [["*.ipynb", "data/*"]],
+    "workdir.files": [{"lib/ü x.py": "IyEvYmluL3NoCg==", "train.py": ""}],
+    "health_check.disk": ["10Gi", "1G"],
+    "health_check.timeout_seconds": [60],
     "labels": [{"team": "", LONG_KEY: LONG_NAME}],
     "annotations": [{"example.com/note": "two\nlines: ü"}],
     "env.NAME.value": ["", "text", "$(HOME)"],
@@ -299,6 +305,10 @@ Names of objects for which the API server looks when it admits a pod are those t
 """
 
 NEEDS: Final[Mapping[str, Data]] = {
+    "workdir": {"workdir": {"files": {"train.py": "cGFzcwo="}}},
+    "health_check": {"health_check": {}},
+    "health_check.nccl": {"resources": {"gpu": 8}},
+    "health_check.gpus": {"resources": {"gpu": 8}},
     "env.NAME.secret": {"env": {"NAME": {"key": "token"}}},
     "env.NAME.configmap": {"env": {"NAME": {"key": "token"}}},
     "env.NAME.key": {"env": {"NAME": {"secret": "tokens"}}},

@@ -70,6 +70,8 @@ RDMA = st.fixed_dictionaries(
     {"resource": st.sampled_from(["rdma/hca_shared_devices_a", "vpc.amazonaws.com/efa"])},
     optional={"count": st.integers(1, 16)},
 )
+CODE = st.sampled_from(["", "cGFzcwo=", "IyEvYmluL3NoCg=="])
+"""Contents of files in base64."""
 WHAT_RUNS = some(
     {
         "image_pull_policy": st.sampled_from(["Always", "IfNotPresent", "Never"]),
@@ -78,6 +80,12 @@ WHAT_RUNS = some(
         "args": st.lists(TEXT | st.just(""), max_size=4),
         "env": st.dictionaries(ENV_NAMES, ENV_VALUES, max_size=4),
         "working_dir": st.just("/work space"),
+        "workdir": st.fixed_dictionaries(
+            {"files": st.dictionaries(st.sampled_from(["train.py", "lib/a.py", "run.sh"]), CODE, min_size=1)},
+            optional={"mount_path": st.just("/code"), "path": st.just("src"), "exclude": st.just(["*.csv"])},
+        ),
+        "health_check": st.booleans()
+        | some({"gpus": st.booleans(), "nccl": st.booleans(), "disk": QUANTITIES, "timeout_seconds": SECONDS}),
         "labels": LABEL_MAPS,
         "annotations": st.dictionaries(LABEL_KEYS, TEXT, max_size=2),
         "wait_for": st.sampled_from(["none", "running", "succeeded"]),

@@ -14,7 +14,7 @@ from elastic_infra import JobConfig, render
 from elastic_infra.cli import cleanup
 from elastic_infra.cli.cleanup import CannotTellError, Launcher
 from elastic_infra.cli.kubectl import Answer
-from elastic_infra.manifests import launcher
+from elastic_infra.manifests import launcher, workdir
 from tests.cli import elastic_infra
 
 OLD, NOW = "2025-01-01T00:00:00Z", datetime(2025, 1, 2, tzinfo=timezone.utc)
@@ -109,3 +109,14 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tup
 
     assert (result.code, result.out) == (2, "")
     assert said in result.err
+
+
+def test_code_that_no_job_mounts_is_found() -> None:
+    """Each edit of the code leaves a ConfigMap where objects are applied by hand."""
+    code = {"workdir": {"files": {"s.py": "cGFzcwo="}}}
+    now = render("train", JobConfig.from_mapping({**CONFIG.model_dump(exclude_unset=True), **code}))
+    held = {workdir.ARCHIVE: ""}
+    mounted = json.loads(json.dumps(now.workdir))["metadata"]["name"]
+    made = [config_map(name, data=held) for name in (mounted, "train-workdir-00000000")]
+
+    assert unused(Cluster(made, [now.workload])) == ["train-workdir-00000000"]

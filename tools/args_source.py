@@ -82,6 +82,8 @@ def spelling(annotation: Any, names: Mapping[type, str]) -> str:  # noqa: ANN401
 def _of_type(kind: Any, names: Mapping[type, str]) -> str:  # noqa: ANN401 - a type expression
     if kind in {Any, pydantic.JsonValue}:
         return "Any"
+    if kind is bytes:
+        return "str"  # base64
     return names.get(kind) or _one({kind.__name__} & _PLAIN, kind)
 
 

@@ -1,7 +1,7 @@
-"""The command `cleanup`: launchers in a cluster that no pod template names.
+"""The command `cleanup`: launchers, and packed code, in a cluster that no pod template names.
 
-A newer version of this package makes another ConfigMap, and an `ElasticLauncher` leaves the earlier one for the jobs
-that run with it. Once these have ended, the ConfigMap is of no use to anything.
+A newer version of this package, and other code in `workdir`, make another ConfigMap, and an `ElasticLauncher` leaves
+the earlier one for the jobs that run with it. Once these have ended, the ConfigMap is of no use to anything.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import typer
 from elastic_infra.cli import kubectl
 from elastic_infra.cli.files import BAD_INPUT
 from elastic_infra.cli.kubectl import Answer, Ask
+from elastic_infra.manifests import workdir
 from elastic_infra.manifests.figures import items
 from elastic_infra.manifests.launcher import ARCHIVE, digest
 from elastic_infra.manifests.metadata import MANAGED_BY
@@ -42,7 +43,7 @@ MIN_AGE_SECONDS: Final = 3600
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Launcher:
-    """A ConfigMap with a launcher."""
+    """A ConfigMap with a launcher or with code."""
 
     namespace: str
     name: str
@@ -70,7 +71,7 @@ def cleanup(
     context: kubectl.Context = None,
     kubeconfig: kubectl.Kubeconfig = None,
 ) -> None:
-    """List launchers (ConfigMaps) that no pod template in the cluster names, and delete them with --delete."""
+    """List launchers and code (ConfigMaps) that no pod template in the cluster names; --delete deletes them."""
     if namespace and all_namespaces:
         typer.echo("--namespace and --all-namespaces exclude each other. Give one of them.", err=True)
         raise typer.Exit(BAD_INPUT)
@@ -134,7 +135,9 @@ def _launcher(config_map: Mapping[str, Any]) -> Launcher:
 def _is_old_launcher(config_map: Mapping[str, Any], before: datetime) -> bool:
     metadata = config_map["metadata"]
     made = datetime.strptime(metadata["creationTimestamp"], "%Y-%m-%dT%H:%M:%S%z")
-    return ARCHIVE in config_map.get("binaryData", {}) and made < before and digest() not in metadata["name"]
+    held = config_map.get("binaryData", {})
+    is_known = (ARCHIVE in held and digest() not in metadata["name"]) or workdir.ARCHIVE in held
+    return is_known and made < before
 
 
 def _kinds(ask: Ask, group: str) -> list[str]:

@@ -9,7 +9,9 @@ from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.config.values import quantity
+from elastic_infra.config.workdir import archive, size
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
+from elastic_infra.manifests.health import looked_at
 from elastic_infra.manifests.service import service_name
 from elastic_infra.preview.deltas import container_restarts
 
@@ -55,6 +57,8 @@ class Explanation:
         rendezvous_host: the place of the store.
         container_restarts: how many, over all pods, fail the job; in words where no number bounds them.
         group_restarts: how many failures of the worker group the job survives.
+        health_check: what is looked at before a pod trains on a cluster node; None without a check.
+        code: local code that the pods get, and where; None for the image's alone.
         checkpoint: where checkpoints are mounted; None without a volume.
         missing: the launcher's features that this job lacks; None for most jobs.
     """
@@ -78,6 +82,8 @@ class Explanation:
     rendezvous_host: str
     group_restarts: int
     container_restarts: int | str
+    health_check: str | None
+    code: str | None
     checkpoint: str | None
     missing: str | None
     budgets: tuple[Budget, ...]
@@ -98,6 +104,10 @@ class Explanation:
         yield "rendezvous", f"{self.rendezvous_host}: {self.rendezvous}" if self.rendezvous else "inside the pod"
         containers = f"of containers, over all pods: {self.container_restarts}"
         yield "restarts", f"{self.group_restarts} of the workers; {containers}"
+        if self.health_check is not None:
+            yield "health check", self.health_check
+        if self.code is not None:
+            yield "code", self.code
         yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
         if self.missing is not None:
             yield "does without", self.missing
@@ -133,6 +143,8 @@ def explanation(name: str, config: JobConfig) -> Explanation:
         rendezvous_host=_HOSTS[config.rendezvous_host],
         group_restarts=config.elastic.max_restarts,
         container_restarts=container_restarts(config),
+        health_check=_health_check(config),
+        code=_code(config),
         checkpoint=checkpoint.mount_path if checkpoint else None,
         missing=_missing(config),
         budgets=budgets(config),
@@ -179,6 +191,25 @@ def _snapshot_bytes(config: JobConfig) -> int | None:
     if not config.shared_memory.enabled:
         return _DEFAULT_SHARED_MEMORY // 2
     return None if limit is None else int(quantity(limit) / 2)
+
+
+def _health_check(config: JobConfig) -> str | None:
+    check = config.health_check
+    if check is None:
+        return None
+    gpus, is_linked = looked_at(config, check)
+    room = f"{check.disk} free" if check.disk is not None else "writes"
+    parts = [f"{gpus} GPUs" if gpus else "", "a sum over them by NCCL" if is_linked else "", f"{room} in each volume"]
+    return f"{', '.join(filter(None, parts))}, within {check.timeout_seconds} s, or the pod is made anew"
+
+
+def _code(config: JobConfig) -> str | None:
+    workdir = config.workdir
+    if workdir is None:
+        return None
+    files = workdir.files or {}
+    held = f"{len(files)} files, {size(sum(map(len, files.values())))}, {size(len(archive(files)))} packed"
+    return f"{workdir.path or 'files'} ({held}) at {workdir.mount_path}; other code is other pods"
 
 
 def _missing(config: JobConfig) -> str | None:

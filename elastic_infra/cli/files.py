@@ -12,6 +12,7 @@ import typer
 from elastic_infra.config import ConfigError, Fault, JobConfig, warnings
 from elastic_infra.config.load import JOB_STEM, job_name, named_by, read_mapping
 from elastic_infra.config.names import name_faults
+from elastic_infra.config.workdir_files import with_workdir
 
 BAD_INPUT = 2
 
@@ -42,7 +43,7 @@ def named_config(file: Path, name: str | None, target: Target | None) -> tuple[s
     data = dict(read_mapping(file))
     if target is not None:
         data["target"] = target.value
-    config = JobConfig.from_mapping(data)
+    config = with_workdir(JobConfig.from_mapping(data), file.parent)
     if name is not None:
         return name, config.model_copy(update={"name": None})
     if config.name is not None:

@@ -5,6 +5,7 @@ from elastic_infra.config.disruption import Disruption
 from elastic_infra.config.elastic import Elastic, RdzvConfigs, Rendezvous, RendezvousResources
 from elastic_infra.config.env import EnvVar
 from elastic_infra.config.errors import ConfigError, Fault
+from elastic_infra.config.health import HealthCheck
 from elastic_infra.config.job import JobConfig
 from elastic_infra.config.placement import Affinity, Placement, Toleration, TopologySpread
 from elastic_infra.config.resources import Gpu, Resources, SharedMemory
@@ -13,6 +14,7 @@ from elastic_infra.config.runtime import Launcher, Runtime
 from elastic_infra.config.security import Security
 from elastic_infra.config.storage import Checkpoint, Mount, Storage, Volume
 from elastic_infra.config.warnings import warnings
+from elastic_infra.config.workdir import Workdir
 
 __all__ = [
     "Affinity",
@@ -25,6 +27,7 @@ __all__ = [
     "EnvVar",
     "Fault",
     "Gpu",
+    "HealthCheck",
     "JobConfig",
     "Launcher",
     "Metric",
@@ -44,5 +47,6 @@ __all__ = [
     "Toleration",
     "TopologySpread",
     "Volume",
+    "Workdir",
     "warnings",
 ]

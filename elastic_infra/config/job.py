@@ -15,6 +15,7 @@ from elastic_infra.config.disruption import Disruption
 from elastic_infra.config.elastic import Elastic, Rendezvous
 from elastic_infra.config.env import Env
 from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
+from elastic_infra.config.health import HealthCheckField
 from elastic_infra.config.overlays import Overlays
 from elastic_infra.config.placement import Placement
 from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
@@ -35,6 +36,7 @@ from elastic_infra.config.values import (
     Seconds,
     Text,
 )
+from elastic_infra.config.workdir import WorkdirField
 
 RESTARTS_PER_NODE = 3
 """Container restarts, or failed pods of a batch/v1 Job, that the default `backoff_limit` allows for each of the most
@@ -80,7 +82,10 @@ class JobConfig(Part):
     """Variables of the training container, in order: name to value, or to a secret, configmap or field reference."""
 
     working_dir: AbsolutePath | None = None
-    """Working directory; the image's when unset."""
+    """Working directory; the image's when unset, or that of `workdir`."""
+
+    workdir: WorkdirField | None = None
+    """Local code that the pods get without a build of the image: `./src`, or `{path: ./src, exclude: [...]}`."""
 
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of every object and pod."""
@@ -105,6 +110,9 @@ class JobConfig(Part):
 
     autoscaling: Autoscaling | None = None
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    health_check: HealthCheckField = None
+    """Look at the cluster node before a pod trains there: `true`, or a mapping such as `{disk: 10Gi}`."""
 
     run_policy: RunPolicy = RunPolicy()
     """Life and end of the job."""

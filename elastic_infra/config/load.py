@@ -1,4 +1,4 @@
-"""Reads `job.yaml` or JSON into a `JobConfig`. No other module of the config reads files."""
+"""Reads `job.yaml` or JSON into a `JobConfig`. Only this module and `workdir_files` read files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final
 
 from elastic_infra.config.errors import ConfigError, Fault
 from elastic_infra.config.job import JobConfig
+from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.config.yaml_text import read_yaml
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -22,12 +23,12 @@ JOB_STEM: Final = "job"
 
 
 def load(path: Path) -> JobConfig:
-    """The config in a `.yaml`, `.yml` or `.json` file.
+    """The config in a `.yaml`, `.yml` or `.json` file, with the files of its `workdir`.
 
     Raises:
         ConfigError: the file cannot be read or parsed (with line and column), or its content is invalid.
     """
-    return JobConfig.from_mapping(read_mapping(path))
+    return with_workdir(JobConfig.from_mapping(read_mapping(path)), path.parent)
 
 
 def read_mapping(path: Path, what: str = "job file", keys: str = JOB_KEYS) -> Mapping[str, Any]:

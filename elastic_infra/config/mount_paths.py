@@ -16,5 +16,11 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a mount point, not a temporary
 TMP: Final = "/tmp"  # noqa: S108 - a mount point, not a temporary file
 """Scratch space when the image is read-only."""
 
+WORKDIR: Final = "/opt/elastic-infra-workdir"
+"""The archive of `workdir` in the container that unpacks it."""
+
+WORKDIR_VOLUMES: Final = frozenset({"workdir", "workdir-archive"})
+"""Volume names that users cannot take beside a `workdir`."""
+
 OWN_VOLUMES: Final = frozenset({"checkpoint", "home", "launcher", "shm", "tmp"})
 """Volume names that users cannot take."""

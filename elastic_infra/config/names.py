@@ -67,6 +67,10 @@ class ObjectNames:
         """The launcher's ConfigMap; the name holds the content's hash because the ConfigMap is immutable."""
         return f"{self.job}-launcher-{digest}"
 
+    def workdir(self, digest: str) -> str:
+        """The ConfigMap with local code; the name holds the content's hash because the ConfigMap is immutable."""
+        return f"{self.job}-workdir-{digest}"
+
     def worker(self, index: int) -> str:
         """The operator's name for the pod, and the Service, of one node."""
         return f"{self.job}-worker-{index}"

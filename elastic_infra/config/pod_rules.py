@@ -9,8 +9,9 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from elastic_infra.config import workdir
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.mount_paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP
+from elastic_infra.config.mount_paths import HOME, LAUNCHER, OWN_VOLUMES, SHARED_MEMORY, TMP, WORKDIR_VOLUMES
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -61,8 +62,9 @@ def hugepages_have_company(config: JobConfig) -> Iterator[Fault]:
 def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
     """Volumes have different names, and each mount names a volume."""
     names = [volume.name for volume in config.storage.volumes]
+    own = OWN_VOLUMES if config.workdir is None else OWN_VOLUMES | WORKDIR_VOLUMES
     for i, name in enumerate(names):
-        if name in names[:i] or name in OWN_VOLUMES:
+        if name in names[:i] or name in own:
             yield Fault(f"storage.volumes[{i}].name", f"({name}) is taken. Choose another.")
     for i, mount in enumerate(config.storage.mounts):
         if mount.volume not in names:
@@ -73,7 +75,8 @@ def mount_paths_are_distinct(config: JobConfig) -> Iterator[Fault]:
     """Each path is mounted once, and the image's root never."""
     taken = {"/", *_own_paths(config)}
     checkpoint = config.storage.checkpoint
-    wanted = [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
+    wanted = [("workdir.mount_path", config.workdir.mount_path)] if config.workdir else []
+    wanted += [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
     wanted += [(f"storage.mounts[{i}].mount_path", mount.mount_path) for i, mount in enumerate(config.storage.mounts)]
     for field, path in wanted:
         place = posixpath.normpath(f"/{path.lstrip('/')}")
@@ -90,6 +93,17 @@ def _own_paths(config: JobConfig) -> Iterator[str]:
         yield TMP
     if config.launcher.delivery == "configmap":
         yield LAUNCHER
+
+
+def workdir_is_code(config: JobConfig) -> Iterator[Fault]:
+    """The files of `workdir` fit into a ConfigMap, and none looks like a secret."""
+    given = config.workdir
+    if given is None:
+        return
+    if given.path is None and given.files is None:
+        yield Fault("workdir", "needs a path. Name the folder with the code.")
+    for path, reason in workdir.faults(given.files) if given.files is not None else ():
+        yield Fault(f"workdir.files[{path!r}]" if path else "workdir.path", reason)
 
 
 def own_metadata_is_kept(config: JobConfig) -> Iterator[Fault]:
@@ -182,6 +196,7 @@ RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     hugepages_have_company,
     volume_names_are_distinct,
     mount_paths_are_distinct,
+    workdir_is_code,
     own_metadata_is_kept,
     job_controller_labels_are_kept,
     list_keys_are_distinct,

@@ -16,6 +16,7 @@ from elastic_infra.local.state import Rules
 from elastic_infra.manifests import render
 from elastic_infra.manifests.figures import NO_LIMIT, workload_of
 from elastic_infra.manifests.metadata import COMPLETION_INDEX, OPERATOR_REPLICA_INDEX
+from elastic_infra.manifests.workdir import VOLUME as WORKDIR
 
 KUBERNETES_GRACE_SECONDS: Final = 30
 """The default of a pod: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination"""
@@ -64,7 +65,7 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
     manifests = render(name, config.model_copy(update={"elastic": elastic, "launcher": launcher}))
     workload = _plain(workload_of(manifests))
     store = _plain(manifests.store)["spec"]["template"] if manifests.store else None
-    mounted = _plain(manifests.launcher) if manifests.launcher else None
+    mounted = [_plain(each) for each in (manifests.launcher, manifests.workdir) if each]
     is_job = workload["kind"] != "PyTorchJob"
     gpu = config.resources.gpu
     return LocalJob(
@@ -72,7 +73,7 @@ def local_job(name: str, config: JobConfig, nodes: int | None) -> LocalJob:
         namespace=str(config.namespace),
         node=workload["spec"]["template"] if is_job else _worker(workload)["template"],
         store=store,
-        config_maps={mounted["metadata"]["name"]: mounted} if mounted else {},
+        config_maps={each["metadata"]["name"]: each for each in mounted},
         operator={} if is_job else operator_env(workload),
         is_indexed=config.has_indices,
         rules=_rules(workload, store),
@@ -113,7 +114,7 @@ def container(template: Mapping[str, Any]) -> Mapping[str, Any]:
 def left_out(template: Mapping[str, Any]) -> Iterator[str]:
     """The parts of a pod that are not run or read here: containers beside the training one, and `envFrom`."""
     spec = template["spec"]
-    for each in spec.get("initContainers", ()):
+    for each in (each for each in spec.get("initContainers", ()) if each["name"] != WORKDIR):
         yield f"{'sidecar' if each.get('restartPolicy') == 'Always' else 'init container'} {each['name']}"
     yield from (f"container {each['name']}" for each in spec["containers"][1:])
     for source in container(template).get("envFrom", ()):

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import importlib.util
 import os
+import posixpath
 import secrets
 import sys
 import uuid
@@ -27,6 +28,7 @@ from elastic_infra.local.pod_environment import PodEnvironment
 from elastic_infra.local.runner import Options, Runner, View
 from elastic_infra.local.state import Outcome
 from elastic_infra.local.volumes import Folders, unknown_volumes
+from elastic_infra.manifests.workdir import VOLUME as WORKDIR
 from elastic_infra.timeline.files import Reader
 
 _NEEDED: Final = "linux"
@@ -94,7 +96,8 @@ def prepare(name: str, config: JobConfig, home: Path, request: Request, environ:
         work = workspace.make(request.folder.absolute() if request.folder else workspace.default_folder(name, stamp))
     except (ports.PortsError, workspace.WorkspaceError) as error:
         raise ConfigError([Fault("", str(error))]) from None
-    return Prepared(job, plan, pod_environment, work)
+    volumes = {**_code(config, home, work), **pod_environment.volumes}
+    return Prepared(job, plan, dataclasses.replace(pod_environment, volumes=volumes), work)
 
 
 def run(prepared: Prepared, request: Request, view: View, *, reads_faults: bool) -> tuple[Outcome, Runner]:
@@ -139,6 +142,20 @@ def _faults(job: LocalJob, config: JobConfig, home: Path, request: Request) -> I
     yield from unknown_volumes(job.node["spec"], folders)
 
 
+def _code(config: JobConfig, home: Path, work: workspace.Workspace) -> dict[str, Path]:
+    """The folder of local code, used as it is; files that the job file holds itself are written."""
+    workdir = config.workdir
+    if workdir is None:
+        return {}
+    if workdir.path is not None:
+        return {WORKDIR: (home / workdir.path).resolve()}
+    for path, content in (workdir.files or {}).items():
+        file = work.folder / WORKDIR / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return {WORKDIR: work.folder / WORKDIR}
+
+
 def _program_faults(config: JobConfig, home: Path) -> Iterator[Fault]:
     if config.command is None and importlib.util.find_spec("torch") is None:
         reason = (
@@ -147,9 +164,13 @@ def _program_faults(config: JobConfig, home: Path) -> Iterator[Fault]:
         )
         yield Fault("", reason)
     script = config.script
-    if script is None or Path(script).is_absolute() or (home / script).is_file():
+    if script is None or Path(script).is_absolute():
         return
-    yield Fault("script", f"{home / script} is missing. The job file's folder stands for the image's working dir.")
+    if config.workdir is not None and config.working_dir is None:
+        if posixpath.normpath(script) not in (config.workdir.files or {}):
+            yield Fault("script", f"({script}) is not among the files of workdir, from which it starts.")
+    elif not (home / script).is_file():
+        yield Fault("script", f"{home / script} is missing. The job file's folder stands for the image's working dir.")
 
 
 def _device_faults(job: LocalJob, plan: Plan) -> Iterator[Fault]:

@@ -23,7 +23,8 @@ import os
 import sys
 
 archive = sys.path[0]
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [archive, os.environ.get("PYTHONPATH")]))
+given = [os.environ.get("ELASTIC_INFRA_WORKDIR"), os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [archive, *given]))
 
 from elastic_infra.launcher.__main__ import main  # noqa: E402 - after the path is set
 

@@ -13,7 +13,7 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.manifests.launcher import CAPACITY_MODULE
 from elastic_infra.manifests.metadata import metadata, node_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
-from elastic_infra.manifests.pod import container_security
+from elastic_infra.manifests.security import container_security
 from elastic_infra.manifests.storage import Mounted
 
 PROBE_SECONDS: Final = 60

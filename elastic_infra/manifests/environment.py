@@ -21,6 +21,9 @@ from elastic_infra.manifests.store_token import VARIABLE, store_token_variable
 CHECKPOINT_DIR: Final = "ELASTIC_INFRA_CHECKPOINT_DIR"
 """Tells the script where `storage.checkpoint` is mounted."""
 
+WORKDIR: Final = "ELASTIC_INFRA_WORKDIR"
+"""Tells the mounted launcher where local code is, for the search path of modules."""
+
 WEBHOOK_URL: Final = env_name("webhook_url")
 
 _HOMES: Final = {
@@ -73,6 +76,7 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         "PET_START_METHOD": config.elastic.start_method,
         **torchrun,
         **({CHECKPOINT_DIR: checkpoint.mount_path} if checkpoint else {}),
+        **_module_path(config),
     }
     fields = {"POD_IP": "status.podIP"}
     if not config.has_indices:  # whose pods have another name after each loss
@@ -81,6 +85,14 @@ def _generated(config: JobConfig, torchrun: Mapping[str, Value]) -> dict[str, Va
         fields[env_name("replica_index")] = f"metadata.labels['{node_index_label(config)}']"
     plain: dict[str, Value] = {name: {"name": name, "value": value} for name, value in values.items()}
     return plain | {name: _from("fieldRef", name, {"fieldPath": path}) for name, path in fields.items()}
+
+
+def _module_path(config: JobConfig) -> dict[str, Value]:
+    """Has modules searched in local code. A launcher that is mounted keeps the image's PYTHONPATH behind it."""
+    if config.workdir is None:
+        return {}
+    is_mounted = config.launcher.delivery == "configmap"
+    return {WORKDIR if is_mounted else "PYTHONPATH": config.workdir.mount_path}
 
 
 def _without_applied(settings: LauncherSettings) -> LauncherSettings:

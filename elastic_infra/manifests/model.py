@@ -17,6 +17,7 @@ Manifest: TypeAlias = dict[str, Value]
 
 ROLES: Final = (
     "launcher",
+    "workdir",
     "checkpoint",
     "network_policy",
     "gang",
@@ -41,6 +42,7 @@ class Manifests:
     Attributes:
         workload: PyTorchJob, batch/v1 Job or TrainJob.
         launcher: ConfigMap with the launcher; None when the image has it.
+        workdir: ConfigMap with local code.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
         account: ServiceAccount of the store's pod, whose one token is that of the driver that follows capacity.
@@ -57,6 +59,7 @@ class Manifests:
 
     workload: Manifest
     launcher: Manifest | None = None
+    workdir: Manifest | None = None
     service: Manifest | None = None
     token: Manifest | None = None
     account: Manifest | None = None

@@ -6,11 +6,14 @@ from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests import gang
+from elastic_infra.manifests.health import health_container
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, MIN_NODES, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
 from elastic_infra.manifests.overlay import overlaid
+from elastic_infra.manifests.security import container_security, pod_security
 from elastic_infra.manifests.storage import Mounted
+from elastic_infra.manifests.workdir import workdir_container
 
 
 def pod_template(
@@ -26,6 +29,7 @@ def pod_template(
     template: dict[str, Value] = {
         "metadata": {"labels": labels, "annotations": {**_annotations(config), **gang.pod_annotations(name, config)}},
         "spec": without_none(
+            initContainers=_init_containers(config, storage, environment) or None,
             containers=[_container(config, storage, arguments, environment)],
             volumes=list(storage.volumes) or None,
             resourceClaims=_pod_claims(config),
@@ -54,6 +58,15 @@ def _annotations(config: JobConfig) -> dict[str, Value]:
     }
 
 
+def _init_containers(config: JobConfig, storage: Mounted, environment: list[Value]) -> list[Value]:
+    """What comes before the training, in order: a node that is not fit gets no code."""
+    check, workdir = config.health_check, config.workdir
+    return [
+        *([health_container(config, check, list(storage.mounts), environment)] if check else []),
+        *([workdir_container(config, workdir)] if workdir else []),
+    ]
+
+
 def _container(config: JobConfig, storage: Mounted, arguments: list[Value], environment: list[Value]) -> Value:
     command = COMMAND if config.launcher.delivery == "configmap" else MODULE_COMMAND
     return without_none(
@@ -62,7 +75,7 @@ def _container(config: JobConfig, storage: Mounted, arguments: list[Value], envi
         imagePullPolicy=config.image_pull_policy,
         command=list(command),
         args=arguments + entrypoint(config),
-        workingDir=config.working_dir,
+        workingDir=_working_dir(config),
         env=environment,
         ports=_ports(config),
         resources=_resources(config),
@@ -70,6 +83,10 @@ def _container(config: JobConfig, storage: Mounted, arguments: list[Value], envi
         securityContext=_training_security(config),
         terminationMessagePolicy="FallbackToLogsOnError",
     )
+
+
+def _working_dir(config: JobConfig) -> str | None:
+    return config.working_dir or (config.workdir.mount_path if config.workdir else None)
 
 
 def entrypoint(config: JobConfig) -> list[Value]:
@@ -119,32 +136,6 @@ def _pod_claims(config: JobConfig) -> list[Value] | None:
     """The pod's claims: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/."""
     claims = config.resources.claims
     return [{"name": claim.name, "resourceClaimTemplateName": claim.template} for claim in claims] or None
-
-
-def pod_security(config: JobConfig) -> dict[str, Value]:
-    """Security of the pod, as its profile requires.
-
-    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
-    """
-    user = config.security.run_as_user
-    return without_none(
-        runAsNonRoot=True if config.security.profile == "restricted" else None,
-        runAsUser=user,
-        runAsGroup=user,
-        fsGroup=user,
-        fsGroupChangePolicy="OnRootMismatch",
-        seccompProfile={"type": "RuntimeDefault"},
-    )
-
-
-def container_security(config: JobConfig) -> dict[str, Value]:
-    """Security of the container, as its profile requires."""
-    restricted = config.security.profile == "restricted"
-    return without_none(
-        allowPrivilegeEscalation=False if restricted else None,
-        capabilities={"drop": ["ALL"]} if restricted else None,
-        readOnlyRootFilesystem=True if config.security.read_only_root else None,
-    )
 
 
 def _training_security(config: JobConfig) -> dict[str, Value]:

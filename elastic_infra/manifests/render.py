@@ -21,6 +21,7 @@ from elastic_infra.manifests.storage import checkpoint_claim
 from elastic_infra.manifests.store import store_deployment
 from elastic_infra.manifests.store_token import store_token_secret
 from elastic_infra.manifests.train_job import train_job, training_runtime
+from elastic_infra.manifests.workdir import workdir_config_map
 
 
 def lasting(name: str, config: JobConfig) -> Manifests:
@@ -42,7 +43,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         launcher: the ConfigMap to mount where it is not the newest.
 
     Raises:
-        ConfigError: the name, or a name derived from it, breaks Kubernetes' rules.
+        ConfigError: the name, or a name derived from it, breaks Kubernetes' rules, or `workdir` has not been read.
     """
     name = config.name or name
     if faults := name_faults(name, config):
@@ -56,6 +57,7 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
     return Manifests(
         workload=_workload(name, config, launcher) if runtime is None else train_job(name, config, runtime),
         launcher=launcher_config_map(name, config) if own else None,
+        workdir=workdir_config_map(name, config, config.workdir) if config.workdir else None,
         service=rendezvous_service(name, config) if host != "none" else None,
         token=store_token_secret(name, config) if host != "none" else None,
         account=capacity_account(name, config) if has_driver else None,

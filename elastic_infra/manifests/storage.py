@@ -11,6 +11,7 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
+from elastic_infra.manifests.workdir import VOLUME, workdir_volumes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,9 @@ def _parts(name: str, config: JobConfig, launcher: str | Late | None) -> Iterato
         yield _one("tmp", {"emptyDir": {}}, {"mountPath": mount_paths.TMP})
     if launcher is not None:
         yield launcher_volume(launcher)
+    if config.workdir is not None:
+        mount: dict[str, Value] = {"name": VOLUME, "mountPath": config.workdir.mount_path}
+        yield Mounted(volumes=tuple(workdir_volumes(name, config.workdir)), mounts=(mount,))
     if config.storage.checkpoint is not None:
         yield _checkpoint(name, config.storage.checkpoint)
     yield _extra(config)

@@ -11,7 +11,8 @@ from elastic_infra.manifests.capacity import capacity_container, capacity_token
 from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
-from elastic_infra.manifests.pod import container_security, node_lost, pod_security
+from elastic_infra.manifests.pod import node_lost
+from elastic_infra.manifests.security import container_security, pod_security
 from elastic_infra.manifests.storage import Mounted, launcher_volume
 from elastic_infra.manifests.store_token import store_token_variable
 

@@ -62,11 +62,17 @@ def _of_pods(pods: Iterable[Object]) -> Iterator[Failure]:
         if text(pod, "status.phase") == "Failed" and (reason := text(pod, "status.reason")):  # evicted
             since = moment(at(pod, "status.startTime")) or 0.0
             yield Failure(since, name_of(pod), _short(f"{reason}: {text(pod, 'status.message')}"))
+        for status in items(at(pod, "status.initContainerStatuses")):
+            yield from _of_status(pod, status, f"init container {status.get('name')} ")
         for status in items(at(pod, "status.containerStatuses")):
-            for place in ("lastState.terminated", "state.terminated"):
-                end = part(status, place)
-                if end and whole(end, "exitCode") not in NO_FAILURE:
-                    yield Failure(moment(end.get("finishedAt")) or 0.0, name_of(pod), _short(_of_container(end)))
+            yield from _of_status(pod, status, "")
+
+
+def _of_status(pod: Object, status: Object, who: str) -> Iterator[Failure]:
+    for place in ("lastState.terminated", "state.terminated"):
+        end = part(status, place)
+        if end and whole(end, "exitCode") not in NO_FAILURE:
+            yield Failure(moment(end.get("finishedAt")) or 0.0, name_of(pod), _short(f"{who}{_of_container(end)}"))
 
 
 def _of_container(end: Object) -> str:

@@ -216,7 +216,10 @@ def _status(pod: Object) -> str:
     if _is_leaving(pod):
         return "leaving"
     phase = text(pod, "status.phase") or "Unknown"
-    waiting = [text(status, "state.waiting.reason") for status in items(at(pod, "status.containerStatuses"))]
+    waiting = [
+        *(_initializing(status) for status in items(at(pod, "status.initContainerStatuses"))),
+        *(text(status, "state.waiting.reason") for status in items(at(pod, "status.containerStatuses"))),
+    ]
     unscheduled = [
         text(each, "reason")
         for each in items(at(pod, "status.conditions"))
@@ -224,6 +227,15 @@ def _status(pod: Object) -> str:
     ]
     reason = next(filter(None, [*waiting, *unscheduled]), "")
     return f"{phase} ({reason})" if reason else phase
+
+
+def _initializing(status: Object) -> str:
+    """What an init container does to have the pod wait; nothing before its turn, and after its end."""
+    reason = text(status, "state.waiting.reason")
+    is_at_work = status.get("restartPolicy") != "Always" and bool(part(status, "state.running"))
+    if is_at_work or reason not in {"", "PodInitializing"}:
+        return f"init container {text(status, 'name')}{f': {reason}' if reason else ''}"
+    return ""
 
 
 def _is_leaving(pod: Object) -> bool:

@@ -6,6 +6,7 @@ Started with ``python -I`` by `programs.run_program`, which says on stdin what t
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import runpy
@@ -89,6 +90,8 @@ async def _plain(value: Any, late: Any) -> Any:  # noqa: ANN401 - JSON with late
 
     if isinstance(value, pulumi.Output):
         return {**late, "secret": await _digest(value)}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
         return {key: await _plain(each, late) for key, each in value.items()}
     return [await _plain(each, late) for each in value] if isinstance(value, list | tuple) else value

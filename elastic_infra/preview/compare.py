@@ -10,6 +10,7 @@ from elastic_infra.config import EnvVar, JobConfig
 from elastic_infra.config.load import job_name, named_by
 from elastic_infra.config.names import name_faults
 from elastic_infra.config.values import KnownLater
+from elastic_infra.config.workdir import Files
 from elastic_infra.manifests.render import lasting
 from elastic_infra.preview.attribution import attribute
 from elastic_infra.preview.deltas import deltas
@@ -31,7 +32,7 @@ from elastic_infra.preview.model import (
 )
 from elastic_infra.preview.pairing import Pair, pairs
 from elastic_infra.preview.redaction import redacted
-from elastic_infra.preview.tree import differences, written
+from elastic_infra.preview.tree import Difference, differences, written
 from elastic_infra.preview.warnings import (
     Versions,
     keeps_launchers,
@@ -173,10 +174,20 @@ def _changes(base: JobConfig, head: Job) -> Iterator[Change]:
     found = tuple(differences(base, head.config))
     shares = attribute(head.name, base, head.config, found) if found else ()
     for difference, share in zip(found, shares, strict=True):
+        if isinstance(difference.old, Files) and isinstance(difference.new, Files):
+            yield from _files(difference, share)
+            continue
         path, is_order = written(difference.path), difference.kind != "value"
         change = _change(path, redacted(path, difference.old), redacted(path, difference.new), share)
         is_secret = _is_secret(difference.old) and _is_secret(difference.new)
         yield dataclasses.replace(change, is_order=is_order, is_secret=is_secret)
+
+
+def _files(difference: Difference, share: Sequence[Effect]) -> Iterator[Change]:
+    """Each file of local code that differs; together they have the effects."""
+    for each in differences(dict(difference.old), dict(difference.new), difference.path):  # type: ignore[call-overload]
+        path = written(each.path)
+        yield _change(path, redacted(path, each.old), redacted(path, each.new), share)
 
 
 def _change(path: str, old: Shown, new: Shown, share: Sequence[Effect]) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import posixpath
 import re
 import subprocess
 import tempfile
@@ -61,6 +62,19 @@ class Revision:
         with tempfile.TemporaryDirectory(prefix="elastic-infra-") as place:
             _write(Path(place), _tree(self.top, self.commit, []), self.top)
             yield Path(place, self.path)
+
+    @contextlib.contextmanager
+    def beside(self, file: str, folder: str) -> Iterator[Path]:
+        """The folder of the file, with the commit's files and links in the other one; it is gone afterwards."""
+        home = posixpath.dirname(self.path if self.is_file else posixpath.join(self.path, file))
+        wanted = posixpath.normpath(posixpath.join(home, folder))
+        if wanted.startswith(("/", "../")) or wanted == "..":
+            message = f"{folder} is outside of the repository, so that no revision has it."
+            raise SourceError(message)
+        with tempfile.TemporaryDirectory(prefix="elastic-infra-") as place:
+            _written(Path(place), _tree(self.top, self.commit, [normal(wanted)] if normal(wanted) else []), self.top)
+            (Path(place) / home).mkdir(parents=True, exist_ok=True)
+            yield Path(place, home)
 
 
 def revision(spec: str, folder: Path, other_path: str = "") -> Revision:
@@ -184,7 +198,15 @@ def _tree(top: Path, commit: str, paths: list[str]) -> list[_Entry]:
 
 
 def _write(place: Path, entries: list[_Entry], top: Path) -> None:
-    """Write a commit's files and its links that stay inside; not by an archive, whose attributes leave files out."""
+    """Write a commit's files, and its links that stay inside."""
+    inside = place.resolve()
+    for link in _written(place, entries, top):
+        if not Path(os.path.realpath(link)).is_relative_to(inside):
+            link.unlink()
+
+
+def _written(place: Path, entries: list[_Entry], top: Path) -> list[Path]:
+    """Write a commit's files and links, not by an archive, whose attributes leave files out; returns the links."""
     chosen = [entry for entry in entries if entry.mode.startswith(_PLAIN) or entry.mode == _LINK]
     links: list[Path] = []
     for entry, content in zip(chosen, _blobs(top, [entry.id for entry in chosen]), strict=True):
@@ -196,9 +218,7 @@ def _write(place: Path, entries: list[_Entry], top: Path) -> None:
         else:
             target.write_bytes(content)
             target.chmod(int(entry.mode[-3:], 8))
-    inside = place.resolve()
-    for link in [link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)]:
-        link.unlink()
+    return links
 
 
 def _inside(path: str, revision: Revision) -> str:

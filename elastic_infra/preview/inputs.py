@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from elastic_infra.config import ConfigError
+from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.config.load import job_name
+from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.preview import git
 from elastic_infra.preview.job_files import config_of, declares, may_declare
 from elastic_infra.preview.model import Job, Side, SideFault, SideName
@@ -161,6 +162,21 @@ def _declared(given: Given, root: str, name: str | None) -> Iterator[Job | SideF
         if given.source.is_file or declares(path, content):
             job = name or job_name(path, root)
             try:
-                yield Job.declared(job, path, config_of(content))
+                yield Job.declared(job, path, _with_code(given.source, path, config_of(content)))
             except ConfigError as error:
                 yield from (SideFault(given.side, path, str(fault), job) for fault in error.faults)
+
+
+def _with_code(source: Source, path: str, config: JobConfig) -> JobConfig:
+    """The config of a file of a side, with that side's files of its `workdir`.
+
+    Raises:
+        ConfigError: the folder cannot be read, or does not fit.
+    """
+    if config.workdir is None or config.workdir.path is None:
+        return config
+    try:
+        with source.beside(path, config.workdir.path) as folder:
+            return with_workdir(config, folder)
+    except SourceError as error:
+        raise ConfigError([Fault("workdir.path", str(error))]) from None

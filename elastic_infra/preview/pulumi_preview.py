@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from elastic_infra.config.workdir import by_path
 from elastic_infra.manifests.figures import (
     RUNTIME_KIND,
     WORKLOAD_KINDS,
@@ -20,6 +21,7 @@ from elastic_infra.manifests.figures import (
     with_runtime,
 )
 from elastic_infra.manifests.updates import QUEUE_RESTARTS, RULES, RUNTIME_RESTARTS
+from elastic_infra.preview import tree
 from elastic_infra.preview.deltas import gibibytes, restarts_within
 from elastic_infra.preview.effects import workload_effects
 from elastic_infra.preview.engine_secrets import is_secret, named_secrets, told_apart
@@ -41,6 +43,9 @@ JOB_TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Type token of the component, part of the URN of each of its objects."""
 
 LAUNCHER_CHANGED: Final = "launcher changed"
+FILES: Final = (tree.Step("workdir"), tree.Step("files"))
+"""Place of local code in a config."""
+
 RESTARTS: Final = {
     **{kind: rules.restarts + QUEUE_RESTARTS for kind, rules in RULES.items()},
     RUNTIME_KIND: RUNTIME_RESTARTS,
@@ -220,8 +225,16 @@ def _changes(step: Step) -> Iterator[Change]:
         yield Change(f"{kind} {'added' if new else 'removed'}", None, None, verdict)
     elif step["urn"].endswith("-launcher") and old["metadata"].get("name") != new["metadata"].get("name"):
         yield Change(LAUNCHER_CHANGED, old["metadata"].get("name"), new["metadata"].get("name"), verdict)
+    elif step["urn"].endswith("-workdir") and kind == "ConfigMap":
+        before, after = (by_path(str(at(each, "data.files"))) for each in (old, new))
+        for each in differences(before, after, FILES):
+            yield Change(written(each.path), _text(each.old), _text(each.new), Consequence.RESTART)
     else:
         yield from _differing(kind, old, new, verdict)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _volume(workload: dict[str, Any] | None) -> tuple[object, object] | None:

@@ -14,6 +14,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from elastic_infra.config import EnvVar
+from elastic_infra.config.workdir import Files, size, told
 from elastic_infra.preview.model import Shown
 
 HIDDEN: Final = "(hidden)"
@@ -62,8 +63,8 @@ def redacted(path: str, value: object) -> Shown:
         path: where it stands, such as ``annotations['example.com/token']``.
         value: a part of a config or a manifest.
     """
-    if isinstance(value, EnvVar):
-        return _variable(value.model_dump(exclude_none=True, warnings=False))
+    if isinstance(value, EnvVar | Files | bytes):
+        return _whole(value)
     if _is_secret(path) or _VARIABLE_VALUE.search(path) or (isinstance(value, Mapping) and PULUMI_SECRET in value):
         return None if value is None else HIDDEN
     if isinstance(value, BaseModel):
@@ -73,6 +74,13 @@ def redacted(path: str, value: object) -> Shown:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _arguments(path, value)
     return value if value is None or isinstance(value, bool | int | float) else _text(str(value))
+
+
+def _whole(value: EnvVar | Files | bytes) -> Shown:
+    """What is shown of a variable, of files, and of one file's content."""
+    if isinstance(value, EnvVar):
+        return _variable(value.model_dump(exclude_none=True, warnings=False))
+    return told(value) if isinstance(value, bytes) else f"{len(value)} files, {size(sum(map(len, value.values())))}"
 
 
 def _is_secret(path: str) -> bool:

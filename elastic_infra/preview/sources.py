@@ -43,6 +43,13 @@ class Source(Protocol):
     def folder(self) -> AbstractContextManager[Path]:
         """The side as a folder that programs can run in."""
 
+    def beside(self, file: str, folder: str) -> AbstractContextManager[Path]:
+        """The folder of one of its files, with all that lies in another folder, which is named from there.
+
+        Raises:
+            SourceError: the other folder is no part of what can be read.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class OnDisk:
@@ -83,6 +90,11 @@ class OnDisk:
     def folder(self) -> Iterator[Path]:
         """The folder itself, absolute: a program runs with its own as the current one."""
         yield self.root.resolve()
+
+    @contextlib.contextmanager
+    def beside(self, file: str, folder: str) -> Iterator[Path]:  # noqa: ARG002 - it is all there
+        """The folder of the file."""
+        yield (self.root if self.is_file else self.root / file).parent
 
 
 def _walk(root: Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import BaseModel
 
 from elastic_infra.config import EnvVar
+from elastic_infra.config.workdir import Files
 
 Tree: TypeAlias = object
 Branch: TypeAlias = "dict[str, Tree]"
@@ -99,8 +100,8 @@ def _branches(old: Tree, new: Tree) -> tuple[Branch | None, Branch | None, bool]
 
 
 def children(tree: Tree) -> Branch | None:
-    """The fields of a model or mapping, None for anything else; a variable counts as one value."""
-    if isinstance(tree, EnvVar):
+    """The fields of a model or mapping, None for anything else; a variable counts as one value, and so do files."""
+    if isinstance(tree, EnvVar | Files):
         return None
     if isinstance(tree, BaseModel):
         return {name: getattr(tree, name) for name in type(tree).model_fields}

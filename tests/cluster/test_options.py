@@ -18,7 +18,7 @@ import pytest
 
 import tests.jobs
 from elastic_infra import JobConfig, render
-from elastic_infra.config.load import read_mapping
+from elastic_infra.config.load import load
 from tests import options
 from tests.cluster import kube
 from tests.cluster.cluster import Cluster, Namespace
@@ -155,7 +155,7 @@ def test_the_server_takes_random_combinations(matrix: Matrix, target: str, pytes
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
 def test_the_server_takes_every_example(matrix: Matrix, example: Path, request: pytest.FixtureRequest) -> None:
     """What the README shows is what a real API server takes."""
-    config = JobConfig.from_mapping(read_mapping(example))
+    config = load(example)
     if config.kind == "TrainJob":
         request.getfixturevalue("trainer")
 

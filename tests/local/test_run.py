@@ -218,6 +218,19 @@ def test_what_a_node_finds(start: Starter, tmp_path: Path) -> None:
     assert "hunter2" not in run.output
 
 
+def test_local_code_is_used_as_it_is(start: Starter, tmp_path: Path) -> None:
+    """The script starts in the folder itself, and modules are searched there: nothing is packed or copied."""
+    code = tmp_path / "src/deep"
+    code.mkdir(parents=True)
+    (tmp_path / "src/helper.py").write_text("from pathlib import Path\nHERE = Path(__file__).parent\n")
+    (code / "train.py").write_text("import helper, os\n(helper.HERE / 'seen').write_text(os.getcwd())\n")
+    run = start(script="deep/train.py", args=[], working_dir=None, workdir={"path": "src"})
+
+    assert run.wait() == 0, run.output
+    assert (tmp_path / "src/seen").read_text() == str(tmp_path / "src")
+    assert "left out here" not in run.output
+
+
 def test_memory_limit(start: Starter) -> None:
     """A worker that takes more than its node has ends badly, and is started again."""
     run = start(script="hog.py", args=[], resources={"cpu": 1, "memory": "400Mi"})

@@ -68,13 +68,18 @@ def _operator_labels_are_only_selected(objects: Objects) -> None:
 
 def _mounts_have_volumes(pod: Any) -> None:
     volumes = [volume["name"] for volume in pod.get("volumes", [])]
-    mounts = [mount for container in pod["containers"] for mount in container.get("volumeMounts", [])]
+    mounts = [container.get("volumeMounts", []) for container in _containers(pod)]
 
     assert len(volumes) == len(set(volumes))
-    for container in pod["containers"]:
-        paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
-        assert len(paths) == len(set(paths))
-    assert {mount["name"] for mount in mounts} == set(volumes)
+    for each in mounts:
+        assert len(each) == len({mount["mountPath"] for mount in each})
+    assert {mount["name"] for each in mounts for mount in each} == set(volumes)
+
+
+def _containers(pod: Any) -> list[Any]:
+    """The containers that this package makes, those that come before the training included."""
+    own = [each for each in pod.get("initContainers", []) if each["name"] != "wait"]
+    return [*pod["containers"], *own]
 
 
 def _ports_are_named(pod: Any) -> None:
@@ -92,7 +97,7 @@ def _pods_are_restricted(config: JobConfig, pod: Any) -> None:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
+        for container in _containers(pod):
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert not any("hostPath" in volume for volume in pod.get("volumes", []))

@@ -48,6 +48,16 @@ def pod(index: int, phase: str = "Running", **container: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "status": status}
 
 
+def initializing(index: int, container: str, **fields: Any) -> dict[str, Any]:
+    """A pod whose init container is not done; `fields` are those of that container's status."""
+    found = pod(index, "Pending", state={"waiting": {"reason": "PodInitializing"}})
+    found["status"]["initContainerStatuses"] = [{"name": "before", **_DONE}, {"name": container, **fields}]
+    return found
+
+
+_DONE = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+
+
 def indexed_pod(index: int, suffix: str, phase: str = "Running", made: str = BEGAN) -> dict[str, Any]:
     """A pod of an Indexed Job, whose own name says which of its index's pods it is."""
     found, name = pod(index, phase), f"job-{index}-{suffix}"

@@ -76,6 +76,14 @@ def test_any_termination_message_is_one_line(message: str, what: str) -> None:
     assert said(pods=(kube.pod(0, lastState=kube.terminated(1, message)),)) == what
 
 
+def test_an_init_container_that_failed_is_named() -> None:
+    """A node that is not fit to train says so in the pod's status, whatever the training container waits for."""
+    unfit = "health: cluster node gpu-7 is not fit to train: it shows 7 of 8 GPUs."
+    pod = kube.initializing(0, "health", lastState=kube.terminated(200, unfit))
+
+    assert said(pods=(pod,)) == f"init container health exited with code 200 (Error): {unfit}"
+
+
 def test_an_evicted_pod_says_why() -> None:
     """The kubelet's word: no container of it ended by itself."""
     pod = kube.pod(0, "Failed")

@@ -141,6 +141,22 @@ def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"state": {"running": {"startedAt": kube.BEGAN}}}, "Pending (init container health)"),
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}}, "Pending (init container health: CrashLoopBackOff)"),
+        ({"state": {"waiting": {"reason": "PodInitializing"}}}, "Pending (PodInitializing)"),
+        ({"restartPolicy": "Always", "state": {"running": {"startedAt": kube.BEGAN}}}, "Pending (PodInitializing)"),
+    ],
+)
+def test_a_pod_that_initializes_says_where_it_is(fields: dict[str, Any], says: str) -> None:
+    """The init container at work, or the one that fails; a sidecar that runs is none of them."""
+    found = shown(kube.workload("Running"), kube.initializing(0, "health", **fields))
+
+    assert any(says in line for line in found), found
+
+
 def test_event_lines_stand_in_for_status_ports() -> None:
     """Generation and steps of the node whose log was read."""
     log = "\n".join(

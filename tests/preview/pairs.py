@@ -135,6 +135,8 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("labels", {"team": "edited"}),
             ("annotations", {"example.com/edited": "yes"}),
             ("working_dir", "/tmp"),
+            ("health_check", {"timeout_seconds": 60}),
+            ("workdir", {"files": {"edited.py": "cGFzcwo="}}),
             ("elastic.max_restarts", 7),
             ("elastic.world_sizes", [1, 2, 3, 4]),
             ("elastic.monitor_interval", 5.0),

@@ -41,6 +41,7 @@ EDITS: Final[dict[str, tuple[str, Changes, Changes]]] = {
     "image": ("restart", {}, NEW_IMAGE),
     "variable": ("restart", {}, {"env": {"EDITED": "1"}}),
     "range": ("restart", {}, {"elastic": {"nnodes": "2:8"}, "resources": {"cpu": "2", "memory": "8Gi"}}),
+    "code": ("restart", {"workdir": {"files": {"a.py": "MQ=="}}}, {"workdir": {"files": {"a.py": "Mg==", "b.py": ""}}}),
     "claim": ("restart", {}, {"storage": {"checkpoint": {"claim": "others"}}}),
     "backoff-limit": ("in place", {}, {"run_policy": {"backoff_limit": 40}}),
     "restart-policy": ("restart", {}, {"run_policy": {"restart_policy": "OnFailure"}}),

@@ -1,0 +1,89 @@
+"""Local code on a real cluster: pods unpack it, another content replaces them, and nothing is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_infra.manifests.workdir import ARCHIVE
+from tests.cluster import jobs
+from tests.cluster.cluster import MOUNT, READER, Namespace
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+JOB = "local-code"
+TRAIN = f"""
+import os, time
+from pathlib import Path
+from lib.version import VERSION
+Path("{MOUNT}", f"ran-{{VERSION}}-{{os.environ['ELASTIC_INFRA_REPLICA_INDEX']}}").write_text(os.getcwd())
+while not Path("{MOUNT}/finish").exists():
+    time.sleep(0.2)
+"""
+
+
+@pytest.fixture
+def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack for the one job, which is destroyed before the namespace."""
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+def code(folder: Path, version: int) -> Path:
+    """A script in a folder of its own, and a package beside that."""
+    for path, text in {"bin/train.py": TRAIN, "lib/version.py": f"VERSION = {version}\n"}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def archives(space: Namespace) -> list[str]:
+    """Names of the ConfigMaps with code."""
+    found = space.api.list("v1", "ConfigMap", space.name)
+    return [each["metadata"]["name"] for each in found if ARCHIVE in each.get("binaryData", {})]
+
+
+def await_version(space: Namespace, version: int) -> None:
+    """Returns once both nodes have run this code."""
+    seen = [f"{MOUNT}/ran-{version}-{index}" for index in range(2)]
+
+    def both() -> bool:
+        found = space.cluster.run("-n", space.name, "exec", READER, "--", "ls", MOUNT).split()
+        return all(Path(path).name in found for path in seen)
+
+    until(f"version {version} on both nodes", both, jobs.TRAINING_SECONDS, describe=space.describe)
+
+
+def test_pods_run_the_folders_code_and_another_content_replaces_them(
+    space: Namespace, stack: JobStack, tmp_path: Path
+) -> None:
+    """Under the restricted profile and with a read-only image; the old ConfigMap goes with the pods that had it."""
+    settings: dict[str, Any] = {
+        **jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": 2, "nproc_per_node": 1}),
+        "script": "bin/train.py",
+        "workdir": {"path": str(code(tmp_path, 1))},
+        "security": {"read_only_root": True},
+    }
+    created = stack.up(settings)
+    await_version(space, 1)
+    first = archives(space)
+    again = stack.up(settings)
+    code(tmp_path, 2)
+    changed = stack.up(settings)
+    await_version(space, 2)
+    second = archives(space)
+    jobs.tell_to_finish(space)
+
+    assert created["workdir"] == "create"
+    assert again == {}
+    assert {"workdir", "workload"} <= changed.keys()
+    assert changed.keys().isdisjoint({"launcher", "service", "token"})
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
+    assert space.read("ran-2-0") == "/workspace"
