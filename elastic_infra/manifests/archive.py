@@ -64,7 +64,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def stripped(source: str) -> str:
-    """The source without comments and docstrings, each statement on the line that it had: tracebacks stay true.
+    """The source without comments, docstrings and needless spaces, each statement on its line: tracebacks stay true.
 
     The function has its own small tokenizer, because Python's would cost each start of a checkout's program half a
     second.
@@ -77,6 +77,10 @@ def stripped(source: str) -> str:
         depth += (text in _OPENING) - (text in _CLOSING)
         if text.lstrip().startswith("#"):
             return ""
+        if text[0] == "\n":
+            return "\n" if depth else "\n" + " " * (len(text) // _INDENT)
+        if text[-1] == " ":
+            return text.strip()
         is_docstring = text[0] in "\"'" and depth == 0 and _is_statement(token)
         return _nothing(token) if is_docstring else text
 
@@ -85,10 +89,13 @@ def stripped(source: str) -> str:
 
 _OPENING: Final = tuple("([{")
 _CLOSING: Final = tuple(")]}")
+_INDENT: Final = 4
 _TOKEN: Final = re.compile(
-    r'''"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\ *\#[^\n]*|[()\[\]{}]''', re.DOTALL
+    r'''"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\ *\#[^\n]*|[()\[\]{}]'''
+    r"|\n\ *|[,:] | (?:=|==|!=|->|\||\+|-|<|>|<=|>=|:=|/|\*) ",
+    re.DOTALL,
 )
-"""A string, a comment or a bracket: what looks like one inside of another is found as that other."""
+"""A string, a comment, a bracket or spaces: what looks like one inside of another is found as that other."""
 _LINE_END: Final = re.compile(r" *(#|\n|\Z)")
 
 
