@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
 import selectors
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,19 +22,34 @@ _GENERATION: Final = re.compile(rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{(?
 """In a notice and in a snapshot. A change has no number where the number stays; a phase that is left out is ``running``
 in a generation with a new number."""
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
+_PACKED: Final = re.compile(rb'"packed":"([^"]+)"')
 _READ: Final = 1 << 18
 SEND_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 0.1
 
 
 def uuid(index: int) -> str:
-    """Of the node with this index; the probe is the first."""
-    return f"{index:032x}"
+    """Of the node with this index, as random as a real one; the probe is the first."""
+    return hashlib.md5(str(index).encode(), usedforsecurity=False).hexdigest()
 
 
 def record(index: int) -> NodeRecord:
     """What a node says of itself once it is ready."""
     name = f"elastic-job-worker-{index}"
     return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
+
+
+def _said(lines: bytes) -> tuple[str, list[tuple[bytes, bytes]]]:
+    """The store's incarnation and the generations."""
+    packed = _PACKED.search(lines)
+    found = _INCARNATION.search(lines, 0, packed.start() if packed else len(lines))
+    return found[1].decode() if found else "", _unpacked(packed[1]) if packed else _GENERATION.findall(lines)
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked(text: bytes) -> list[tuple[bytes, bytes]]:
+    """The generations in packed lines, which a thousand nodes in one process need to read only once."""
+    return _GENERATION.findall(wire.unpack(text.decode()))
 
 
 @dataclass
@@ -46,7 +64,7 @@ class Light:
     """The first generation that it can be in."""
     number: int = 0
     """The generation's, as last heard of."""
-    tail: bytes = b""
+    tail: bytearray = field(default_factory=bytearray)
     call: int = 0
     next_beat: float = 0.0
     received: int = 0
@@ -63,6 +81,8 @@ class Lights:
     lost_connections: int = 0
     member_at: dict[tuple[int, int], float] = field(default_factory=dict)
     """When a node entered a generation, by index and number."""
+    _next_look: float = 0.0
+    """When beats are due again."""
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
 
     def add(self, index: int) -> None:
@@ -89,12 +109,21 @@ class Lights:
             now = time.monotonic()
             for key, _ in self._selector.select(max(0.0, min(0.05, until - now))):
                 self._read(key.data)
+                self._beat()
+            self._beat()
             if now >= until:
                 return
-            for node in self.nodes.values():
-                if now >= node.next_beat and node.incarnation:
-                    node.next_beat = now + wire.BEAT_SECONDS
-                    self._send_bytes(node, wire.BEAT)
+
+    def _beat(self) -> None:
+        """Send the beats that are due, also while many nodes have much to read: real ones have a processor each."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        for node in self.nodes.values():
+            if now >= node.next_beat and node.incarnation:
+                node.next_beat = now + wire.BEAT_SECONDS
+                self._send_bytes(node, wire.BEAT)
 
     def close(self) -> None:
         """Close the connections of all nodes, and the selector."""
@@ -120,21 +149,25 @@ class Lights:
             self.lost_connections += 1
             return
         node.received += len(data)
-        text = node.tail + data
-        if not node.incarnation:
-            if b"\n" not in text:
-                node.tail = text
-                return
-            snapshot, _, text = text.partition(b"\n")
-            found = _INCARNATION.search(snapshot)
-            node.incarnation = found[1].decode() if found else "?"
-            node.number = max([int(number) for number, _ in _GENERATION.findall(snapshot)], default=0)
-            node.first = node.number + 1
-            self._publish(node)
-        lines, _, node.tail = text.rpartition(b"\n")
-        self._follow(node, _GENERATION.findall(lines))
+        node.tail += data
+        if b"\n" not in data:
+            return
+        text, _, rest = node.tail.rpartition(b"\n")
+        node.tail = bytearray(rest)
+        for line in text.split(b"\n") if b'"packed"' in text or not node.incarnation else [text]:
+            self._hear(node, bytes(line))
 
-    def _follow(self, node: Light, seen: list[tuple[bytes, bytes]]) -> None:
+    def _hear(self, node: Light, lines: bytes) -> None:
+        incarnation, generations = _said(lines)
+        if node.incarnation:
+            self._follow(node, generations)
+            return
+        node.incarnation = incarnation or "?"
+        node.number = max([int(number) for number, _ in generations], default=0)
+        node.first = node.number + 1
+        self._publish(node)
+
+    def _follow(self, node: Light, seen: Iterable[tuple[bytes, bytes]]) -> None:
         for digits, phase in seen:
             node.number = number = int(digits or node.number)
             if digits and phase in {b"", b"running"} and number >= max(node.first, node.said.generation + 1):

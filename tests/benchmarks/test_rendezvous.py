@@ -18,4 +18,4 @@ def test_a_node_says_little_however_many_there_are() -> None:
     beats = figures["messages sent by a node"] - 7
     assert beats >= 0, "hello, and six records: ready, member of three generations, stopped in two"
     assert figures["kB sent by a node"] < 2.5 + 0.03 * beats
-    assert figures["kB sent to a node and node"] < 1.2
+    assert figures["kB sent to a node and node"] < 1.0

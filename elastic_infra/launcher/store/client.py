@@ -75,6 +75,7 @@ def _introduce(
     }))  # fmt: skip
     lines = wire.Lines(wire.MAX_SNAPSHOT)
     hello, *notices = _until_first(end, lines, sent_at + CONNECT_SECONDS, clock)
+    hello = _unpacked(hello)
     if "error" in hello:
         raise RefusalError(str(hello["error"]))
     session = Session(end, lines, keys.Mirror(), clock, sent_at)
@@ -157,7 +158,11 @@ class Session:
     def read(self, message: dict[str, object]) -> list[events.Event | Acknowledged]:
         """One message as notifications."""
         if message.get("event") == "snapshot":  # the store sends a snapshot where this connection had fallen behind
-            return [self.mirror.connected(str(message["incarnation"]), message, self._clock())]
+            return [self.mirror.connected(str(message["incarnation"]), _unpacked(message), self._clock())]
+        if message.get("event") == "notices":
+            packed = wire.unpack(str(message["packed"]))
+            notices = map(wire.decode, packed.splitlines())
+            return [event for notice in notices for event in self.mirror.noticed(notice, self._clock())]
         if "event" in message:
             return list(self.mirror.noticed(message, self._clock()))
         if message.get("op") == "beat" and self._beats:
@@ -184,6 +189,11 @@ class Session:
         except OSError as error:
             by_peer = isinstance(error, ConnectionResetError | BrokenPipeError)
             raise LostError(why(error), by_peer=by_peer) from error
+
+
+def _unpacked(message: dict[str, object]) -> dict[str, object]:
+    """A snapshot with its members, which a large job's store packs."""
+    return {**message, **wire.decode(wire.unpack(str(message["packed"])))} if "packed" in message else message
 
 
 def _until_first(

@@ -51,6 +51,10 @@ TICK_SECONDS: Final = 0.25
 GATHER_SECONDS: Final = 0.1
 """Notices are gathered for as long as it took to send the last ones to all readers, and this long at most, so that a
 thousand nodes that all say something get a few large messages."""
+CROWD: Final = 64
+"""With so many connections of a job what all of them get is packed where it is long: a record costs 20 bytes then."""
+PACKED_BYTES: Final = 1 << 11
+"""Shorter messages are never packed."""
 BACKLOG: Final = 4096
 """Connections that the kernel completes before they are accepted: all nodes of a job come at once."""
 ACCEPTS: Final = 64
@@ -137,7 +141,10 @@ class Server:
             return
         self._is_telling, began = True, self._clock()
         del self._untold[job]
-        notices = Chunk(feed.take(), self._held)
+        data = feed.take()
+        if _is_worth_packing(feed, data):
+            data = wire.encode({"event": "notices", "packed": wire.pack(data)})
+        notices = Chunk(data, self._held)
         for reader in [*feed.readers]:
             if reader not in feed.readers:  # it was the largest holder of memory, and is ended
                 continue
@@ -155,11 +162,14 @@ class Server:
     def _welcome(self, job: str, feed: Feed) -> None:
         if not feed.newcomers:
             return
-        snapshot = Chunk(b",%b}\n" % self._keyspaces[job].snapshot(self._clock()), self._held)
-        newcomers, feed.newcomers = feed.newcomers, {}
+        members = self._keyspaces[job].snapshot(self._clock())
+        if _is_worth_packing(feed, members):
+            members = b'"packed":"%b"' % wire.pack(b"{%b}" % members).encode()
+        snapshot = Chunk(b",%b}\n" % members, self._held)
+        newcomers, feed.newcomers, head = feed.newcomers, {}, self._head()
         for connection, front in newcomers.items():
             if connection.socket in self._connections:
-                connection.put(Chunk(wire.to_json({**front, **self._head()})[:-1], self._held))
+                connection.put(Chunk(wire.to_json({**front, **head})[:-1], self._held))
                 connection.put(snapshot)
                 feed.readers[connection] = None
                 self._attend(connection, selectors.EVENT_WRITE)
@@ -460,6 +470,10 @@ class Server:
             self._nodes[place] = newer[-1]
         else:
             self._notify(place[0], self._keyspaces[place[0]].disconnected(connection.node, self._clock()))
+
+
+def _is_worth_packing(feed: Feed, data: bytes) -> bool:
+    return len(data) >= PACKED_BYTES and len(feed.readers) + len(feed.newcomers) >= CROWD
 
 
 def _is_over(keyspace: Keyspace) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -40,6 +42,29 @@ class WireError(ValueError):
 def encode(message: dict[str, object]) -> bytes:
     """The message as one line of JSON."""
     return to_json(message) + b"\n"
+
+
+def pack(data: bytes) -> str:
+    """Many lines or a large object as a short text: a job's records differ in a few bytes."""
+    return base64.b64encode(zlib.compress(data, 1)).decode()
+
+
+def unpack(text: str) -> bytes:
+    """The bytes that were packed.
+
+    Raises:
+        WireError: the text was not packed, or from more than ``MAX_SNAPSHOT`` bytes.
+    """
+    expander = zlib.decompressobj()
+    try:
+        data = expander.decompress(base64.b64decode(text, validate=True), MAX_SNAPSHOT)
+    except (ValueError, zlib.error) as error:
+        message = "a message holds what was not packed"
+        raise WireError(message) from error
+    if expander.eof:
+        return data
+    message = f"a message unpacks to more than {MAX_SNAPSHOT} bytes, or is cut"
+    raise WireError(message)
 
 
 def to_json(value: object) -> bytes:

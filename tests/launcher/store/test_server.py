@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elastic_infra.launcher.protocol import events
-from elastic_infra.launcher.store import connection, server, wire
+from elastic_infra.launcher.store import client, connection, server, wire
 from tests.launcher.store.serving import (
     TOKEN,
     Node,
@@ -302,6 +302,32 @@ def test_nodes_that_come_together_share_one_snapshot(served: Served) -> None:
     assert [each["id"] for each in said] == [*range(20)]
     assert all(each["entries"].keys() == {"node/a"} for each in said)
     assert len(calls) == 1
+
+
+def test_a_crowd_gets_long_messages_packed(served: Served) -> None:
+    """A newcomer among many nodes reads the same picture from a fraction of the bytes, and then the same changes."""
+    with contextlib.ExitStack() as stack:
+        ends = [stack.enter_context(after_hello(served, f"node-{number}")) for number in range(server.CROWD)]
+        seen = Node(served.port, "reader")
+        stack.callback(seen.close)
+        first = seen.wait_for_kind(events.StoreConnected)
+        served.server._feeds["job"].due = time.monotonic() + 0.5
+        for number, end in enumerate(ends):
+            said = {"uuid": f"node-{number}", "name": "a" * 50, "state": "ready"}
+            end.sendall(wire.encode({"op": "set", "id": 1, "key": f"node/node-{number}", "value": said}))
+        seen.wait_for(lambda _: sum(isinstance(each, events.PeerSeen) for each in seen.notifications) == server.CROWD)
+        late = stack.enter_context(before_hello(served))
+        late.sendall(wire.encode({"op": "hello", "id": 0, "job": "job", "node": "late", "token": TOKEN}))
+        line = late.makefile("rb").readline()
+        session, pictures = client.connect(client.Target("localhost", served.port, "job", "x", TOKEN), time.monotonic)
+        session.socket.close()
+
+    assert isinstance(first, events.StoreConnected)
+    assert first.peers == ()
+    assert len(line) < 50 * server.CROWD
+    (picture,) = (each for each in pictures if isinstance(each, events.StoreConnected))
+    assert {peer.record.state for peer in picture.peers} == {"ready"}
+    assert len(picture.peers) == server.CROWD
 
 
 def _last(end: socket.socket, key: str) -> str:

@@ -78,3 +78,22 @@ def test_a_line_has_a_bound() -> None:
         list(wire.Lines().feed(b"x" * (wire.MAX_LINE + 1)))
     with pytest.raises(wire.WireError, match="longer"):
         list(wire.Lines(longest=10).feed(b'{"a": "bcdefgh"}\n'))
+
+
+@given(st.binary(max_size=3000))
+def test_what_was_packed_is_unpacked(data: bytes) -> None:
+    """Whatever the bytes are, unpacking gives the same ones."""
+    assert wire.unpack(wire.pack(data)) == data
+
+
+@pytest.mark.parametrize("text", ["", "x", "eA==", "\u00e9", wire.pack(b"x" * 100)[:-8]])
+def test_what_was_not_packed_is_refused(text: str) -> None:
+    """Another text is an error, and so is a packed one that was cut."""
+    with pytest.raises(wire.WireError):
+        wire.unpack(text)
+
+
+def test_what_unpacks_beyond_the_bound_is_refused() -> None:
+    """A short text may stand for any number of bytes."""
+    with pytest.raises(wire.WireError, match="more than"):
+        wire.unpack(wire.pack(b"x" * (wire.MAX_SNAPSHOT + 1)))
