@@ -45,8 +45,15 @@ def test_torch_compiles_with_a_read_only_root(space: Namespace) -> None:
     training, target = jobs.Training(), TARGETS["job"]
     space.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "compile"}, "data": {"c.py": COMPILE}})
     settings = jobs.config(
-        space, training, target="job", elastic={"nnodes": 1}, script="/compile/c.py", security={"read_only_root": True}
+        space,
+        training,
+        target="job",
+        elastic={"nnodes": 1},
+        script="/compile/c.py",
+        security={"read_only_root": True},
+        resources={"memory": "3Gi"},
     )
+    settings["env"]["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     settings["storage"]["volumes"] = [{"name": "compile", "configmap": "compile"}]
     settings["storage"]["mounts"] = [{"volume": "compile", "mount_path": "/compile"}]
     jobs.submit(space, JOB, settings, "ours")
