@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster.page import page
-from tests.cluster import jobs, kube
+from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, is_ready, namespace
 from tests.cluster.testbed import lifecycle, programs
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
@@ -52,15 +52,9 @@ def delete(space: Namespace, pod: str) -> None:
     space.api.delete(space.pod(pod), grace=0)
 
 
-def evict(space: Namespace, pod: str) -> None:
-    """The cluster takes the pod away: a disruption, which is no failure."""
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": space.name}}
-    space.api.call("POST", f"{space.api.path(space.pod(pod))}/eviction", body)
-
-
 ROWS: Final = {
     "one index, deleted": Row(lambda _: 0, delete),
-    "one index, evicted": Row(lambda _: 0, evict),
+    "one index, evicted": Row(lambda _: 0, faults.evict),
     "different indices, deleted": Row(lambda loss: loss - 1, delete),
     "different indices, deleted, without `backoffLimitPerIndex`": Row(
         lambda loss: loss - 1, delete, is_per_index=False

@@ -5,12 +5,14 @@ The arms differ only in the command of the container and, for plain torchrun, in
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests.render import render
@@ -98,7 +100,7 @@ def objects(name: str, settings: Mapping[str, Any], arm: Arm) -> list[kube.Objec
     """The objects of a job, dependencies first."""
     rendered = render(name, JobConfig.from_mapping(settings))
     plain: list[kube.Object] = json.loads(json.dumps([manifest for _, manifest in rendered.objects()]))
-    return [with_arm(m, arm) if m["kind"] == "PyTorchJob" else m for m in plain] if arm != "ours" else plain
+    return [with_arm(manifest, arm) for manifest in plain]
 
 
 def submit(space: Namespace, name: str, settings: Mapping[str, Any], arm: Arm) -> None:
@@ -169,20 +171,41 @@ def first_workers_steps(space: Namespace) -> list[int]:
 
 
 def with_arm(job: kube.Object, arm: Arm) -> kube.Object:
-    """The same PyTorchJob with another arm in the place of the launcher."""
+    """The same object with another arm in the place of the launcher; one without the job's pods stays as it is."""
+    if arm == "ours" or job["kind"] not in POD_PATHS:
+        return job
     changed: kube.Object = json.loads(json.dumps(job))
-    container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    spec = functools.reduce(operator.getitem, POD_PATHS[job["kind"]], changed)
+    container = spec["template"]["spec"]["containers"][0]
     if arm == "idle":
         container.update(command=["sh", "-c", IDLE_COMMAND], args=[])
-        return changed
-    if arm == "import":
+    elif arm == "import":
         container.update(command=["python3", "-c", IMPORT_COMMAND], args=[])
-        return changed
-    container["command"] = ["torchrun"]
-    container["env"] = [entry for entry in container["env"] if entry["name"] != "PET_MONITOR_INTERVAL"]
-    policy = changed["spec"]["elasticPolicy"]
-    del policy["rdzvConf"]
-    if arm == "tuned":
-        policy["rdzvConf"] = TUNED_RENDEZVOUS
-        container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items()]
+    else:
+        _run_torchrun(changed, spec, container, tuned=arm == "tuned")
     return changed
+
+
+POD_PATHS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "PyTorchJob": ("spec", "pytorchReplicaSpecs", "Worker"),
+    "Job": ("spec",),
+    "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec"),
+}
+"""Where the spec is that has the pods' template, in each kind."""
+
+
+def _run_torchrun(job: kube.Object, spec: kube.Object, container: kube.Object, *, tuned: bool) -> None:
+    container["command"] = ["torchrun"]
+    left_out = {"PET_MONITOR_INTERVAL", "PET_RDZV_CONF"}
+    container["env"] = [entry for entry in container["env"] if entry["name"] not in left_out]
+    settings = TUNED_RENDEZVOUS if tuned else []
+    if job["kind"] == "PyTorchJob":
+        policy = job["spec"]["elasticPolicy"]
+        del policy["rdzvConf"]
+        if settings:
+            policy["rdzvConf"] = settings
+    else:
+        del spec["podFailurePolicy"]  # torchrun's exit code of any failure is 1, which would fail the job
+        pairs = ",".join(f"{each['key']}={each['value']}" for each in settings)
+        container["env"].append({"name": "PET_RDZV_CONF", "value": pairs})
+    container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items() if tuned]
