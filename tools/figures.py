@@ -30,7 +30,6 @@ TRAINING: Final = "training/RESULTS.json"
 SCALE_ROWS: Final = ("form", "lost node", "newcomer", "idle store, % of a core")
 """Rows of the rendezvous' table on the page about scale."""
 WORDS: Final = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
-PARTS: Final = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth", 6: "a sixth", 7: "a seventh", 8: "an eighth"}
 
 
 class Sentence(NamedTuple):
@@ -161,25 +160,29 @@ def _rendezvous() -> Iterator[Stated]:
     results = read(RENDEZVOUS)
     rows = dict(_rows(results))
     sizes = list(rows["form"])
-    most = sizes[-1]
+    many, most = sizes[-2:]
     lines = ([name, *list(rows[name].values())[1:]] for name in SCALE_ROWS)
     yield Table("docs/scale.md", report.table([sizes, *lines]))
-    changes = [float(rows[name][most]) for name in SCALE_ROWS[:3]]
-    kilobytes = round(float(rows["kB sent to a node and node"][most]))
+    pair = float(rows["kB sent to a node and node"][most])
     figures = {
         **_facts(results),
+        "many": f"{int(many):,}",
         "most": f"{int(most):,}",
-        "before": f"{int(sizes[-2]):,}",
-        "change": f"{min(changes):.0f} to {max(changes):.0f}",
-        "idle": _part(float(rows["idle store, % of a core"][most]) / 100),
-        "pair": str(kilobytes),
-        "all": f"{kilobytes * 4096**2 / 1e6:.0f}",
+        "change_of_many": _tenths([float(rows[name][many]) for name in SCALE_ROWS[:3]]),
+        "change_of_most": _tenths([float(rows[name][most]) for name in SCALE_ROWS[:3]]),
+        "idle_of_many": rows["idle store, % of a core"][many],
+        "idle_of_most": rows["idle store, % of a core"][most],
+        "agent": rows["idle agent, % of a core"][many],
+        "pair": str(round(pair, 2)),
+        "all": str(round(pair * int(most) ** 2 / 1e6)),
     }
     for text in (
-        "All nodes and the store share {cpus} processors there, so the times for {before} and {most} nodes are",
-        "with {most} nodes on {cpus} processors a change takes {change} s, and an idle store {idle} of a core.",
+        "All nodes and the store share {cpus} processors there, so the times for {many} and {most} nodes are",
+        "With {many} nodes on {cpus} processors a change takes {change_of_many} s,",
+        "an idle store {idle_of_many} % and the agent of an idle node {agent} % of a core. The",
+        "With {most} nodes a change takes {change_of_most} s there, and an idle store {idle_of_most} % of a core:",
         "Nothing beyond {most} nodes has been measured.",
-        "The store sends {pair} kB for each pair: {all} GB for 4,096 nodes,",
+        "grow with the square of the number of nodes, {pair} kB for each pair: {all} GB for {most} nodes.",
     ):
         yield Sentence("docs/scale.md", text, figures)
     yield Sentence("docs/benchmarks.md", "the rendezvous with up to {most} nodes |", figures)
@@ -283,13 +286,12 @@ def _span(numbers: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def _tenths(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):.1f} to {max(numbers):.1f}"
+
+
 def _word(number: str) -> str:
     return WORDS[int(number)] if int(number) < len(WORDS) else number
-
-
-def _part(share: float) -> str:
-    """``a fifth`` of 0.19; a percentage of what has no such name."""
-    return PARTS.get(round(1 / share), _percent(share))
 
 
 def _percent(share: float) -> str:
