@@ -42,11 +42,12 @@ worker. A job trains on two nodes; the worker with the highest rank is killed, a
 with all its processes at once.
 
 The outage runs from the end of the last step before the change to the end of the first *new* step behind it: steps that
-are done again, saves and restores count, and one ordinary step of the new group is subtracted. `restart` is the same
-script without `ElasticGroup`: all workers start again from warm processes and restore the snapshot in memory. That one
-is two steps old when a worker dies, because both arms take one every four steps; by default, snapshots of large states
-are rarer and a restart repeats more. `torchft` has a worker (replica) that was killed started again at once by the
-benchmark, and its coordinator waits for missing replicas for a second instead of a minute.
+are done again, saves and restores count, and one ordinary step is subtracted: the new group's, or the last group's
+where the new one made fewer than four. `restart` is the same script without `ElasticGroup`: all workers start again
+from warm processes and restore the snapshot in memory. That one is two steps old when a worker dies, because both arms
+take one every four steps; by default, snapshots of large states are rarer and a restart repeats more. `torchft` has a
+worker (replica) that was killed started again at once by the benchmark, and its coordinator waits for missing replicas
+for a second instead of a minute.
 
 In place the other node trains on while the successor of a killed worker builds the model, and stops once more to give
 it the state. `over 100`: five new steps in a row did not come within 100 s; `-`: not measured.
