@@ -23,6 +23,7 @@ __all__ = [
     "Gpu",
     "HealthCheck",
     "Hugepages",
+    "Initializer",
     "Kueue",
     "Launcher",
     "Metric",
@@ -341,6 +342,40 @@ class Autoscaling(TypedDict):
 
     behavior: NotRequired[Behavior]
     """Speed limits (only with `owner: component`; the operator's autoscaler has none)."""
+
+
+class Initializer(TypedDict):
+    """One init container that fills a folder before the training starts."""
+
+    name: str
+    """Name of the init container, and of the folder's volume where the folder is in no mount."""
+
+    kind: str
+    """Where from. `huggingface` needs the package `huggingface_hub` in the image; `s3` the program `aws`, or the package `s3fs`; `git` the program. `command` runs `command`."""
+
+    source: NotRequired[str]
+    """What to fetch: `org/model` of the Hugging Face Hub, `s3://bucket/folder`, or the address of a git repository."""
+
+    revision: NotRequired[str]
+    """Commit, tag or branch of `huggingface` and `git`. What is there already is not fetched again because a branch has moved, so name a commit."""
+
+    repository: NotRequired[str]
+    """Kind of repository of the Hugging Face Hub."""
+
+    command: NotRequired[list[str]]
+    """Program of the kind `command`: it fills its working directory."""
+
+    path: str
+    """The folder, which the training sees as well. Inside a mount of `storage` it is a cache: one pod fills it, the others wait, and what is there stays for the next pods and jobs. Elsewhere each pod has a folder of its own."""
+
+    image: NotRequired[pulumi.Input[str]]
+    """Image with python3 and what the kind needs; the job's by default."""
+
+    env: NotRequired[dict[str, EnvVar]]
+    """Variables of the init container, such as `HF_TOKEN: {secret: hf, key: token}`."""
+
+    attempts: NotRequired[int]
+    """How often to try, with pauses from 2 s that double, up to a minute."""
 
 
 class HealthCheck(TypedDict):
@@ -711,6 +746,9 @@ class ElasticTrainingJobArgs(TypedDict):
 
     autoscaling: NotRequired[Autoscaling]
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    initializers: NotRequired[list[Initializer]]
+    """Data and models that init containers fetch before the training starts, in this order."""
 
     health_check: NotRequired[HealthCheck]
     """Look at the cluster node before a pod trains there: `true`, or a mapping such as `{disk: 10Gi}`."""

@@ -218,6 +218,18 @@ VALUES: Final[Mapping[str, Sequence[object]]] = {
     "workdir.mount_path": ["/work space/src"],
     "workdir.exclude": [["*.ipynb", "data/*"]],
     "workdir.files": [{"lib/ü x.py": "IyEvYmluL3NoCg==", "train.py": ""}],
+    "initializers[].name": ["model", "a" * 58],
+    "initializers[].source": ["org/other", "model"],
+    "initializers[].revision": ["refs/pr/1", "v1.0"],
+    "initializers[].command": [["sh", "-c", "echo $(HOME) > a"]],
+    "initializers[].path": ["/mnt/some data/set"],
+    "initializers[].image": ["python:3.13-slim"],
+    "initializers[].attempts": [1, 100],
+    "initializers[].env.NAME.value": ["", "text"],
+    "initializers[].env.NAME.secret": ["tokens"],
+    "initializers[].env.NAME.configmap": ["settings"],
+    "initializers[].env.NAME.key": ["a.b-c_D"],
+    "initializers[].env.NAME.field": ["status.podIP"],
     "health_check.disk": ["10Gi", "1G"],
     "health_check.timeout_seconds": [60],
     "labels": [{"team": "", LONG_KEY: LONG_NAME}],
@@ -304,8 +316,21 @@ VALUES: Final[Mapping[str, Sequence[object]]] = {
 Names of objects for which the API server looks when it admits a pod are those that every cluster has.
 """
 
+_FOLDER: Final = {"name": "data", "path": "/mnt/set"}
+_MODEL: Final = {**_FOLDER, "kind": "huggingface", "source": "org/model"}
+
 NEEDS: Final[Mapping[str, Data]] = {
     "workdir": {"workdir": {"files": {"train.py": "cGFzcwo="}}},
+    "initializers[]": {"initializers": [_MODEL]},
+    "initializers[].kind=s3": {"initializers": [{**_MODEL, "source": "s3://data/set"}]},
+    "initializers[].kind=git": {"initializers": [{**_MODEL, "source": "https://git.example.com/set.git"}]},
+    "initializers[].kind=command": {"initializers": [{**_FOLDER, "command": ["true"]}]},
+    "initializers[].command": {"initializers": [{**_FOLDER, "kind": "command"}]},
+    **{
+        f"initializers[].env.NAME.{source}": {"initializers": [{**_MODEL, "env": {"NAME": {"key": "token"}}}]}
+        for source in ("secret", "configmap")
+    },
+    "initializers[].env.NAME.key": {"initializers": [{**_MODEL, "env": {"NAME": {"secret": "tokens"}}}]},
     "health_check": {"health_check": {}},
     "health_check.nccl": {"resources": {"gpu": 8}},
     "health_check.gpus": {"resources": {"gpu": 8}},

@@ -72,6 +72,20 @@ RDMA = st.fixed_dictionaries(
 )
 CODE = st.sampled_from(["", "cGFzcwo=", "IyEvYmluL3NoCg=="])
 """Contents of files in base64."""
+INITIALIZERS = st.one_of(
+    *(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from(["model", "data"]), "path": st.sampled_from(["/mnt/a", "/mnt/b"]), **fetched},
+            optional={"attempts": st.integers(1, 100), "env": st.dictionaries(st.just("NAME"), ENV_VALUES)},
+        )
+        for fetched in (
+            {"kind": st.just("huggingface"), "source": st.just("org/model"), "revision": st.just("main")},
+            {"kind": st.just("s3"), "source": st.just("s3://bucket/set"), "image": IMAGES},
+            {"kind": st.just("git"), "source": st.just("https://git.example.com/set.git")},
+            {"kind": st.just("command"), "command": st.just(["touch", "a"])},
+        )
+    )
+)
 WHAT_RUNS = some(
     {
         "image_pull_policy": st.sampled_from(["Always", "IfNotPresent", "Never"]),
@@ -83,6 +97,9 @@ WHAT_RUNS = some(
         "workdir": st.fixed_dictionaries(
             {"files": st.dictionaries(st.sampled_from(["train.py", "lib/a.py", "run.sh"]), CODE, min_size=1)},
             optional={"mount_path": st.just("/code"), "path": st.just("src"), "exclude": st.just(["*.csv"])},
+        ),
+        "initializers": st.lists(
+            INITIALIZERS, max_size=2, unique_by=(lambda each: each["name"], lambda each: each["path"])
         ),
         "health_check": st.booleans()
         | some({"gpus": st.booleans(), "nccl": st.booleans(), "disk": QUANTITIES, "timeout_seconds": SECONDS}),

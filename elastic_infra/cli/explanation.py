@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from elastic_infra.config import JobConfig
+from elastic_infra.config import Initializer, JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.config.values import quantity
 from elastic_infra.config.workdir import archive, size
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
 from elastic_infra.manifests.health import looked_at
+from elastic_infra.manifests.initializers import is_shared
 from elastic_infra.manifests.service import service_name
 from elastic_infra.preview.deltas import container_restarts
 
@@ -58,6 +59,7 @@ class Explanation:
         container_restarts: how many, over all pods, fail the job; in words where no number bounds them.
         group_restarts: how many failures of the worker group the job survives.
         health_check: what is looked at before a pod trains on a cluster node; None without a check.
+        initializers: what is fetched before the training starts, and where to.
         code: local code that the pods get, and where; None for the image's alone.
         checkpoint: where checkpoints are mounted; None without a volume.
         missing: the launcher's features that this job lacks; None for most jobs.
@@ -82,6 +84,7 @@ class Explanation:
     rendezvous_host: str
     group_restarts: int
     container_restarts: int | str
+    initializers: tuple[str, ...]
     health_check: str | None
     code: str | None
     checkpoint: str | None
@@ -106,6 +109,8 @@ class Explanation:
         yield "restarts", f"{self.group_restarts} of the workers; {containers}"
         if self.health_check is not None:
             yield "health check", self.health_check
+        for each in self.initializers:
+            yield "initializer", each
         if self.code is not None:
             yield "code", self.code
         yield "checkpoints", self.checkpoint or "no volume: a replaced pod starts again at step 0"
@@ -143,6 +148,7 @@ def explanation(name: str, config: JobConfig) -> Explanation:
         rendezvous_host=_HOSTS[config.rendezvous_host],
         group_restarts=config.elastic.max_restarts,
         container_restarts=container_restarts(config),
+        initializers=tuple(_initializer(config, each) for each in config.initializers),
         health_check=_health_check(config),
         code=_code(config),
         checkpoint=checkpoint.mount_path if checkpoint else None,
@@ -191,6 +197,12 @@ def _snapshot_bytes(config: JobConfig) -> int | None:
     if not config.shared_memory.enabled:
         return _DEFAULT_SHARED_MEMORY // 2
     return None if limit is None else int(quantity(limit) / 2)
+
+
+def _initializer(config: JobConfig, initializer: Initializer) -> str:
+    what = initializer.source or " ".join(initializer.command)
+    keeps = "once, for all pods that see it" if is_shared(config, initializer) else "anew in each pod"
+    return f"{initializer.name}: {initializer.kind} {what} to {initializer.path}, {keeps}"
 
 
 def _health_check(config: JobConfig) -> str | None:

@@ -6,6 +6,7 @@ from elastic_infra.config.elastic import Elastic, RdzvConfigs, Rendezvous, Rende
 from elastic_infra.config.env import EnvVar
 from elastic_infra.config.errors import ConfigError, Fault
 from elastic_infra.config.health import HealthCheck
+from elastic_infra.config.initializers import Initializer
 from elastic_infra.config.job import JobConfig
 from elastic_infra.config.placement import Affinity, Placement, Toleration, TopologySpread
 from elastic_infra.config.resources import Gpu, Resources, SharedMemory
@@ -28,6 +29,7 @@ __all__ = [
     "Fault",
     "Gpu",
     "HealthCheck",
+    "Initializer",
     "JobConfig",
     "Launcher",
     "Metric",

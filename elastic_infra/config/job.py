@@ -16,6 +16,7 @@ from elastic_infra.config.elastic import Elastic, Rendezvous
 from elastic_infra.config.env import Env
 from elastic_infra.config.errors import ConfigError, Fault, RuleBroken, faults_of
 from elastic_infra.config.health import HealthCheckField
+from elastic_infra.config.initializers import Initializer
 from elastic_infra.config.overlays import Overlays
 from elastic_infra.config.placement import Placement
 from elastic_infra.config.resources import Resources, SharedMemory, SharedMemoryField
@@ -110,6 +111,9 @@ class JobConfig(Part):
 
     autoscaling: Autoscaling | None = None
     """Let an autoscaler choose the number of nodes within `elastic.nnodes`."""
+
+    initializers: tuple[Initializer, ...] = ()
+    """Data and models that init containers fetch before the training starts, in this order."""
 
     health_check: HealthCheckField = None
     """Look at the cluster node before a pod trains there: `true`, or a mapping such as `{disk: 10Gi}`."""

@@ -62,7 +62,8 @@ def hugepages_have_company(config: JobConfig) -> Iterator[Fault]:
 def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
     """Volumes have different names, and each mount names a volume."""
     names = [volume.name for volume in config.storage.volumes]
-    own = OWN_VOLUMES if config.workdir is None else OWN_VOLUMES | WORKDIR_VOLUMES
+    own = OWN_VOLUMES | {f"init-{each.name}" for each in config.initializers}
+    own |= WORKDIR_VOLUMES if config.workdir else set()
     for i, name in enumerate(names):
         if name in names[:i] or name in own:
             yield Fault(f"storage.volumes[{i}].name", f"({name}) is taken. Choose another.")
@@ -78,6 +79,7 @@ def mount_paths_are_distinct(config: JobConfig) -> Iterator[Fault]:
     wanted = [("workdir.mount_path", config.workdir.mount_path)] if config.workdir else []
     wanted += [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
     wanted += [(f"storage.mounts[{i}].mount_path", mount.mount_path) for i, mount in enumerate(config.storage.mounts)]
+    wanted += [(f"initializers[{i}].path", each.path) for i, each in enumerate(config.initializers)]
     for field, path in wanted:
         place = posixpath.normpath(f"/{path.lstrip('/')}")
         if place in taken:

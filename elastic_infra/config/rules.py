@@ -5,6 +5,7 @@ Plain fields only (never a late value), so that every rule runs in a preview.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from elastic_infra.config import pod_rules
 from elastic_infra.config.elastic import Rendezvous, RendezvousResources
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.overlays import overlays_keep_identity
+from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER, overlays_keep_identity
 from elastic_infra.config.placement import Kueue
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.values import is_late, quantity
@@ -410,6 +411,29 @@ def environment_is_free(config: JobConfig) -> Iterator[Fault]:
             )
 
 
+def initializers_fit(config: JobConfig) -> Iterator[Fault]:
+    """Init containers have different names, and each fills a folder that is no volume's own and can be written."""
+    taken, folders = {TRAINING_CONTAINER, TRAIN_CONTAINER, "health", "workdir"}, set[str]()
+    mounts = {posixpath.normpath(mount.mount_path): mount for mount in config.storage.mounts}
+    for i, each in enumerate(config.initializers):
+        where, path = f"initializers[{i}]", posixpath.normpath(each.path)
+        if each.name in taken:
+            yield Fault(f"{where}.name", f"({each.name}) is taken. Choose another.")
+        if path in folders:
+            yield Fault(f"{where}.path", f"({path}) is filled by another initializer. Choose another.")
+        if len(each.name) > MAX_INITIALIZER_NAME:
+            yield Fault(f"{where}.name", f"must have at most {MAX_INITIALIZER_NAME} characters, for a volume's name.")
+        if any(path.startswith(f"{place}/") and mount.read_only for place, mount in mounts.items()):
+            yield Fault(f"{where}.path", f"({path}) is in a mount with read_only. Remove that, or choose another.")
+        for name in (name for name in each.env if reserved(name)):
+            yield Fault(f"{where}.env.{name}", "is set by the operator or the launcher. Choose another name.")
+        taken.add(each.name)
+        folders.add(path)
+
+
+MAX_INITIALIZER_NAME: Final = 58
+
+
 def grace_fits(config: JobConfig) -> Iterator[Fault]:
     """The launcher's grace ends before the pod's, so that the kubelet does not kill workers that still save."""
     pod = config.disruption.termination_grace_period_seconds
@@ -459,6 +483,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     config_map_is_mounted,
     shared_memory_fits,
     environment_is_free,
+    initializers_fit,
     grace_fits,
     failure_grace_fits,
     overlays_keep_identity,

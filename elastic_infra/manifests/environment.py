@@ -52,7 +52,7 @@ def container_environment(name: str, config: JobConfig, torchrun: Mapping[str, V
         reference: Value = {"name": webhook.secret, "key": webhook.key, "optional": True}
         generated[WEBHOOK_URL] = _from("secretKeyRef", WEBHOOK_URL, reference)
     ours: list[Value] = [generated[variable] for variable in sorted(generated.keys() - config.env.keys())]
-    return ours + _composed(name, config) + [_user_variable(variable, value) for variable, value in config.env.items()]
+    return ours + _composed(name, config) + [user_variable(variable, value) for variable, value in config.env.items()]
 
 
 def _composed(name: str, config: JobConfig) -> list[Value]:
@@ -139,7 +139,8 @@ def _hang_timeout(text: str) -> HangTimeout:
             return float(text)
 
 
-def _user_variable(name: str, variable: EnvVar) -> Value:
+def user_variable(name: str, variable: EnvVar) -> Value:
+    """One variable of a user's, as a container has it."""
     if variable.secret is not None:
         return _from("secretKeyRef", name, without_none(name=variable.secret, key=variable.key))
     if variable.configmap is not None:

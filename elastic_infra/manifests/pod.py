@@ -7,6 +7,7 @@ from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests import gang
 from elastic_infra.manifests.health import health_container
+from elastic_infra.manifests.initializers import initializer_container
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, MIN_NODES, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
@@ -64,6 +65,7 @@ def _init_containers(config: JobConfig, storage: Mounted, environment: list[Valu
     return [
         *([health_container(config, check, list(storage.mounts), environment)] if check else []),
         *([workdir_container(config, workdir)] if workdir else []),
+        *(initializer_container(config, each, list(storage.mounts), environment) for each in config.initializers),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from elastic_infra.manifests.workdir import ARCHIVE
+from elastic_infra.operations.failures import last_failure
 from tests.cluster import jobs
 from tests.cluster.cluster import MOUNT, READER, Namespace
 from tests.cluster.stack import JobStack, job_stack
@@ -24,6 +26,12 @@ from lib.version import VERSION
 Path("{MOUNT}", f"ran-{{VERSION}}-{{os.environ['ELASTIC_INFRA_REPLICA_INDEX']}}").write_text(os.getcwd())
 while not Path("{MOUNT}/finish").exists():
     time.sleep(0.2)
+"""
+FETCH = f"""
+import time
+print("x", file=open("{MOUNT}/fetches", "a"))
+time.sleep(3)
+print(1, file=open("set", "w"))
 """
 
 
@@ -87,3 +95,46 @@ def test_pods_run_the_folders_code_and_another_content_replaces_them(
     assert (len(first), len(second)) == (1, 1)
     assert first != second
     assert space.read("ran-2-0") == "/workspace"
+
+
+def test_pods_share_what_one_of_them_fetched(space: Namespace, stack: JobStack, tmp_path: Path) -> None:
+    """On nodes that are fit: one download into the shared volume, by a program of the job's own code."""
+    code(tmp_path, 1)
+    (tmp_path / "fetch.py").write_text(FETCH)
+    command = ["python3", "/workspace/fetch.py"]
+    settings: dict[str, Any] = {
+        **jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": 2, "nproc_per_node": 1}),
+        "script": "bin/train.py",
+        "workdir": {"path": str(tmp_path)},
+        "health_check": {"disk": "1Mi"},
+        "initializers": [{"name": "data", "kind": "command", "command": command, "path": f"{MOUNT}/cache/set"}],
+    }
+    stack.up(settings)
+    await_version(space, 1)
+    jobs.tell_to_finish(space)
+
+    assert space.read("fetches").split() == ["x"]
+    assert space.read("cache/set/set").split() == ["1"]
+
+
+def test_a_node_that_is_not_fit_is_named_in_the_pods_status(space: Namespace, stack: JobStack, tmp_path: Path) -> None:
+    """Nothing trains there; the reason is where `kubectl describe` and `elastic-infra status` look."""
+    settings: dict[str, Any] = {
+        **jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": 2, "nproc_per_node": 1}),
+        "script": "bin/train.py",
+        "workdir": {"path": str(code(tmp_path, 1))},
+        "health_check": {"disk": "1Pi"},
+    }
+    stack.up(settings)
+
+    def said() -> str:
+        pods = space.api.list("v1", "Pod", space.name, f"batch.kubernetes.io/job-name={JOB}")
+        failures = (failure for pod in pods for failure in [last_failure(pod, [pod], [])])
+        return next((failure.what for failure in failures if failure is not None), "")
+
+    until("a failed check", said, jobs.TRAINING_SECONDS, describe=space.describe)
+
+    assert re.match(
+        r"init container health exited with code 200 \(Error\): health: cluster node \S+ is not fit", said()
+    )
+    assert "GiB free, and 1.05e+06 GiB are asked for" in said()

@@ -135,6 +135,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("labels", {"team": "edited"}),
             ("annotations", {"example.com/edited": "yes"}),
             ("working_dir", "/tmp"),
+            ("initializers", [{"name": "a", "kind": "command", "command": ["touch", "a"], "path": "/mnt/a"}]),
             ("health_check", {"timeout_seconds": 60}),
             ("workdir", {"files": {"edited.py": "cGFzcwo="}}),
             ("elastic.max_restarts", 7),
