@@ -22,6 +22,7 @@ EFA: Final[Fields] = {"resource": "vpc.amazonaws.com/efa", "count": 4}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
 
 
+FETCHED: Final[Fields] = {"name": "data", "kind": "command", "command": ["true"], "path": "/mnt/a"}
 ONLY_FOR_SEVERAL_NODES: Final[dict[str, Fields]] = {
     "rendezvous": {"rendezvous": {"port": 2000}},
     "elastic.initial_nodes": {"elastic": {"initial_nodes": 1}},
@@ -667,6 +668,28 @@ CASES: Final = (
         "annotations",
         ("210000", str(MAX_TEXT_BYTES)),
         {"annotations": {f"note-{i}": "x" * 29_000 for i in range(7)}},
+    ),
+    Case("workdir_is_code", {"workdir": {}}, "workdir", ("needs a path",), {"workdir": "src"}),
+    Case(
+        "workdir_is_code",
+        {"workdir": {"files": {"a.pem": ""}}},
+        "workdir.files['a.pem']",
+        ("looks like a secret", "workdir.exclude"),
+        {"workdir": {"files": {"pem.py": ""}}},
+    ),
+    Case(
+        "initializers_fit",
+        {"initializers": [{**FETCHED, "name": "a" * 59}]},
+        "initializers[0].name",
+        ("at most 58 characters",),
+        {"initializers": [{**FETCHED, "name": "a" * 58}]},
+    ),
+    Case(
+        "initializers_fit",
+        {"initializers": [FETCHED, {**FETCHED, "name": "other"}]},
+        "initializers[1].path",
+        ("(/mnt/a)", "another initializer"),
+        {"initializers": [FETCHED, {**FETCHED, "name": "other", "path": "/mnt/b"}]},
     ),
 )
 
