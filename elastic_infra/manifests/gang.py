@@ -7,18 +7,21 @@ https://github.com/NVIDIA/KAI-Scheduler/blob/main/pkg/podgrouper/podgrouper/plug
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
+from elastic_infra.manifests.figures import at, pod_template
 from elastic_infra.manifests.metadata import metadata
-from elastic_infra.manifests.model import Manifest, without_none
+from elastic_infra.manifests.model import Manifest, Value, without_none
 
 VERSIONS: Final = {"coscheduling": "scheduling.x-k8s.io/v1alpha1", "volcano": "scheduling.volcano.sh/v1beta1"}
 """API versions of the PodGroups; KAI makes its own."""
 
 COSCHEDULED: Final = "scheduling.x-k8s.io/pod-group"
 VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 KAI_QUEUE: Final = "kai.scheduler/queue"
 KAI_MEMBERS: Final = "kai.scheduler/batch-min-member"
 
@@ -52,7 +55,20 @@ def pod_labels(name: str, config: JobConfig) -> dict[str, str]:
 def pod_annotations(name: str, config: JobConfig) -> dict[str, str]:
     """Annotations of a node's pod by which its scheduler finds the gang."""
     gang = config.placement.gang
-    return {VOLCANO_GROUP: ObjectNames(name).gang} if gang is not None and gang.scheduler == "volcano" else {}
+    if gang is None or gang.scheduler != "volcano":
+        return {}
+    return {VOLCANO_GROUP: ObjectNames(name).gang, **({} if gang.queue is None else {VOLCANO_QUEUE: gang.queue})}
+
+
+def gang_queue(workload: Mapping[str, Value]) -> str | None:
+    """The queue of a gang scheduler that a workload's pods name, for policies."""
+    template = pod_template(workload)
+    for path, key in (("metadata.labels", KAI_QUEUE), ("metadata.annotations", VOLCANO_QUEUE)):
+        told = at(template, path)
+        name = told.get(key) if isinstance(told, Mapping) else None
+        if isinstance(name, str):
+            return name
+    return None
 
 
 def job_annotations(config: JobConfig) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
 from elastic_infra.manifests.figures import at, figures, items, pod_template, variables
+from elastic_infra.manifests.gang import gang_queue
 from elastic_infra.manifests.metadata import ON_RESTART, QUEUE
 from elastic_infra.policy import settings
 
@@ -69,12 +70,14 @@ def namespaces(workload: Workload, rule: settings.Namespaces) -> Messages:
 
 def queues(workload: Workload, rule: settings.Queues) -> Messages:
     """Only allowed queues are used."""
-    name = _label(workload, QUEUE) or at(workload, "spec.runPolicy.schedulingPolicy.queue")
+    found = (_label(workload, QUEUE), at(workload, "spec.runPolicy.schedulingPolicy.queue"), gang_queue(workload))
+    names = [name for name in found if isinstance(name, str)]
     allowed = ", ".join(rule.allowed or ()) or "any"
-    if name is None and rule.required:
+    if not names and rule.required:
         yield f"names no queue. Set placement.queue to one of: {allowed}."
-    elif isinstance(name, str) and not _is_allowed(name, rule.allowed):
-        yield f"waits in queue {name!r}, which is not allowed. Set placement.queue to one of: {allowed}."
+    for name in dict.fromkeys(names):
+        if not _is_allowed(name, rule.allowed):
+            yield f"waits in queue {name!r}, which is not allowed. Set placement.queue to one of: {allowed}."
 
 
 def gpu_types(workload: Workload, rule: settings.GpuTypes) -> Messages:

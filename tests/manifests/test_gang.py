@@ -42,6 +42,7 @@ def test_volcano_gets_a_group_with_queue_and_priority(kind: str) -> None:
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert group["spec"] == {"minMember": 2, "queue": "gpus", "priorityClassName": "high"}
     assert pod(config)["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "job-gang"
+    assert pod(config)["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] == "gpus"
     assert pod(config)["spec"]["schedulerName"] == "volcano"
 
 

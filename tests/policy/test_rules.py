@@ -99,6 +99,13 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "another gang queue": (
         {"run_policy": {**RUN_POLICY, "scheduling_policy": {"queue": "urgent"}}}, "queues"
     ),
+    "another queue of KAI": (
+        {"placement": {"priority_class": "batch", "gang": {"scheduler": "kai", "queue": "urgent"}}}, "queues"
+    ),
+    "another queue of Volcano": (
+        {"placement": {"queue": "research", "priority_class": "batch",
+                       "gang": {"scheduler": "volcano", "queue": "urgent"}}}, "queues"
+    ),
     "another type of GPU": ({"placement": {"priority_class": "batch", "node_selector": {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}, "gpu_types"),
     "no time to live": ({"run_policy": {"on_restart": "refuse"}}, "lifetime"),
