@@ -13,12 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from .exit_codes import RETRY, SUCCESS
+from .exit_codes import RETRY
 
 COUNT: Final = """
 import torch
@@ -42,8 +43,6 @@ dist.destroy_process_group()
 """
 """Adds up 16 MiB over all GPUs of the node, one process each; over processes where there is no GPU."""
 
-GIB: Final = 2**30
-
 
 def main(arguments: Sequence[str]) -> int:
     """Look, and say in one line what is wrong; the exit code is one after which the pod is made anew."""
@@ -63,10 +62,10 @@ def main(arguments: Sequence[str]) -> int:
             faults += loopback_faults(given.gpus)
     except TimeoutError:
         faults = [f"the check did not end within {given.timeout} s"]
-    node = os.environ.get("ELASTIC_INFRA_CLUSTER_NODE") or socket.gethostname()
+    node = os.environ.get("ELASTIC_INFRA_CLUSTER_NODE")
     verdict = f"not fit to train: {'; '.join(faults)}" if faults else "fit to train"
     print(f"health: cluster node {node} is {verdict}.", file=sys.stderr)
-    return RETRY if faults else SUCCESS
+    return RETRY if faults else 0
 
 
 def _late(*_: object) -> None:
@@ -75,19 +74,17 @@ def _late(*_: object) -> None:
 
 def folder_faults(folder: Path, needed: int) -> Iterator[str]:
     """What is wrong with a folder: it cannot be written, or has less room than is needed."""
-    draft = folder / f".health-{socket.gethostname()}-{os.getpid()}"
     try:
-        with draft.open("wb") as file:
+        with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"0")
             file.flush()
             os.fsync(file.fileno())
-        draft.unlink()
         free = shutil.disk_usage(folder).free
     except OSError as error:
         yield f"{folder} cannot be written: {error.strerror}"
         return
     if free < needed:
-        yield f"{folder} has {free / GIB:.3g} GiB free, and {needed / GIB:.3g} GiB are asked for"
+        yield f"{folder} has {free / 2**30:.3g} GiB free, and {needed / 2**30:.3g} GiB are asked for"
 
 
 def gpu_faults(expected: int) -> Iterator[str]:
@@ -101,10 +98,9 @@ def gpu_faults(expected: int) -> Iterator[str]:
 
 def loopback_faults(count: int) -> Iterator[str]:
     """What is wrong with the links between the GPUs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     ends = _run([(LOOPBACK, {**place, "RANK": str(rank)}) for rank in range(count)])
     for rank, (code, said) in enumerate(ends):
         if code not in {0, -signal.SIGKILL}:

@@ -92,7 +92,7 @@ _CLOSING: Final = tuple(")]}")
 _INDENT: Final = 4
 _TOKEN: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\ *\#[^\n]*|[()\[\]{}]'''
-    r"|\n\ *|[,:] | (?:=|==|!=|->|\||\+|-|<|>|<=|>=|:=|/|\*) ",
+    r"|\n\ *|[,:] | (?:->|:=|\*\*|//|[-+*/|&%<>=!]?=|[-+*/|&%<>]) |\ (?=[(\[{])",
     re.DOTALL,
 )
 """A string, a comment, a bracket or spaces: what looks like one inside of another is found as that other."""
