@@ -66,12 +66,12 @@ def look(call: Call, given: argparse.Namespace, limits: Limits, memory: Memory |
     now = time.monotonic()
     nodes, why, after = decide(seen, limits, memory or begin(limits, now), now)
     if nodes == seen.size:
-        return after, f"{nodes} nodes: {why}"
+        return after, f"size {nodes}: {why}"
     is_operated = given.kind == "PyTorchJob"
     spec = {"replicas": nodes} if is_operated else {"parallelism": nodes, "completions": nodes}
     version = {"resourceVersion": job["metadata"]["resourceVersion"]}  # refused where the job has changed meanwhile
     call("PATCH", path + "/scale" * is_operated, {"metadata": version, "spec": spec})
-    return after, f"{seen.size} to {nodes} nodes: {why}"
+    return after, f"size {seen.size} to {nodes}: {why}"
 
 
 def api(host: str, port: str, credentials: Path) -> Call:

@@ -1,7 +1,7 @@
-"""The testbed's network: a bridge for the pods inside, and one relayed port outside.
+"""The testbed's network: a bridge for the pods inside, and the API server's port, relayed to outside and to the pods.
 
-Nothing of the machine's own network changes: the relay's listening socket was opened before the testbed entered
-its network namespace, and its connections are made inside.
+Nothing of the machine's own network changes: the outer listening socket was opened before the testbed entered
+its network namespace, and its connections are made inside. No other Service has an address that answers.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import json
 import socket
 
 from tests.cluster.testbed.component import Component, run
-from tests.cluster.testbed.layout import NODE_ADDRESS, POD_NETWORK, Testbed
+from tests.cluster.testbed.layout import NODE_ADDRESS, POD_NETWORK, SERVICE_NETWORK, Testbed
 
 CHUNK = 1 << 16
 BRIDGE_MAC = "0a:58:0a:58:00:01"
 """Its own: otherwise a bridge takes the lowest address of its ports, which changes when a pod comes or goes, and then
 all other pods lose their way to the DNS until they ask for it anew."""
+API_ADDRESS = "10.96.0.1"
+"""Of the Service `kubernetes`, which has the first address; its port is 443. Every pod is told both."""
+API_PORT = 443
 COMMANDS = (
     "ip link set lo up",
     f"ip link add cni0 address {BRIDGE_MAC} type bridge",
     f"ip address add {NODE_ADDRESS}/16 dev cni0",
     "ip link set cni0 up",
     "ip route add default dev cni0",
+    f"ip address add {API_ADDRESS}/32 dev lo",
 )
 """The default route leads nowhere; programs that look for their own address want one."""
 
@@ -40,7 +44,11 @@ def cni() -> dict[str, object]:
         "isGateway": True,
         "ipMasq": False,
         "hairpinMode": True,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": POD_NETWORK, "gateway": NODE_ADDRESS}]]},
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": POD_NETWORK, "gateway": NODE_ADDRESS}]],
+            "routes": [{"dst": SERVICE_NETWORK}],
+        },
     }
     return {"cniVersion": "0.4.0", "name": "testbed", "plugins": [bridge]}
 
@@ -50,8 +58,13 @@ def _lay() -> None:
         run(*command.split())
 
 
+def listen() -> socket.socket:
+    """Where pods find the API server."""
+    return socket.create_server((API_ADDRESS, API_PORT))
+
+
 async def relay(listener: socket.socket, port: int) -> None:
-    """Passes every connection made outside on to the API server inside, until cancelled."""
+    """Passes every connection on to the API server inside, until cancelled."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

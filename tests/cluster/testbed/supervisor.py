@@ -102,7 +102,7 @@ async def _serve(testbed: Testbed, listener: socket.socket, journal: Journal) ->
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, reap)
     reap()
-    await network.relay(listener, testbed.port)
+    await asyncio.gather(network.relay(listener, testbed.port), network.relay(network.listen(), testbed.port))
 
 
 def _dead_children() -> list[tuple[int, int]]:

@@ -58,7 +58,7 @@ def test_a_job_is_resized_through_its_own_object(kind: str, spec: Any, path: str
     _, said = look(server, given(kind), LIMITS, READY)
 
     assert server.calls[-1] == ("PATCH", path, {"metadata": {"resourceVersion": "7"}, "spec": change})
-    assert said == "1 to 2 nodes: asks whether there is room"
+    assert said == "size 1 to 2: asks whether there is room"
     assert [call[1] for call in server.calls[1:4]] == [
         "/api/v1/namespaces/research/pods?labelSelector=a%3Db%2Cc%3Dd",
         "/api/v1/namespaces/research/pods?fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=500",
@@ -72,7 +72,7 @@ def test_nothing_is_set_where_nothing_changes() -> None:
     memory, said = look(server, given("Job"), LIMITS, None)
 
     assert {call[0] for call in server.calls} == {"GET"}
-    assert (memory is not None, said) == (True, "1 nodes: waits before it asks for more")
+    assert (memory is not None, said) == (True, "size 1: waits before it asks for more")
 
 
 def test_a_suspended_job_is_forgotten() -> None:

@@ -1,0 +1,245 @@
+"""Growth into idle capacity on the real API server and the real scheduler.
+
+The cluster node is given a made-up device, of which it has more or less as a test says: pods that ask for one are
+scheduled, or wait, as they do for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster import jobs, kube
+from tests.cluster.cluster import Cluster, Namespace, is_ready
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.testbed.layout import NODE_NAME
+from tests.cluster.waiting import until
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+JOB, DEVICE = "idle", "example.com/slot"
+PROBE_SECONDS = 6
+STORE = "app.kubernetes.io/component=rendezvous"
+LABELS = {"job": "app.kubernetes.io/component=worker", "pytorchjob": f"training.kubeflow.org/job-name={JOB}"}
+
+Slots = Callable[[int], None]
+
+
+@pytest.fixture
+def slots(cluster: Cluster, api: kube.Kube) -> Iterator[Slots]:
+    """Sets how many devices there are; skips where the cluster nodes are not the test's to change."""
+    if cluster.testbed is None:
+        pytest.skip("only the testbed's node can be given devices")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}}
+
+    def give(count: int) -> None:
+        amounts = {DEVICE: str(count)}
+        api.patch(node, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
+
+    yield give
+    give(0)
+
+
+@pytest.fixture
+def training(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack whose job trains."""
+    assert space.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+@pytest.fixture
+def idle(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+    """A stack whose job has pods that do nothing."""
+    assert space.name
+    with job_stack(engine, JOB, "idle") as own:
+        yield own
+
+
+def config(space: Namespace, target: str, **changes: Any) -> dict[str, Any]:
+    """A job of one to three nodes, each with a device."""
+    return jobs.config(
+        space,
+        jobs.Training(),
+        target=target,
+        **{
+            "elastic": {"nnodes": "1:3", "nproc_per_node": 1},
+            "autoscaling": {"policy": "capacity", "probe_seconds": PROBE_SECONDS},
+            "resources": {"cpu": "200m", "memory": "1200Mi", "gpu": {"resource": DEVICE, "count": 1}},
+            **changes,
+        },
+    )
+
+
+def pods(space: Namespace, target: str) -> list[kube.Object]:
+    """The job's pods that are not on their way out."""
+    found = space.api.list("v1", "Pod", space.name, LABELS[target])
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"]
+
+
+def uids(space: Namespace, target: str) -> set[str]:
+    """Identity of the pods that train."""
+    return {pod["metadata"]["uid"] for pod in pods(space, target) if is_ready(pod)}
+
+
+def size(space: Namespace, target: str) -> int:
+    """The number of nodes that the job asks for now."""
+    if target == "job":
+        return int(space.api.get(space.named("batch/v1", "Job", JOB))["spec"]["completions"])
+    return int(space.api.get(space.job(JOB))["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"])
+
+
+def said(space: Namespace) -> list[str]:
+    """What the driver has written; nothing before it runs."""
+    found = space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB},{STORE}")
+    logs = [f"{space.api.path(pod)}/log?container=capacity" for pod in found if is_ready(pod)]
+    return [line for log in logs for line in space.api.request("GET", log).splitlines()]
+
+
+def describe(space: Namespace) -> str:
+    """The namespace, and what the driver says."""
+    return "\n".join([space.describe(), *said(space)])
+
+
+def await_nodes(space: Namespace, target: str, count: int) -> None:
+    """Returns once exactly so many nodes run, and the job asks for no more."""
+
+    def settled() -> bool:
+        return len(uids(space, target)) == len(pods(space, target)) == size(space, target) == count
+
+    until(f"{count} nodes", settled, describe=lambda: describe(space))
+
+
+def await_said(space: Namespace, line: str) -> None:
+    """Returns once the driver has written a line."""
+    until(line, lambda: f"capacity: {line}" in said(space), describe=lambda: describe(space))
+
+
+def waiting_pod(space: Namespace, name: str) -> kube.Object:
+    """A pod of somebody else that wants a device."""
+    amounts = {"cpu": "50m", "memory": "50Mi", DEVICE: "1"}
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {
+        "name": "main",
+        "image": space.cluster.images[0],
+        "command": ["sleep", "infinity"],
+        "resources": {"requests": amounts, "limits": amounts},
+        "securityContext": security,
+    }
+    user = {"runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"containers": [container], "securityContext": user, "terminationGracePeriodSeconds": 0}
+    return {**space.pod(name), "spec": spec}
+
+
+def test_a_job_follows_the_room_in_the_cluster(space: Namespace, training: JobStack, slots: Slots) -> None:
+    """It takes what is idle, gives back what another pod waits for, and trains on with the exact weights.
+
+    A pod that finds no place changes nothing for the nodes that train, and `up` leaves the size alone.
+    """
+    target, settings = "job", config(space, "job")
+    slots(2)
+    training.up(settings)
+    jobs.await_world(space, 2)
+    grown = uids(space, target)
+    await_said(space, "size 3 to 2: there is no room for more")
+    jobs.await_step(space, jobs.last_step(space) + 5)
+    unmoved = uids(space, target)
+
+    slots(3)
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    left_alone = training.up(settings), size(space, target)
+    other = space.apply(waiting_pod(space, "other"))
+    until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
+    jobs.await_world(space, 2, after=jobs.last_step(space))
+    kept = uids(space, target)
+    space.api.delete(other)
+    jobs.await_world(space, 3, after=jobs.last_step(space))
+    jobs.tell_to_finish(space)
+    await_said(space, "leaves the size alone: the job has ended")
+
+    assert unmoved == grown == kept
+    assert left_alone == ({}, 3)
+    jobs.check_result(space, jobs.Training())
+
+
+def test_an_operators_job_makes_room_unless_a_budget_keeps_its_nodes(
+    space: Namespace, idle: JobStack, slots: Slots
+) -> None:
+    """It is resized through its scale. One waiting pod costs one node, and none at the minimum."""
+    target, settings = "pytorchjob", config(space, "pytorchjob")
+    budget = budget_of(space)
+    slots(2)
+    idle.up(settings)
+    await_said(space, "size 3 to 2: there is no room for more")
+    await_nodes(space, target, 2)
+
+    space.apply(budget)
+    other = space.apply(waiting_pod(space, "other"))
+    await_said(space, "size 2: a PodDisruptionBudget keeps its nodes from a pod that waits for room")
+    space.api.delete(budget)
+    until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
+    await_nodes(space, target, 1)
+    space.apply(waiting_pod(space, "third"))
+    await_said(space, "size 2 to 1: there is no room for more")
+    again = idle.up(settings)
+
+    assert [line for line in said(space) if "makes room" in line] == [
+        "capacity: size 2 to 1: makes room for another pod"
+    ]
+    assert (again, size(space, target)) == ({}, 1)
+
+
+def budget_of(space: Namespace) -> kube.Object:
+    """A PodDisruptionBudget of somebody else that wants two of the job's nodes."""
+    selector = {"matchLabels": {"training.kubeflow.org/job-name": JOB}}
+    budget = space.named("policy/v1", "PodDisruptionBudget", "theirs")
+    return {**budget, "spec": {"minAvailable": 2, "selector": selector}}
+
+
+def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots: Slots) -> None:
+    """Its account's rights are those that the documentation names, and no other container has a token."""
+    slots(1)
+    idle.up(config(space, "pytorchjob"))
+    await_said(space, "size 1: waits before it asks for more")
+    user = f"system:serviceaccount:{space.name}:{JOB}-capacity"
+    rights = [
+        ("list", "", "pods", ""),
+        ("list", "policy", "poddisruptionbudgets", ""),
+        ("get", "kubeflow.org", "pytorchjobs", JOB),
+        ("patch", "kubeflow.org", "pytorchjobs/scale", JOB),
+    ]
+    more = [
+        ("patch", "kubeflow.org", "pytorchjobs", JOB),
+        ("patch", "kubeflow.org", "pytorchjobs/scale", "another"),
+        ("list", "kubeflow.org", "pytorchjobs", ""),
+        ("get", "", "secrets", f"{JOB}-store"),
+        ("list", "", "secrets", ""),
+        ("create", "", "pods", ""),
+        ("get", "", "pods/log", "reader"),
+        ("patch", "apps", "deployments", f"{JOB}-rdzv"),
+        ("list", "", "nodes", ""),
+    ]
+    tokens = {
+        container["name"]
+        for pod in space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB}")
+        for container in pod["spec"]["containers"]
+        if any("/run/secrets" in mount["mountPath"] for mount in container.get("volumeMounts", ()))
+    }
+
+    assert [each for each in (*rights, *more) if may(space, user, *each)] == rights
+    assert tokens == {"capacity"}
+
+
+def may(space: Namespace, user: str, verb: str, group: str, resource: str, name: str) -> bool:
+    """What the API server says of an account."""
+    resource, _, subresource = resource.partition("/")
+    attributes = {"namespace": space.name, "verb": verb, "group": group, "name": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": {**attributes, "resource": resource, "subresource": subresource}},
+    }
+    answer = space.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
