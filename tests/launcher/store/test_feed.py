@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,18 +40,16 @@ RECORDS = st.builds(
     accepted=st.none() | st.just(3),
     hung_at=st.sampled_from([(), (1, 0)]),
 )
-PUTS = (
-    GENERATIONS.map(lambda value: ("gen", codec.to_json(value)))
-    | RECORDS.map(lambda value: (keys.node_key(value.uuid), codec.to_json(value)))
-    | st.tuples(st.sampled_from(["gen", "node/a", "x"]), JSON.filter(lambda value: value is not None))
+JUNK = st.tuples(st.sampled_from(["gen", "node/a", "x"]), JSON.filter(lambda value: value is not None))
+OF_GENERATIONS = GENERATIONS.map(lambda value: ("gen", codec.to_json(value)))
+OF_NODES = RECORDS.map(lambda value: (keys.node_key(value.uuid), codec.to_json(value)))
+PUTS = st.one_of(OF_NODES, OF_NODES, OF_NODES, OF_GENERATIONS, OF_GENERATIONS, JUNK).map(lambda put: ("put", put))
+OTHERS = st.one_of(
+    st.tuples(st.sampled_from(["heard", "disconnected", "ended"]), st.sampled_from(NODES)),
+    st.tuples(st.just("delete"), st.sampled_from(["gen", "node/a", "x"])),
+    st.just(("take", None)),
 )
-CALLS = st.lists(
-    st.tuples(st.just("put"), PUTS)
-    | st.tuples(st.sampled_from(["heard", "disconnected", "ended"]), st.sampled_from(NODES))
-    | st.tuples(st.just("delete"), st.sampled_from(["gen", "node/a", "x"]))
-    | st.tuples(st.just("take"), st.none()),
-    max_size=30,
-)
+CALLS = st.lists(st.one_of(PUTS, PUTS, PUTS, OTHERS), min_size=4, max_size=30)
 
 
 def called(space: Keyspace, name: str, what: Any) -> list[Notice]:
@@ -92,7 +91,7 @@ class Picture:
 def test_a_reader_of_all_notices_knows_what_a_snapshot_says(calls: list[tuple[str, Any]]) -> None:
     """Changes, taken together at any moments, lead to the picture with which a new connection begins."""
     space, feed, picture = Keyspace(), Feed(Held()), Picture()
-    for name, what in calls:
+    for name, what in [*(("heard", node) for node in NODES), *calls]:
         for notice in called(space, name, what):
             feed.add(notice)
         if name == "take":
@@ -105,6 +104,52 @@ def test_a_reader_of_all_notices_knows_what_a_snapshot_says(calls: list[tuple[st
     assert all(picture.peers[peer.record.uuid] == peer for peer in fresh.peers)
     values = {key: value for key, (_, value) in snapshot["entries"].items() if isinstance(value, dict)}
     assert json.dumps(picture.mirror._values, sort_keys=True) == json.dumps(values, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("former", "value"),
+    [
+        ({"x": 1}, {"x": True}),
+        ({"x": 1}, {"x": 1.0}),
+        ({"x": [1]}, {"x": [True]}),
+        ({"x": [1, 1]}, {"x": [1]}),
+        ({"x": [1]}, {"x": [1, 1]}),
+        ({"x": [1, 2, 1]}, {"x": [1, 2, 1, 2, 1]}),
+        ({"x": [1]}, {"x": []}),
+        ({"x": [1]}, {"x": {}}),
+        ({"x": 1, "y": 2}, {"y": 2}),
+        ({"x": {"y": 1}}, {"x": {"y": True}}),
+        ({"x": 1}, []),
+        ([], {"x": 1}),
+    ],
+)
+def test_a_change_leads_to_the_very_value(former: object, value: object) -> None:
+    """As JSON, in which 1 and true are two values, and with arrays whose parts are alike."""
+    space, feed, mirror = Keyspace(), Feed(Held()), keys.Mirror()
+    for each in (former, value):
+        for notice in space.put("x", Encoded.of(each)):
+            feed.add(notice)
+    for message in told(feed):
+        assert list(mirror.noticed(message, 0.0)) == []
+
+    assert json.dumps(mirror._values.get("x")) == json.dumps(value if isinstance(value, dict) else None)
+
+
+def test_a_record_that_becomes_readable_again_is_whole() -> None:
+    """What another version wrote is passed over, and the next change is not laid over the record before it."""
+    picture, space, feed = Picture(), Keyspace(), Feed(Held())
+    said = [
+        {"uuid": "a", "name": "", "state": "ready"},
+        {"uuid": "a", "name": "", "state": "unheard of", "generation": 3},
+        {"uuid": "a", "name": "", "state": 5, "generation": 4},
+        {"uuid": "a", "name": "", "state": "member", "generation": 4},
+    ]
+    for value in said:
+        for notice in space.put("node/a", Encoded.of(value)):
+            feed.add(notice)
+    picture.read(told(feed))
+
+    assert picture.peers["a"].record == records.NodeRecord("a", "", "member", generation=4)
 
 
 def test_what_many_nodes_say_at_once_is_one_notice() -> None:
