@@ -162,3 +162,14 @@ def test_another_language_is_told_of_names_that_clash(scratch: Stack) -> None:
     assert refused.failed
     assert "both have children called after 'llm'" in refused.text
     assert all(f"ElasticTrainingJob '{name}'" in refused.text for name in ("one", "two"))
+
+
+@pytest.mark.usefixtures("plugin")
+def test_another_language_has_local_code(scratch: Stack, engine: Engine) -> None:
+    """Of a folder beside the program, where the engine starts the plugin; or as files, whose names stay as they are."""
+    lacking = scratch.preview(remote(workdir={"path": "nowhere/src"}))
+    given = scratch.preview(remote(workdir={"files": {"lib/train_it.py": "MQ=="}}))
+
+    assert f"workdir.path: is no folder: {engine.home.parent}/{scratch.name}/nowhere/src." in lacking.text
+    assert not given.failed, given.text
+    assert given.inputs("train-workdir")["data"] == {"files": "lib/train_it.py: 1 bytes (6b86b273)\n"}
