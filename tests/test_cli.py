@@ -380,6 +380,21 @@ class TestExplain:
         assert "2 h 20 min" in result.out
         assert "(max_restarts (3) + 1) * (collective (1800)" in result.out
 
+    def test_what_comes_before_the_training_is_told(self, tmp_path: Path) -> None:
+        """The check of the node, what is fetched and for whom, and how large the code is."""
+        (tmp_path / "src").mkdir()
+        (tmp_path / "src/train.py").write_text("pass\n")
+        file = tmp_path / "job.yaml"
+        file.write_text(
+            "image: i\nscript: train.py\nworkdir: ./src\nhealth_check: {disk: 10Gi}\nresources: {gpu: 8}\n"
+            "initializers: [{name: set, kind: s3, source: 's3://a/b', path: /data/set}]\n"
+        )
+        said = elastic_infra("explain", file, "--name", "j").out
+
+        assert "8 GPUs, a sum over them by NCCL, 10Gi free in each volume, within 300 s" in said
+        assert "set: s3 s3://a/b to /data/set, anew in each pod" in said
+        assert "./src (1 file, 5 bytes, " in said
+
     def test_numbers_that_the_script_can_use(self, tmp_path: Path) -> None:
         """Units of nodes and numbers of workers stand where the range does."""
         file = tmp_path / "job.yaml"

@@ -9,7 +9,7 @@ from elastic_infra.config import Initializer, JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.config.values import quantity
-from elastic_infra.config.workdir import archive, size
+from elastic_infra.config.workdir import amount, archive, size
 from elastic_infra.launcher.command_line.plan import MISSING_UNDER_TORCHRUN, OUR_BACKEND
 from elastic_infra.manifests.health import looked_at
 from elastic_infra.manifests.initializers import is_shared
@@ -220,7 +220,7 @@ def _code(config: JobConfig) -> str | None:
     if workdir is None:
         return None
     files = workdir.files or {}
-    held = f"{len(files)} files, {size(sum(map(len, files.values())))}, {size(len(archive(files)))} packed"
+    held = f"{amount(files)}, {size(len(archive(files)))} packed"
     return f"{workdir.path or 'files'} ({held}) at {workdir.mount_path}; other code is other pods"
 
 

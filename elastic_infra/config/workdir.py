@@ -205,7 +205,16 @@ def listing(files: Mapping[str, bytes]) -> str:
 
 def told(content: bytes) -> str:
     """What tells a file's content from another: its size, and the beginning of its SHA-256."""
-    return f"{len(content)} bytes ({hashlib.sha256(content).hexdigest()[:8]})"
+    return f"{_counted(len(content), 'byte')} ({hashlib.sha256(content).hexdigest()[:8]})"
+
+
+def amount(files: Mapping[str, bytes]) -> str:
+    """How much code that is."""
+    return f"{_counted(len(files), 'file')}, {size(sum(map(len, files.values())))}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def by_path(text: str) -> dict[str, str]:
@@ -225,7 +234,7 @@ def size(count: int) -> str:
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
-    return f"{count} bytes"
+    return _counted(count, "byte")
 
 
 def faults(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from elastic_infra.config import EnvVar
-from elastic_infra.config.workdir import Files, size, told
+from elastic_infra.config.workdir import Files, amount, told
 from elastic_infra.preview.model import Shown
 
 HIDDEN: Final = "(hidden)"
@@ -80,7 +80,7 @@ def _whole(value: EnvVar | Files | bytes) -> Shown:
     """What is shown of a variable, of files, and of one file's content."""
     if isinstance(value, EnvVar):
         return _variable(value.model_dump(exclude_none=True, warnings=False))
-    return told(value) if isinstance(value, bytes) else f"{len(value)} files, {size(sum(map(len, value.values())))}"
+    return told(value) if isinstance(value, bytes) else amount(value)
 
 
 def _is_secret(path: str) -> bool:

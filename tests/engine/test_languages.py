@@ -172,4 +172,4 @@ def test_another_language_has_local_code(scratch: Stack, engine: Engine) -> None
 
     assert f"workdir.path: is no folder: {engine.home.parent}/{scratch.name}/nowhere/src." in lacking.text
     assert not given.failed, given.text
-    assert given.inputs("train-workdir")["data"] == {"files": "lib/train_it.py: 1 bytes (6b86b273)\n"}
+    assert given.inputs("train-workdir")["data"] == {"files": "lib/train_it.py: 1 byte (6b86b273)\n"}

@@ -49,7 +49,7 @@ def test_a_first_folder_is_one_change_without_contents() -> None:
     diff = diff_of(jobs.elastic(), jobs.elastic(workdir=code(train_py=b"secret sauce")))
 
     assert "secret sauce" not in str(diff)
-    assert told(diff)["workdir"] == (None, {"files": "1 files, 12 bytes", "mount_path": "/workspace"})
+    assert told(diff)["workdir"] == (None, {"files": "1 file, 12 bytes", "mount_path": "/workspace"})
     assert diff.consequence is Consequence.RESTART
 
 
