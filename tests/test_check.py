@@ -167,6 +167,27 @@ def test_every_kind_is_asked_for_once_with_its_group() -> None:
     assert sorted(check.actions(objects)) == sorted((verb, kind) for kind in kinds for verb in check.VERBS)
 
 
+def test_what_a_job_gives_its_driver_is_asked_for_as_well() -> None:
+    """Kubernetes refuses a Role with rights that its maker does not have."""
+    job = {**JOB, "autoscaling": {"policy": "capacity"}}
+    configs = {target: JobConfig.from_mapping({**job, "target": target}) for target in ("pytorchjob", "job")}
+    given = {
+        target: list(check.grants([manifest for _, manifest in render("train", config).objects()]))
+        for target, config in configs.items()
+    }
+    lists = [("list", "pods"), ("list", "poddisruptionbudgets.policy")]
+
+    assert given == {
+        "pytorchjob": [
+            ("get", "pytorchjobs.kubeflow.org"),
+            ("patch", "pytorchjobs.kubeflow.org", "--subresource=scale"),
+            *lists,
+        ],
+        "job": [("get", "jobs.batch"), ("patch", "jobs.batch"), *lists],
+    }
+    assert "patch pytorchjobs.kubeflow.org --subresource=scale" in asked(job, auth=Answer(1, "no\n", ""))[0]
+
+
 def test_bad_input_and_a_missing_kubectl_are_no_fault_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
     yield from queue(ask, namespace, config)
     if fault := missing_namespace(namespace, ask("get", "namespace", namespace)):
         yield fault
-    if refused := [action for action in actions(objects) if _is_refused(ask, namespace, action)]:
+    if refused := [each for each in (*actions(objects), *grants(objects)) if _is_refused(ask, namespace, each)]:
         yield forbidden(namespace, refused)
     if _needs_metrics(config) and ask("get", "--raw", RESOURCE_METRICS).code:
         yield (
@@ -190,9 +190,9 @@ def missing_namespace(namespace: str, answer: Answer) -> str | None:
     return f"The namespace {namespace} does not exist. Create it, or set the job's `namespace` to one that does."
 
 
-def forbidden(namespace: str, refused: Sequence[tuple[str, str]]) -> str:
+def forbidden(namespace: str, refused: Sequence[tuple[str, ...]]) -> str:
     """What this account may not do."""
-    listed = ", ".join(f"{verb} {kind}" for verb, kind in refused)
+    listed = ", ".join(map(" ".join, refused))
     return (
         f"This account has no permission in namespace {namespace} to: {listed}. Ask for a Role with these verbs, bound "
         "to the account that runs `pulumi up`."
@@ -211,7 +211,20 @@ def _qualified(manifest: Manifest) -> str:
     return ".".join(filter(None, [str(manifest["kind"]).lower(), group]))
 
 
-def _is_refused(ask: Ask, namespace: str, action: tuple[str, str]) -> bool:
+def grants(objects: Sequence[Manifest]) -> Iterator[tuple[str, ...]]:
+    """What the job's own Roles allow: Kubernetes lets an account give only what it has.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+    """
+    roles: list[Any] = [each for each in objects if each["kind"] == "Role"]
+    for rule in (rule for role in roles for rule in role["rules"]):
+        (group,), (resource,), (verb,) = rule["apiGroups"], rule["resources"], rule["verbs"]
+        name, _, subresource = resource.partition("/")
+        part = [f"--subresource={subresource}"] if subresource else []
+        yield verb, ".".join(filter(None, [name, group])), *part
+
+
+def _is_refused(ask: Ask, namespace: str, action: tuple[str, ...]) -> bool:
     # A kind that the server does not know is allowed or refused for another reason, which has been said.
     return ask("auth", "can-i", *action, "--namespace", namespace).out.strip() == "no"
 
