@@ -49,6 +49,18 @@ def test_what_up_will_do_is_told(job: Path) -> None:
     assert "checkpoint" not in said
 
 
+def test_local_code_goes_along(job: Path) -> None:
+    """The folder starts from the job file on both sides, and is no change."""
+    Path("src").mkdir()
+    Path("src/s").write_text("pass")
+    job.write_text(f"{JOB}workdir: src\n")
+    result = elastic_infra("migrate", str(job), "--to", "job")
+
+    assert result.code == 0, result.err
+    assert "restart  digits\n" in result.err
+    assert "workdir" not in result.err
+
+
 def test_the_file_is_written_where_it_is_asked_for(job: Path) -> None:
     """And there and back again is the way it came, but for the key."""
     assert elastic_infra("migrate", str(job), "--to", "job", "--write").code == 0

@@ -14,6 +14,7 @@ from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.config.load import read_text
 from elastic_infra.config.migration import migrated
+from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.preview.compare import compare
 from elastic_infra.preview.model import Job, Side
 from elastic_infra.preview.text import print_text
@@ -67,7 +68,8 @@ def migrate(
     files.report(file, found.removed, "taken out: ")
     for line in GAINED_AND_LOST[found.config.kind, found.config.elastic.max_nodes == 1]:
         typer.echo(f"{file}: {line}", err=True)
-    base, head = (_side(name, file, config) for config in (before, found.config))
+    after = with_workdir(found.config, file.parent)
+    base, head = (_side(name, file, config) for config in (before, after))
     print_text(compare(base, head), Console(stderr=True, soft_wrap=True, highlight=False, markup=False))
     if write:
         _write(file, found.text)
