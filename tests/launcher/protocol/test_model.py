@@ -150,11 +150,6 @@ DEEP = {
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
     "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
-    "a worker is killed among three": scenario("fail", 1, steps=1, moves=True),
-    "a worker is killed among three, of which two are needed": scenario("fail", 1, nnodes="2:3", steps=1, moves=True),
-    "a worker is killed, and a fault between two that can move": scenario(
-        "crash fail leave", 2, nodes=2, settled=2, steps=1, moves=True
-    ),
     "one of a newcomer's or its peer's workers is killed": scenario(
         "fail", 1, nodes=2, settled=1, local=2, steps=1, moves=True
     ),
@@ -171,6 +166,11 @@ BEYOND = {
     "two faults at the end": scenario("crash leave fail", 2, finish=True),
     "any one fault during a stop": scenario("all", 1, settled=2, steps=1),
     "any one fault while a third joins in place": scenario("all", 1, settled=2, steps=1, moves=True),
+    "a worker is killed among three": scenario("fail", 1, steps=1, moves=True),
+    "a worker is killed among three, of which two are needed": scenario("fail", 1, nnodes="2:3", steps=1, moves=True),
+    "a worker is killed, and a fault between two that can move": scenario(
+        "crash fail leave", 2, nodes=2, settled=2, steps=1, moves=True
+    ),
     "all that can move leave, with late news": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True, slow=True),
 }
 """Scenarios that nobody has seen the end of."""
