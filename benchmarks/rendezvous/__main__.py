@@ -82,8 +82,8 @@ class Run:
 
 def measure(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float]:
     """Every figure of one size, in seconds unless the name says otherwise; the real node comes on top of ``nodes``."""
-    with _running(nodes + 1) as run:
-        formed = _form(run, nodes)
+    with running(nodes + 1) as run:
+        formed = form(run, nodes)
         _stand_idle(run, idle_seconds)
         smaller = _lose(run, nodes, formed["number"])
         run.lights.serve(1.0)
@@ -100,7 +100,8 @@ def measure(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float]:
     return {**run.figures, **json.loads(told.splitlines()[-1])}
 
 
-def _form(run: Run, nodes: int) -> Mapping[str, Any]:
+def form(run: Run, nodes: int) -> Mapping[str, Any]:
+    """The first generation, of so many light nodes and the real one."""
     time.sleep(PROBE_SECONDS)
     for index in range(1, nodes):
         run.lights.add(index)
@@ -133,7 +134,8 @@ def _lose(run: Run, nodes: int, number: int) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _running(nodes: int) -> Iterator[Run]:
+def running(nodes: int) -> Iterator[Run]:
+    """A store and a real node, for a job of so many nodes with it."""
     port = free_port()
     serve = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
     command = [sys.executable, "-m", "benchmarks.rendezvous.probe", str(port), str(nodes)]

@@ -18,9 +18,11 @@ from elastic_infra.launcher.store import keys, wire
 
 JOB: Final = "rendezvous"
 WORKERS: Final = 8
-_GENERATION: Final = re.compile(rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{(?:"number":(\d+),)?(?:"phase":"(\w+)")?')
-"""In a notice and in a snapshot. A change has no number where the number stays; a phase that is left out is ``running``
-in a generation with a new number."""
+_GENERATION: Final = re.compile(
+    rb'"gen"(?:,"version":|:\[)\d+,(?:"value":)?\{(?:"number":(\d+),)?(?:"phase":"(\w+)")?([^\n]*)'
+)
+"""In a notice and in a snapshot, with the rest of the line. A change has no number where the number stays; a phase that
+is left out is ``running`` in a generation with a new number."""
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
 _PACKED: Final = re.compile(rb'"packed":"([^"]+)"')
 _READ: Final = 1 << 18
@@ -39,7 +41,7 @@ def record(index: int) -> NodeRecord:
     return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
 
 
-def _said(lines: bytes) -> tuple[str, list[tuple[bytes, bytes]]]:
+def _said(lines: bytes) -> tuple[str, list[tuple[bytes, bytes, bytes]]]:
     """The store's incarnation and the generations."""
     packed = _PACKED.search(lines)
     found = _INCARNATION.search(lines, 0, packed.start() if packed else len(lines))
@@ -47,7 +49,7 @@ def _said(lines: bytes) -> tuple[str, list[tuple[bytes, bytes]]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _unpacked(text: bytes) -> list[tuple[bytes, bytes]]:
+def _unpacked(text: bytes) -> list[tuple[bytes, bytes, bytes]]:
     """The generations in packed lines, which a thousand nodes in one process need to read only once."""
     return _GENERATION.findall(wire.unpack(text.decode()))
 
@@ -94,12 +96,17 @@ class Lights:
         self.nodes[index] = node
         self._selector.register(node.end, selectors.EVENT_READ, node)
 
-    def lose(self, index: int) -> None:
-        """The supervisor of a node says farewell, as after a crash of its agent or workers."""
+    def lose(self, index: int, last: bytes = wire.FAREWELL) -> None:
+        """The supervisor of a node says farewell, as after a crash of its agent or workers; or a machine is gone.
+
+        Args:
+            index: of the node.
+            last: the last bytes on its connection; none from a machine that is gone.
+        """
         node = self.nodes.pop(index)
         self._selector.unregister(node.end)
         node.end.settimeout(SEND_SECONDS)
-        node.end.sendall(wire.FAREWELL)
+        node.end.sendall(last)
         node.end.close()
 
     def serve(self, seconds: float) -> None:
@@ -163,14 +170,17 @@ class Lights:
             self._follow(node, generations)
             return
         node.incarnation = incarnation or "?"
-        node.number = max([int(number) for number, _ in generations], default=0)
+        node.number = max([int(number) for number, *_ in generations], default=0)
         node.first = node.number + 1
         self._publish(node)
 
-    def _follow(self, node: Light, seen: Iterable[tuple[bytes, bytes]]) -> None:
-        for digits, phase in seen:
+    def _follow(self, node: Light, seen: Iterable[tuple[bytes, bytes, bytes]]) -> None:
+        for digits, phase, rest in seen:
             node.number = number = int(digits or node.number)
-            if digits and phase in {b"", b"running"} and number >= max(node.first, node.said.generation + 1):
+            is_newer = bool(digits) and number >= max(node.first, node.said.generation + 1)
+            # A change of the members names a newcomer once, and survivors not at all.
+            has_place = node.said.generation > 0 or node.said.uuid.encode() in rest
+            if phase in {b"", b"running"} and is_newer and has_place:
                 self.member_at[node.index, number] = time.monotonic()
                 node.said = replace(node.said, state="member", generation=number, incarnation=node.incarnation)
                 self._publish(node)

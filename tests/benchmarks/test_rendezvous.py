@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
 
-from benchmarks.rendezvous.__main__ import measure, slope
+from benchmarks.rendezvous.__main__ import form, measure, running, slope
 
 NODES = 64
 
@@ -26,3 +29,26 @@ def test_the_slope_is_the_power_of_the_largest_sizes() -> None:
     results = {nodes: {"form": nodes**2 / 1000} for nodes in (64, 256, 1024)}
 
     assert slope({8: {"form": 5.0}, **results}, "form") == pytest.approx(2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(3))
+def test_many_nodes_go_on_under_random_faults(seed: int) -> None:
+    """Nodes end, vanish and come, several at a time and before the last change is over: all that are left go on."""
+    chance, next_index = random.Random(seed), NODES + 1
+    with running(NODES + 1) as run:
+        number = form(run, NODES)["number"]
+        for _ in range(10):
+            for index in chance.sample(sorted(run.lights.nodes), chance.randrange(1, 6)):
+                run.lights.lose(index, *chance.choice([(), (b"",), (b'{"op":"set","key":"node',)]))
+                run.lights.serve(chance.choice([0.0, 0.05, 0.3]))
+            for _ in range(chance.randrange(NODES - len(run.lights.nodes) + 1)):
+                run.lights.add(next_index)
+                run.lights.serve(chance.choice([0.0, 0.05]))
+                next_index += 1
+            number = run.wait_for(len(run.lights.nodes) + 1, number)["number"]
+        told, _ = run.probe.communicate(timeout=60)
+        assert run.lights.lost_connections == 0
+
+    assert json.loads(told.splitlines()[-1])["reconnects"] == 0
