@@ -47,13 +47,17 @@ class Column:
     target: str
     arm: jobs.Arm = "ours"
 
+    @property
+    def control(self) -> Mapping[str, Any]:
+        """What torchrun needs of the config."""
+        return {} if self.arm == "ours" else jobs.TORCHRUN
+
 
 COLUMNS: Final[Mapping[str, Column]] = {
     "`pytorchjob`": Column("pytorchjob"),
     "`job`": Column("job"),
     "`trainjob`": Column("trainjob"),
-    "torchrun, PyTorchJob": Column("pytorchjob", "plain"),
-    "torchrun, Job": Column("job", "plain"),
+    "torchrun": Column("pytorchjob", "plain"),
 }
 
 
@@ -85,7 +89,7 @@ def measure(cluster: Cluster, api: kube.Kube, column: Column) -> dict[str, str]:
     """What each event costs one job; the first that it does not survive is the last."""
     with namespace(cluster, api, f"targets-{secrets.token_hex(3)}", {}, small=False) as space:
         space.apply(jobs.toy_config_map())
-        changes: dict[str, Any] = {"resources": RESOURCES, **({} if column.arm == "ours" else jobs.CONTROL)}
+        changes: dict[str, Any] = {"resources": RESOURCES, **column.control}
         life = Life(space, TARGETS[column.target], "life", jobs.Training(), changes, column.arm, LIMIT_SECONDS)
         begins: dict[str, float] = {}
         weights = NOT_REACHED
@@ -132,8 +136,8 @@ def report(found: Mapping[str, Mapping[str, str]]) -> str:
         "preempted one a pod that the cluster evicts; both are replaced, and an Indexed Job's controller waits before "
         "it does (training goes on meanwhile). A TrainJob asks for its maximum at once, so that growth there means "
         "that a pod comes later. Torchrun is as it comes, with its own store on node 0, which is what it loses with "
-        "`lose the store`. A Job gets the variables that the operator gives torchrun from the test, and no pod failure "
-        "policy, since torchrun's exit code of any failure is 1. "
+        "`lose the store`. It has a PyTorchJob with restart policy `OnFailure`: the operator is what sets it up as an "
+        "elastic job, and its exit code of any failure is 1. "
         "Weights are exact where they are those of an undisturbed run and no saved step was repeated. One run a column."
     )
     return page(

@@ -5,14 +5,12 @@ The arms differ only in the command of the container and, for plain torchrun, in
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests.render import render
@@ -29,6 +27,8 @@ TOY = "toy"
 SCRIPT = "/toy/toy.py"
 CONTROL = {"rendezvous": {"host": "worker0"}}
 """Where torchrun's own store lives; it does not speak to the package's."""
+TORCHRUN = {**CONTROL, "run_policy": {"restart_policy": "OnFailure"}}
+"""A PyTorchJob of torchrun, which ends with exit code 1 for any failure and is started again in its pod."""
 IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
 """For tests that want pods and no training."""
 IDLE_COMMAND = "trap 'exit 143' TERM; case $HOSTNAME in $TOY_QUITS) sleep 3;; *) sleep infinity & wait;; esac"
@@ -171,41 +171,22 @@ def first_workers_steps(space: Namespace) -> list[int]:
 
 
 def with_arm(job: kube.Object, arm: Arm) -> kube.Object:
-    """The same object with another arm in the place of the launcher; one without the job's pods stays as it is."""
-    if arm == "ours" or job["kind"] not in POD_PATHS:
+    """The same object with another arm in the place of the launcher; only a PyTorchJob has other arms."""
+    if arm == "ours" or job["kind"] != "PyTorchJob":
         return job
     changed: kube.Object = json.loads(json.dumps(job))
-    spec = functools.reduce(operator.getitem, POD_PATHS[job["kind"]], changed)
-    container = spec["template"]["spec"]["containers"][0]
+    container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     if arm == "idle":
         container.update(command=["sh", "-c", IDLE_COMMAND], args=[])
-    elif arm == "import":
+        return changed
+    if arm == "import":
         container.update(command=["python3", "-c", IMPORT_COMMAND], args=[])
-    else:
-        _run_torchrun(changed, spec, container, tuned=arm == "tuned")
-    return changed
-
-
-POD_PATHS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "PyTorchJob": ("spec", "pytorchReplicaSpecs", "Worker"),
-    "Job": ("spec",),
-    "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec"),
-}
-"""Where the spec is that has the pods' template, in each kind."""
-
-
-def _run_torchrun(job: kube.Object, spec: kube.Object, container: kube.Object, *, tuned: bool) -> None:
+        return changed
     container["command"] = ["torchrun"]
-    left_out = {"PET_MONITOR_INTERVAL", "PET_RDZV_CONF"}
-    container["env"] = [entry for entry in container["env"] if entry["name"] not in left_out]
-    settings = TUNED_RENDEZVOUS if tuned else []
-    if job["kind"] == "PyTorchJob":
-        policy = job["spec"]["elasticPolicy"]
-        del policy["rdzvConf"]
-        if settings:
-            policy["rdzvConf"] = settings
-    else:
-        del spec["podFailurePolicy"]  # torchrun's exit code of any failure is 1, which would fail the job
-        pairs = ",".join(f"{each['key']}={each['value']}" for each in settings)
-        container["env"].append({"name": "PET_RDZV_CONF", "value": pairs})
-    container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items() if tuned]
+    container["env"] = [entry for entry in container["env"] if entry["name"] != "PET_MONITOR_INTERVAL"]
+    policy = changed["spec"]["elasticPolicy"]
+    del policy["rdzvConf"]
+    if arm == "tuned":
+        policy["rdzvConf"] = TUNED_RENDEZVOUS
+        container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items()]
+    return changed
