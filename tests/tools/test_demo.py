@@ -37,7 +37,7 @@ def test_the_demo_runs_the_job_with_faults_and_ends_by_saying_what_to_type_next(
         *("Run it here; a node comes, another is lost", "Once more, left alone", "A picture of the first run"),
         "What came out",
     ]
-    assert "11 to create" in said
+    assert "12 to create" in said
     assert said.index("fault: scale 3") < said.index("with 3 workers") < said.index("fault: kill node 1")
     assert said.count("the job succeeded") == 2
     assert said.count("goodput") == 2
