@@ -42,7 +42,7 @@ RESOURCES: Final = {"memory": "1200Mi"}
 
 @dataclass(frozen=True)
 class Column:
-    """One job."""
+    """The workload object and the launcher of one job."""
 
     target: str
     arm: jobs.Arm = "ours"

@@ -57,7 +57,7 @@ def listen(space: Namespace, pod: str) -> int:
 
 
 def address(space: Namespace, pod: str) -> str:
-    """The pod's address."""
+    """The address at which other pods reach this one."""
     return str(space.api.get(space.pod(pod))["status"]["podIP"])
 
 
