@@ -18,6 +18,7 @@ from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.stack import why_no_official_provider
 from tests.cluster.targets import TARGETS, Target
 from tests.cluster.testbed import enforcer, lifecycle, programs
+from tests.cluster.testbed import kueue as queues
 from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
@@ -118,6 +119,24 @@ def target(request: pytest.FixtureRequest) -> Target:
     if request.param == "trainjob":
         request.getfixturevalue("trainer")
     return TARGETS[request.param]
+
+
+@pytest.fixture(scope="module")
+def kueue(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
+    """A cluster in which Kueue admits jobs; skips where there is none."""
+    if cluster.testbed is None:
+        try:
+            api.collection(queues.VERSION, "LocalQueue", "default")
+        except kube.KubeError as error:
+            pytest.skip(f"the cluster has no Kueue: {error}")
+        yield
+        return
+    try:
+        programs.built(queues.KUEUE.program)
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no Kueue: {error}")
+    with queues.running(cluster.testbed, api):
+        yield
 
 
 @pytest.fixture(scope="session")

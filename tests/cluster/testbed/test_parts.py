@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.testbed import cgroups, containerd, images, kubelet, layout, network, sandbox, supervisor
+from tests.cluster.testbed import cgroups, containerd, images, kubelet, kueue, layout, network, sandbox, supervisor
 
 PROGRAMS = (
     *("cni", "coredns", "containerd", "ctr", "etcd", "kube-apiserver", "kube-controller-manager"),
@@ -131,3 +131,23 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     assert file is not None
     return file.read()
+
+
+def test_kueue_is_asked_only_of_what_it_serves() -> None:
+    """A webhook without a server behind it refuses every pod of the cluster."""
+    kinds = {
+        "jobs": "batch",
+        "pytorchjobs": "kubeflow.org",
+        "workloads": "kueue.x-k8s.io",
+        "pods": "",
+        "deployments": "apps",
+        "mpijobs": "kubeflow.org",
+        "jobsets": "jobset.x-k8s.io",
+    }
+    asked = [
+        resource
+        for resource, group in kinds.items()
+        if kueue.KUEUE.serves({"rules": [{"apiGroups": [group], "resources": [resource]}]})
+    ]
+
+    assert asked == ["jobs", "pytorchjobs", "workloads"]

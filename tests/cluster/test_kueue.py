@@ -1,0 +1,151 @@
+"""Jobs in a queue of the real Kueue: admitted as a whole, in part, or growing; and what Pulumi leaves to Kueue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import jobs, kube
+from tests.cluster.cluster import Namespace
+from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.test_indexed_job import await_end
+from tests.cluster.test_indexed_job import job as indexed_job
+from tests.cluster.test_operations import Account, account, roles
+from tests.cluster.testbed.kueue import VERSION
+from tests.engine.engine import Engine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("kueue")]
+JOB, QUEUE = "indexed", "research"
+FLAVOR_LABEL = "tests.elastic-infra/flavor"
+
+
+def quota(space: Namespace, nodes: int) -> kube.Object:
+    """A queue of the cluster for so many of the tests' nodes."""
+    covered = {"cpu": f"{400 * nodes}m", "memory": f"{1200 * nodes}Mi"}
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in covered.items()]
+    return {
+        "apiVersion": VERSION,
+        "kind": "ClusterQueue",
+        "metadata": {"name": space.name},
+        "spec": {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [
+                {"coveredResources": [*covered], "flavors": [{"name": space.name, "resources": resources}]}
+            ],
+        },
+    }
+
+
+@pytest.fixture
+def queue(space: Namespace) -> Iterator[Namespace]:
+    """A namespace with a queue that has quota for two nodes; its flavor has a label and a toleration."""
+    named = {"metadata": {"name": space.name}, "apiVersion": VERSION}
+    made: list[kube.Object] = [
+        {
+            **named,
+            "kind": "ResourceFlavor",
+            "spec": {
+                "nodeLabels": {"kubernetes.io/os": "linux"},
+                "tolerations": [{"key": FLAVOR_LABEL, "operator": "Exists"}],
+            },
+        },
+        {**named, "kind": "WorkloadPriorityClass", "value": 100},
+        quota(space, 2),
+    ]
+    for each in made:
+        space.api.apply(each)
+    space.apply(
+        {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": space.name}}
+    )
+    yield space
+    for each in made:
+        space.api.delete(each)
+
+
+@pytest.fixture
+def stack(engine: Engine, queue: Namespace) -> Iterator[JobStack]:
+    """A stack for the one job of a story, which is destroyed before the namespace."""
+    assert queue.name
+    with job_stack(engine, JOB, "ours") as own:
+        yield own
+
+
+@pytest.fixture
+def operator(space: Namespace, tmp_path: Path) -> Account:
+    """An account that may operate jobs, with the Role that the documentation has for it."""
+    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
+
+
+def queued(space: Namespace, mode: str, training: jobs.Training, **changes: Any) -> dict[str, Any]:
+    """The config of a job of one to three nodes in the queue."""
+    settings = jobs.config(space, training, target="job", launcher={"metrics_port": 9100})
+    placement = {"queue": QUEUE, "kueue": {"mode": mode, "priority_class": space.name}}
+    # As many nodes as were asked for never come: the first round would wait for them.
+    runtime = {**settings["runtime"], "startup_wait_seconds": 0}
+    return {
+        **settings,
+        "elastic": {"nnodes": "1:3", "nproc_per_node": 1},
+        "runtime": runtime,
+        "placement": placement,
+    } | changes
+
+
+def spec(space: Namespace) -> dict[str, Any]:
+    """The Job's spec as the cluster has it now."""
+    found: dict[str, Any] = indexed_job(space)["spec"]
+    return found
+
+
+def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operator: Account) -> None:
+    """Quota for two of three nodes: two train. Pulumi neither shows nor takes back what Kueue wrote.
+
+    A job that is made anew asks for all its nodes again.
+    """
+    training = jobs.Training()
+    settings = queued(queue, "partial", training)
+    created = stack.up(settings)
+    jobs.await_world(queue, 2)
+    admitted = spec(queue)
+    settings["run_policy"] = {"active_deadline_seconds": 7200}
+    updated = stack.up(settings)
+    stack.refresh()
+    after, refreshed = spec(queue), stack.preview(settings)
+    scaled, seen = operator.run("scale", JOB, "3"), operator.run("status", JOB)
+    queue.api.apply(quota(queue, 3))
+    image = queue.cluster.images[1]
+    changed = stack.up({**settings, "image": image, "env": {**settings["env"], "TOY_IMAGE": image}})
+    jobs.await_image(queue, image)
+    jobs.await_world(queue, 3, after=jobs.last_step(queue))
+    jobs.tell_to_finish(queue)
+    await_end(queue, "Complete")
+
+    assert created == dict.fromkeys(("launcher", "network_policy", "service", "token", "store", "workload"), "create")
+    assert sizes(admitted) == sizes(after) == (2, 2)
+    assert admitted["template"]["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert FLAVOR_LABEL in [each.get("key") for each in admitted["template"]["spec"]["tolerations"]]
+    assert (updated, after["activeDeadlineSeconds"], refreshed) == ({"workload": "update"}, 7200, {})
+    assert (scaled.code, "Set the mode to 'elastic'" in scaled.err) == (2, True), scaled.err
+    assert "2 of 2 nodes ready (1 to 3, set by Kueue" in seen.out, seen.out + seen.err
+    assert changed["workload"] == "delete-replaced"
+    jobs.check_result(queue, training)
+
+
+def sizes(now: dict[str, Any]) -> tuple[int, int]:
+    """Both numbers of a Job's nodes."""
+    return now["parallelism"], now["completions"]
+
+
+@pytest.mark.parametrize("mode", ["whole", "partial", "elastic"])
+@pytest.mark.parametrize("target", ["job", "pytorchjob"])
+def test_kueue_takes_what_is_rendered(shared_space: Namespace, target: str, mode: str) -> None:
+    """Its webhooks refuse nothing and warn of nothing."""
+    if target == "pytorchjob" and mode != "whole":
+        pytest.skip("refused by the config")
+    settings = {**queued(shared_space, mode, jobs.Training()), "target": target}
+    (workload,) = (each for each in jobs.objects("taken", settings, "ours") if each["kind"] in {"Job", "PyTorchJob"})
+
+    assert shared_space.unexpected_warnings(workload) == []
