@@ -11,10 +11,11 @@ import pytest
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Namespace
 from tests.cluster.stack import JobStack, job_stack
-from tests.cluster.test_indexed_job import await_end
+from tests.cluster.test_indexed_job import await_end, uids
 from tests.cluster.test_indexed_job import job as indexed_job
 from tests.cluster.test_operations import Account, account, roles
 from tests.cluster.testbed.kueue import VERSION
+from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("kueue")]
@@ -137,6 +138,44 @@ def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operat
 def sizes(now: dict[str, Any]) -> tuple[int, int]:
     """Both numbers of a Job's nodes."""
     return now["parallelism"], now["completions"]
+
+
+def test_a_job_grows_into_its_quota_while_it_trains(queue: Namespace, stack: JobStack, operator: Account) -> None:
+    """It begins with one node and grows to two; a third waits for quota while the two train, and comes with it."""
+    training = jobs.Training()
+    settings = queued(queue, "elastic", training)
+    stack.up(settings)
+    jobs.await_world(queue, 1)
+    first = uids(queue)
+
+    grown = operator.run("scale", JOB, "2")
+    jobs.await_world(queue, 2, after=jobs.last_step(queue))
+    second = uids(queue)
+    beyond = operator.run("scale", JOB, "3")
+    until("a third pod that waits", lambda: gates(queue) == 1, describe=queue.describe)
+    jobs.await_step(queue, jobs.last_step(queue) + 10)
+    waiting = (uids(queue), stack.preview(settings), stack.up(settings), spec(queue)["completions"])
+    queue.api.apply(quota(queue, 3))
+    jobs.await_world(queue, 3, after=jobs.last_step(queue))
+    third = uids(queue)
+    shrunk = operator.run("scale", JOB, "1")
+    jobs.await_world(queue, 1, after=jobs.last_step(queue))
+    stack.refresh()
+    refreshed = stack.preview(settings)
+    jobs.tell_to_finish(queue)
+    await_end(queue, "Complete")
+
+    assert (grown.code, beyond.code, shrunk.code) == (0, 0, 0), grown.err + beyond.err + shrunk.err
+    assert first.items() <= second.items() <= third.items()
+    assert waiting == (second, {}, {}, 3)
+    assert refreshed == {}
+    jobs.check_result(queue, training)
+
+
+def gates(space: Namespace) -> int:
+    """How many of the job's pods Kueue holds back."""
+    found = space.api.list("v1", "Pod", space.name, f"batch.kubernetes.io/job-name={JOB}")
+    return sum(bool(pod["spec"].get("schedulingGates")) for pod in found)
 
 
 @pytest.mark.parametrize("mode", ["whole", "partial", "elastic"])
