@@ -11,7 +11,8 @@ from elastic_infra.inputs import INEFFECTIVE_OPTIONS
 from tests.engine.engine import Stack
 from tests.engine.jobs import AUTOSCALED, WORKLOAD, job
 
-CHILDREN = {"train-launcher", "train-service", "train-store", "train-token", WORKLOAD, "train-autoscaler"}
+ROLES = ("launcher", "network_policy", "service", "store", "token", "autoscaler")
+CHILDREN = {WORKLOAD, *(f"train-{role}" for role in ROLES)}
 
 
 def cluster(name: str = "other") -> pulumi.ProviderResource:
