@@ -26,6 +26,7 @@ RENDEZVOUS: Final = "rendezvous/RESULTS.md"
 POLICIES: Final = "cluster/RESTART_POLICY.md"
 INDICES: Final = "cluster/INDEX_LOSSES.md"
 JOBS: Final = "thirty_jobs/RESULTS.md"
+MANY_JOBS: Final = "many_jobs/RESULTS.md"
 TRAINING: Final = "training/RESULTS.json"
 SCALE_ROWS: Final = ("form", "lost node", "newcomer", "idle store, % of a core")
 """Rows of the rendezvous' table on the page about scale."""
@@ -212,7 +213,13 @@ def _cluster() -> Iterator[Sentence]:
 
 def _stacks() -> Iterator[Stated]:
     results = read(JOBS)
-    yield Table("docs/upgrade.md", "\n".join(line for line in results.splitlines() if line.startswith("|")))
+    yield Table("docs/upgrade.md", _table(results))
+    yield Table("docs/scale.md", _table(read(MANY_JOBS)))
+
+
+def _table(results: str) -> str:
+    """The only table of a page."""
+    return "\n".join(line for line in results.splitlines() if line.startswith("|"))
 
 
 def _training() -> Iterator[Stated]:

@@ -1,0 +1,106 @@
+"""Three programs that declare the same jobs: our component, a hand-written one, and YAML in a `ConfigGroup`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from elastic_infra import ElasticTrainingJobArgs
+
+Objects = Mapping[str, Mapping[str, Any]]
+"""The objects of one job, by role."""
+
+LAUNCHER: Final = "team-launcher-0123456789-abcdef"
+"""A ConfigMap of another stack, as docs/upgrade.md advises for many jobs: no arm declares a launcher."""
+
+
+def config(index: int) -> ElasticTrainingJobArgs:
+    """One job of many: a range with a dedicated store and an autoscaler."""
+    return {
+        "image": f"registry.example.com/train:{index}",
+        "script": "train.py",
+        "env": {"DATASET": {"value": "/data"}, "SEED": {"value": str(index)}},
+        "elastic": {"nnodes": "2:4"},
+        "resources": {"cpu": "8", "memory": "32Gi", "gpu": {"count": 1}},
+        "shared_memory": {"size": "8Gi"},
+        "autoscaling": {"metrics": [{"type": "memory", "target": "80"}]},
+        "storage": {"checkpoint": {"claim": "checkpoints"}},
+        "launcher": {"config_map": LAUNCHER},
+    }
+
+
+def rendered(jobs: int) -> dict[str, Objects]:
+    """What the other programs have as text: every object of every job, by the job's name."""
+    from elastic_infra import JobConfig, render
+
+    names = [f"job-{index}" for index in range(jobs)]
+    made = {name: render(name, JobConfig.from_mapping({**config(index)})) for index, name in enumerate(names)}
+    return {name: dict(manifests.objects()) for name, manifests in made.items()}
+
+
+def component(jobs: Mapping[str, Objects]) -> None:
+    """The jobs through the component of this package."""
+    from elastic_infra import ElasticTrainingJob
+
+    for index, name in enumerate(jobs):
+        ElasticTrainingJob(name, config(index))
+
+
+def hand_written(jobs: Mapping[str, Objects]) -> None:
+    """The same objects through Pulumi's typed classes, with the options that they need."""
+    import pulumi
+    from pulumi_kubernetes.apiextensions import CustomResource
+    from pulumi_kubernetes.apps.v1 import Deployment
+    from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscaler
+    from pulumi_kubernetes.core.v1 import Secret, Service
+    from pulumi_kubernetes.networking.v1 import NetworkPolicy
+
+    for name, objects in jobs.items():
+        policy, service, token, store, job, scaler = objects.values()
+        first = [
+            NetworkPolicy(f"{name}-policy", metadata=policy["metadata"], spec=policy["spec"]),
+            Service(f"{name}-service", metadata=service["metadata"], spec=service["spec"]),
+            Secret(
+                f"{name}-token",
+                metadata=token["metadata"],
+                data=pulumi.Output.secret(token["data"]),
+                opts=pulumi.ResourceOptions(ignore_changes=["data"]),
+            ),
+            Deployment(f"{name}-store", metadata=store["metadata"], spec=store["spec"]),
+        ]
+        CustomResource(
+            f"{name}-workload",
+            api_version=job["apiVersion"],
+            kind=job["kind"],
+            metadata=job["metadata"],
+            spec=job["spec"],
+            opts=pulumi.ResourceOptions(
+                delete_before_replace=True,
+                depends_on=first,
+                ignore_changes=["spec.pytorchReplicaSpecs.Worker.replicas"],
+                replace_on_changes=[
+                    "spec.elasticPolicy",
+                    "spec.nprocPerNode",
+                    "spec.pytorchReplicaSpecs.Worker.template",
+                ],
+            ),
+        )
+        HorizontalPodAutoscaler(f"{name}-autoscaler", metadata=scaler["metadata"], spec=scaler["spec"])
+
+
+def config_group(jobs: Mapping[str, Objects]) -> None:
+    """The same objects as YAML documents, a `ConfigGroup` for each job."""
+    from pulumi_kubernetes.yaml import ConfigGroup
+
+    for name, objects in jobs.items():
+        ConfigGroup(name, yaml=[yaml.safe_dump(dict(each)) for each in objects.values()])
+
+
+PROGRAMS: Final[Mapping[str, Callable[[Mapping[str, Objects]], None]]] = {
+    "hand-written": hand_written,
+    "component": component,
+    "ConfigGroup": config_group,
+}

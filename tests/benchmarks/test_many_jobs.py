@@ -1,0 +1,63 @@
+"""The benchmark of many jobs: its three programs declare the same objects, and its page has honest ratios."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.many_jobs import __main__ as benchmark
+from benchmarks.many_jobs import programs
+from tests.engine.alone import empty_stack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.engine.engine import Stack
+
+
+def figures(seconds: float) -> dict[str, float]:
+    """One run in which each figure has this value."""
+    return dict.fromkeys(benchmark.FIGURES, seconds)
+
+
+def test_a_ratio_is_the_median_of_the_rounds() -> None:
+    """A ratio compares runs of one round, so that a round on a busy machine changes no ratio."""
+    base, ours = [figures(1), figures(10), figures(100)], [figures(2), figures(20), figures(300)]
+    assert benchmark.cell("up", ours, base) == "20.0 (2.00)"
+
+
+@pytest.mark.parametrize(("power", "expected"), [(1, 1.0), (2, 2.0)])
+def test_a_slope_tells_linear_from_quadratic(power: int, expected: float) -> None:
+    """Five times as many jobs that take five times as long have a slope of 1."""
+    assert benchmark.slope("up", [figures(1)], [figures(5**power)], 5) == pytest.approx(expected)
+
+
+@pytest.fixture(scope="module")
+def made(pulumi_cli: Path) -> dict[str, list[dict[str, Any]]]:
+    """The Kubernetes objects of two jobs in the state, by the program that declared them; skipped without a CLI."""
+    del pulumi_cli
+
+    def objects(stack: Stack, arm: str) -> list[dict[str, Any]]:
+        jobs = programs.rendered(2)
+        assert not stack.up(lambda: programs.PROGRAMS[arm](jobs)).failed
+        kinds = [each for each in stack.state() if each["type"].startswith("kubernetes:") and each.get("inputs")]
+        return [each["inputs"] for each in kinds if not each["type"].startswith("kubernetes:yaml")]
+
+    found = {}
+    for arm in programs.PROGRAMS:
+        with empty_stack(benchmark.YamlProvider()) as stack:
+            found[arm] = objects(stack, arm)
+    return found
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("arm", programs.PROGRAMS)
+def test_each_program_declares_the_same_objects(made: dict[str, list[dict[str, Any]]], arm: str) -> None:
+    """A comparison of programs that declare different objects would compare nothing."""
+
+    def by_name(objects: list[dict[str, Any]]) -> dict[str, Any]:
+        return {f"{each['kind']} {each['metadata']['name']}": each.get("spec") for each in objects}
+
+    assert len(by_name(made[arm])) == 12
+    assert by_name(made[arm]) == by_name(made[benchmark.BASE])
