@@ -135,6 +135,30 @@ def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operat
     jobs.check_result(queue, training)
 
 
+def test_a_job_that_gives_way_goes_on_with_what_there_is(queue: Namespace, stack: JobStack, operator: Account) -> None:
+    """Evicted with two nodes, it is admitted again with three, and goes on from its checkpoint."""
+    training = jobs.Training()
+    settings = queued(queue, "partial", training)
+    stack.up(settings)
+    jobs.await_world(queue, 2)
+    uid = indexed_job(queue)["metadata"]["uid"]
+
+    drained = quota(queue, 3)
+    queue.api.apply({**drained, "spec": {**drained["spec"], "stopPolicy": "HoldAndDrain"}})
+    until("an evicted job", lambda: spec(queue).get("suspend") and not uids(queue), describe=queue.describe)
+    given_way = (stack.preview(settings), stack.up(settings))
+    seen = operator.run("status", JOB)
+    queue.api.apply(drained)
+    jobs.await_world(queue, 3, after=jobs.last_step(queue))
+    jobs.tell_to_finish(queue)
+    await_end(queue, "Complete")
+
+    assert given_way == ({}, {})
+    assert "waits in its queue" in seen.out, seen.out + seen.err
+    assert (indexed_job(queue)["metadata"]["uid"], sizes(spec(queue))) == (uid, (3, 3))
+    jobs.check_result(queue, training)
+
+
 def sizes(now: dict[str, Any]) -> tuple[int, int]:
     """Both numbers of a Job's nodes."""
     return now["parallelism"], now["completions"]
@@ -176,6 +200,29 @@ def gates(space: Namespace) -> int:
     """How many of the job's pods Kueue holds back."""
     found = space.api.list("v1", "Pod", space.name, f"batch.kubernetes.io/job-name={JOB}")
     return sum(bool(pod["spec"].get("schedulingGates")) for pod in found)
+
+
+def test_a_job_waits_as_a_whole_and_another_queue_makes_it_anew(queue: Namespace, stack: JobStack) -> None:
+    """Three nodes wait for quota for three; what Kueue would refuse to change is a replacement, and is admitted."""
+    training = jobs.Training()
+    settings = queued(queue, "whole", training, elastic={"nnodes": "1:3", "initial_nodes": 3, "nproc_per_node": 1})
+    stack.up(settings)
+    until("a workload", lambda: queue.api.list(VERSION, "Workload", queue.name), describe=queue.describe)
+    held = (spec(queue)["suspend"], uids(queue))
+    queue.api.apply(quota(queue, 3))
+    jobs.await_world(queue, 3)
+    uid = indexed_job(queue)["metadata"]["uid"]
+    other = {"metadata": {"name": "other"}, "spec": {"clusterQueue": queue.name}}
+    queue.apply({"apiVersion": VERSION, "kind": "LocalQueue", **other})
+    changed = stack.up({**settings, "placement": {"queue": "other"}})
+    jobs.await_world(queue, 3, after=jobs.last_step(queue))
+    jobs.tell_to_finish(queue)
+    await_end(queue, "Complete")
+
+    assert held == (True, {})
+    assert changed == {"workload": "delete-replaced"}
+    assert indexed_job(queue)["metadata"]["uid"] != uid
+    jobs.check_result(queue, training)
 
 
 @pytest.mark.parametrize("mode", ["whole", "partial", "elastic"])
