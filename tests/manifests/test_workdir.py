@@ -138,6 +138,7 @@ def test_the_mounted_launcher_searches_itself_then_the_code_then_what_the_image_
         "ELASTIC_INFRA_WORKDIR": "/code",
         "PYTHONPATH": "/image",
         "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
     }
 
     done = subprocess.run(
