@@ -57,6 +57,11 @@ class Initializer(Part):
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     """How often to try, with pauses from 2 s that double, up to a minute."""
 
+    @property
+    def volume(self) -> str:
+        """Name of the volume of a folder that lies in no mount."""
+        return f"init-{self.name}"
+
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Initializer:
         if bool(self.command) != (self.kind == "command"):

@@ -62,7 +62,7 @@ def hugepages_have_company(config: JobConfig) -> Iterator[Fault]:
 def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
     """Volumes have different names, and each mount names a volume."""
     names = [volume.name for volume in config.storage.volumes]
-    own = OWN_VOLUMES | {f"init-{each.name}" for each in config.initializers}
+    own = OWN_VOLUMES | {each.volume for each in config.initializers}
     own |= WORKDIR_VOLUMES if config.workdir else set()
     for i, name in enumerate(names):
         if name in names[:i] or name in own:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -111,7 +111,12 @@ def _bounds(workload: Mapping[str, Value], policy: Value) -> tuple[int, int]:
 
 def at(value: Value, path: str) -> Value:
     """The value at a dotted path; None where the path ends early."""
-    for key in path.split("."):
+    return followed(value, path.split("."))
+
+
+def followed(value: Value, keys: Iterable[str]) -> Value:
+    """The value behind these keys, one mapping in another; None where they end early."""
+    for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 

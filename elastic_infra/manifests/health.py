@@ -9,7 +9,7 @@ from elastic_infra.config.values import quantity
 from elastic_infra.launcher.settings import env_name
 from elastic_infra.manifests.figures import items
 from elastic_infra.manifests.init_container import init_container
-from elastic_infra.manifests.launcher import ARCHIVE
+from elastic_infra.manifests.launcher import module_path
 from elastic_infra.manifests.model import Value
 
 CONTAINER: Final = "health"
@@ -63,8 +63,7 @@ def _environment(config: JobConfig, environment: list[Value]) -> list[Value]:
     """What the training sees, without what is said to the launcher, and where the check itself is."""
     kept: list[Value] = [each for each in items(environment) if not str(each["name"]).startswith(_OF_THE_LAUNCHER)]
     node: Value = {"name": env_name("cluster_node"), "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    path: Value = {"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}
-    return [node, *([path] if config.launcher.delivery == "configmap" else []), *kept]
+    return [node, *module_path(is_mounted=config.launcher.delivery == "configmap"), *kept]
 
 
 _OF_THE_LAUNCHER: Final = ("ELASTIC_INFRA_", "PET_", "PYTHONPATH")

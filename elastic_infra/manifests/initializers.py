@@ -68,11 +68,6 @@ def is_shared(config: JobConfig, initializer: Initializer) -> bool:
     return any(posixpath.normpath(initializer.path).startswith(f"{posixpath.normpath(place)}/") for place in places)
 
 
-def volume_name(initializer: Initializer) -> str:
-    """Name of the volume of a folder that lies in no mount."""
-    return f"init-{initializer.name}"
-
-
 def _environment(initializer: Initializer, environment: list[Value]) -> list[Value]:
     homes: list[Value] = [each for each in items(environment) if each["name"] in HOMES - initializer.env.keys()]
     quiet: list[Value] = [

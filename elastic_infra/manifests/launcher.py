@@ -18,10 +18,12 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.archive import build
 from elastic_infra.manifests.metadata import metadata
-from elastic_infra.manifests.model import Manifest
+from elastic_infra.manifests.model import Manifest, Value
 
 ARCHIVE: Final = "launcher.zip"
-COMMAND: Final = ("python3", f"{mount_paths.LAUNCHER}/{ARCHIVE}")
+MOUNTED: Final = f"{mount_paths.LAUNCHER}/{ARCHIVE}"
+"""Path of the archive in each container that mounts it."""
+COMMAND: Final = ("python3", MOUNTED)
 """Runs the zip, which is put before the image's and the user's entries of PYTHONPATH."""
 
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
@@ -47,6 +49,11 @@ def launcher_config_map(name: str, config: JobConfig) -> Manifest:
 def launcher_data() -> dict[str, str]:
     """The archive, as a ConfigMap holds it."""
     return {ARCHIVE: _encoded(archive())}
+
+
+def module_path(*, is_mounted: bool) -> list[Value]:
+    """The variable by which `python3 -m` finds a mounted launcher; none where the image has the launcher."""
+    return [{"name": "PYTHONPATH", "value": MOUNTED}] if is_mounted else []
 
 
 def newest_launcher(name: str, config: JobConfig) -> str | Late | None:

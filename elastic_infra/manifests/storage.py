@@ -9,7 +9,7 @@ from typing import Final
 from elastic_infra.config import Checkpoint, JobConfig, Volume, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
-from elastic_infra.manifests.initializers import is_shared, volume_name
+from elastic_infra.manifests.initializers import is_shared
 from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.workdir import VOLUME, workdir_volumes
@@ -52,7 +52,7 @@ def _parts(name: str, config: JobConfig, launcher: str | Late | None) -> Iterato
     yield _extra(config)
     for each in config.initializers:
         if not is_shared(config, each):
-            yield _one(volume_name(each), {"emptyDir": {}}, {"mountPath": each.path})
+            yield _one(each.volume, {"emptyDir": {}}, {"mountPath": each.path})
 
 
 def _one(name: str, source: dict[str, Value], mount: dict[str, Value]) -> Mounted:

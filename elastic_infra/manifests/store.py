@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from elastic_infra.config import JobConfig, mount_paths
+from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.capacity import capacity_container, capacity_token
-from elastic_infra.manifests.launcher import ARCHIVE, STORE_MODULE
+from elastic_infra.manifests.launcher import STORE_MODULE, module_path
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import node_lost
@@ -61,7 +61,7 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Valu
 
 def _containers(name: str, config: JobConfig, mounts: list[Value]) -> list[Value]:
     image = config.rendezvous.image if config.rendezvous.image is not None else config.image
-    path: list[Value] = [{"name": "PYTHONPATH", "value": f"{mount_paths.LAUNCHER}/{ARCHIVE}"}] if mounts else []
+    path = module_path(is_mounted=bool(mounts))
     driver = [capacity_container(name, config, image, path, mounts)] if config.follows_capacity else []
     return [_store(name, config, image, path, mounts), *driver]
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
+from elastic_infra.manifests.figures import followed
 from elastic_infra.manifests.metadata import ELASTIC_QUEUE, PARTIAL_COMPLETIONS, PARTIAL_FROM, QUEUE, QUEUE_PRIORITY
 from elastic_infra.manifests.model import Manifest, Manifests, Value
 
@@ -138,16 +139,10 @@ def size_paths(config: JobConfig) -> tuple[str, ...]:
 
 def parts(manifest: Manifest, paths: tuple[str, ...]) -> dict[str, Value]:
     """The parts of an object at these paths, those that it has."""
-    found = {path: _at(manifest, path) for path in paths}
+    found = {path: followed(manifest, steps(path)) for path in paths}
     return {path: part for path, part in found.items() if part is not None}
 
 
 def steps(path: str) -> tuple[str, ...]:
     """The keys of a path as Pulumi spells it, where one with dots stands in brackets: `metadata.labels["a.b/c"]`."""
     return tuple(bracketed or key for bracketed, key in re.findall(r'\["([^"]+)"\]|([^.\[\]]+)', path))
-
-
-def _at(manifest: Value, path: str) -> Value:
-    for key in steps(path):
-        manifest = manifest.get(key) if isinstance(manifest, Mapping) else None
-    return manifest
