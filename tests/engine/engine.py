@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import gc
 import itertools
 import json
 import os
@@ -21,6 +20,7 @@ from pulumi.automation.events import EngineEvent, StepEventMetadata, StepEventSt
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from typing_extensions import override
 
+from tests.collector import uncollected
 from tests.engine import key_service
 
 Program = Callable[[], None]
@@ -161,7 +161,8 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     lines: list[str] = []
     events: list[EngineEvent] = []
     try:
-        with _uncollected(), _undebugged():
+        # A program makes so many objects that a sixth of the time went into looking for cycles.
+        with uncollected(), _undebugged():
             operation(on_output=lines.append, on_error=lines.append, on_event=events.append)
         failed = False
     except automation.CommandError:
@@ -169,19 +170,6 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     found = [event.resource_pre_event.metadata for event in events if event.resource_pre_event]
     ours = tuple(Step.of(step) for step in found if not step.type.startswith("pulumi:"))
     return Outcome(failed=failed, text="\n".join(lines), steps=ours)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Leave cycles of objects uncollected: a program makes so many objects that a sixth of the time went into looking.
-
-    They are collected after it, as ever.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @contextlib.contextmanager
