@@ -9,11 +9,11 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-CONTENT: Final = ("__init__.py", "launcher", "training")
+CONTENT: Final = ("launcher", "training")
 """The parts of the package in the zip: the launcher, and the modules for training scripts."""
 
 ENTRY: Final = '''\
@@ -37,19 +37,28 @@ _UNIX: Final = 3
 
 
 def build(package: Path) -> bytes:
-    """The zip: stripped sources and their entry, deflated, sorted, with fixed times.
+    """The zip: an entry, the package that finds its modules in one text, and that text; sorted, with fixed times.
 
     Args:
         package: folder of `elastic_infra`.
     """
-    return packed({path: stripped(source).encode() for path, source in sources(package).items()})
+    files = {
+        "__main__.py": ENTRY,
+        "elastic_infra/__init__.py": (package / "manifests/mounted_package.py").read_text("utf-8"),
+    }
+    programs = {path: stripped(source).encode() for path, source in files.items()}
+    return packed({**programs, "elastic_infra/sources": joined(sources(package)).encode()})
 
 
 def sources(package: Path) -> dict[str, str]:
-    """Every source in the zip, by its path in the zip."""
-    chosen = (path for part in CONTENT for path in _python_files(package / part))
-    files = {f"elastic_infra/{path.relative_to(package).as_posix()}": path.read_text("utf-8") for path in chosen}
-    return {"__main__.py": ENTRY, **files}
+    """Every module's source, by its path in the package."""
+    chosen = (path for part in CONTENT for path in (package / part).rglob("*.py"))
+    return {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in chosen}
+
+
+def joined(files: Mapping[str, str]) -> str:
+    """Stripped sources as one text, each after its path, for `mounted_package.Modules`."""
+    return "\0".join(f"{path}\n{stripped(files[path])}" for path in sorted(files))
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
@@ -112,10 +121,3 @@ def _nothing(text: re.Match[str]) -> str:
 def _before(token: re.Match[str]) -> str:
     """The text before a token on its line."""
     return token.string[token.string.rfind("\n", 0, token.start()) + 1 : token.start()]
-
-
-def _python_files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from path.rglob("*.py")
-    elif path.suffix == ".py":
-        yield path

@@ -51,12 +51,12 @@ def test_the_zip_is_the_same_in_another_process() -> None:
 
 def test_the_zip_holds_the_launcher_and_what_training_scripts_import() -> None:
     """Sources only, nothing of the infra side."""
-    names = _zip().namelist()
-    parts = {name.split("/")[1] for name in names if name.startswith("elastic_infra/")}
+    text = _zip().read("elastic_infra/sources").decode()
+    paths = [part.partition("\n")[0] for part in text.split("\0")]
 
-    assert {"__main__.py", "elastic_infra/__init__.py", "elastic_infra/launcher/settings.py"} <= set(names)
-    assert parts <= {"__init__.py", "launcher", "training"}
-    assert all(name.endswith(".py") for name in names)
+    assert _zip().namelist() == ["__main__.py", "elastic_infra/__init__.py", "elastic_infra/sources"]
+    assert sorted(SOURCES) == paths
+    assert {path.split("/")[0] for path in paths} == {"launcher", "training"}
 
 
 def test_the_config_map_can_be_applied_by_kubectl() -> None:
@@ -82,11 +82,11 @@ def test_the_page_tells_what_kubectl_can_keep() -> None:
 def test_the_launcher_alone_is_small() -> None:
     """Without what training scripts import, which grows with what it offers, and is as much as the page says."""
     package = ROOT / "elastic_infra"
-    sources = {path: text for path, text in archive.sources(package).items() if "/training/" not in path}
-    content = archive.packed({path: archive.stripped(text).encode() for path, text in sources.items()})
+    sources = {path: text for path, text in archive.sources(package).items() if not path.startswith("training/")}
+    content = archive.packed({"sources": archive.joined(sources).encode()})
 
     alone = len(base64.b64encode(content))
-    assert alone <= 190_000
+    assert alone <= 150_000
     assert 1 - alone / len(launcher.launcher_data()["launcher.zip"]) == pytest.approx(1 / 4, abs=0.025)
     assert "of which a quarter is the library for training scripts" in (ROOT / "docs/architecture.md").read_text()
 
@@ -161,7 +161,7 @@ def test_a_traceback_from_the_zip_names_the_sources_lines(tmp_path: Path) -> Non
     program = "from elastic_infra.launcher import exit_codes as found; print(found.__file__)\n"
     program += "from elastic_infra.launcher import launch; print(launch.main.__code__.co_firstlineno)"
     done = _run(tmp_path, "-c", program, PYTHONPATH=str(_mounted(tmp_path)))
-    lines = SOURCES["elastic_infra/launcher/launch.py"].splitlines()
+    lines = SOURCES["launcher/launch.py"].splitlines()
 
     assert "launcher.zip" in done.stdout
     assert lines[int(done.stdout.splitlines()[-1]) - 1].startswith("def main(")
@@ -217,6 +217,37 @@ def test_the_zip_runs_without_an_installation(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "--nnodes" in done.stdout
+
+
+def test_a_script_keeps_its_own_modules_beside_the_zip(tmp_path: Path) -> None:
+    """A user's `training.py` is the user's, and a module that is nowhere is not found."""
+    (tmp_path / "own").mkdir()
+    for name in ("training.py", "launcher.py"):
+        (tmp_path / "own" / name).write_text("print(__file__)")
+    program = "import elastic_infra.training, training, launcher, importlib.util as found\n"
+    program += "print(found.find_spec('elastic_infra.nothing'), found.find_spec('sources'))"
+    path = os.pathsep.join((str(_mounted(tmp_path)), str(tmp_path / "own")))
+    done = _run(tmp_path, "-c", program, PYTHONPATH=path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *(str(tmp_path / "own" / each) for each in ("training.py", "launcher.py")),
+        "None None",
+    ]
+
+
+def test_an_error_in_the_zip_shows_the_line(tmp_path: Path) -> None:
+    """Python asks the loader for the source of a traceback, and `pkgutil` for the files that the launcher copies."""
+    program = "import pkgutil, elastic_infra.launcher.settings\n"
+    program += "from elastic_infra.launcher.workers import bootstrap\n"
+    program += "assert b'def ' in pkgutil.get_data('elastic_infra.launcher.workers', 'bootstrap.py')\n"
+    program += "import traceback; from elastic_infra.launcher import launch\n"
+    program += "try: launch.main(None, None, None)\nexcept Exception: traceback.print_exc()"
+    done = _run(tmp_path, "-c", program, PYTHONPATH=str(_mounted(tmp_path)))
+    said = re.search(r'launcher\.zip/elastic_infra/(launcher/launch\.py)", line (\d+), in main\n +(.+)', done.stderr)
+
+    assert said, done.stderr
+    assert said[3] == archive.stripped(SOURCES[said[1]]).splitlines()[int(said[2]) - 1].strip()
 
 
 def test_the_store_runs_from_the_zip(tmp_path: Path) -> None:

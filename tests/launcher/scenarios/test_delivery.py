@@ -7,30 +7,18 @@ import pathlib
 import re
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
+from elastic_infra.manifests.archive import build
 from tests.launcher.launched import BEHAVE, ROOT
 from tests.ports import free_port
-
-MAIN = """import os, sys
-here = os.path.dirname(os.path.abspath(__file__))
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
-from elastic_infra.launcher.__main__ import main
-raise SystemExit(main())
-"""
 
 
 @pytest.fixture
 def archive(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "launcher.zip"
-    package = ROOT / "elastic_infra"
-    sources = [package / "__init__.py", *package.glob("launcher/**/*.py"), *package.glob("training/**/*.py")]
-    with zipfile.ZipFile(path, "w") as file:
-        for source in sources:
-            file.write(source, source.relative_to(ROOT))
-        file.writestr("__main__.py", MAIN)
+    path.write_bytes(build(ROOT / "elastic_infra"))
     return path
 
 
