@@ -145,7 +145,7 @@ def job_configs(draw: DrawFn) -> Data:
         "placement": placement,
         "security": draw(SECURITIES),
         "overlays": draw(OVERLAYS),
-        "launcher": draw(_launcher(port=rendezvous.get("port", 29400))),
+        "launcher": draw(_launcher(elastic, rendezvous)),
         **draw(_grace()),
     }
     parts["disruption"] |= draw(_disruption(shape))
@@ -153,7 +153,7 @@ def job_configs(draw: DrawFn) -> Data:
     parts["storage"] = draw(_storage(host_path=is_baseline))
     parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
     if shape == "range" and queue is None and draw(st.booleans()):
-        parts |= draw(_autoscaled(resources, target, has_store_pod=not etcd and rendezvous.get("host") != "worker0"))
+        parts |= draw(_autoscaled(resources, target, has_store_pod=_has_store_pod(elastic, rendezvous)))
     if shape == "fixed" or target in {"job", "trainjob"}:
         parts["target"] = target
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
@@ -347,8 +347,14 @@ SECURITIES = st.one_of(
 )
 
 
+def _has_store_pod(elastic: Data, rendezvous: Data) -> bool:
+    low, high = _bounds(elastic)
+    return low < high and elastic.get("rdzv_backend", "c10d") == "c10d" and rendezvous.get("host") != "worker0"
+
+
 @st.composite
-def _launcher(draw: DrawFn, port: int) -> Data:
+def _launcher(draw: DrawFn, elastic: Data, rendezvous: Data) -> Data:
+    port = rendezvous.get("port", 29400)
     delivered = draw(some({"delivery": st.sampled_from(["configmap", "image"])}))
     shared = {} if delivered.get("delivery") == "image" else draw(some({"config_map": LABELS}))
     return delivered | shared | draw(some({
@@ -356,6 +362,7 @@ def _launcher(draw: DrawFn, port: int) -> Data:
         "events": st.sampled_from(["", "-", "/var/log/events.jsonl"]),
         "metrics_port": PORTS.filter(lambda other: other != port),
         "webhook": st.fixed_dictionaries({"secret": LABELS}, optional={"key": LABELS}),
+        **({"kubernetes_events": st.booleans()} if _has_store_pod(elastic, rendezvous) else {}),
     }))  # fmt: skip
 
 

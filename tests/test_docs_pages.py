@@ -102,6 +102,16 @@ def test_a_further_role_covers_a_job_that_follows_capacity(target: str) -> None:
     assert rights(made["role"]) <= given
 
 
+@pytest.mark.parametrize("target", ["pytorchjob", "job", "trainjob"])
+def test_a_further_role_covers_a_job_that_makes_events(target: str) -> None:
+    """The rights of the driver's Role are among the account's own."""
+    made = objects(elastic(target=target, launcher={"kubernetes_events": True}))
+    given = rights(named("multi-tenancy.md", "Role")) | rights(named("monitoring.md", "Role"))
+
+    assert set(actions(list(made.values()))) <= given
+    assert rights(made["role"]) <= given
+
+
 def test_the_policies_are_read(tmp_path: Path) -> None:
     """The page's `policy.yaml` refuses a job that keeps none of its rules, rule by rule."""
     (text,) = [block for block in blocks("multi-tenancy.md") if "gpu_budget" in block]

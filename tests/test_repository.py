@@ -39,7 +39,7 @@ TESTED_ELSEWHERE = {
     "agent/agent": "scenarios/test_membership.py",
     "agent/store_session": "scenarios/test_start_order.py",
     "agent/worker_group": "scenarios/test_worker_parity.py",
-    "capacity/__main__": "capacity/test_main.py",
+    "driver/__main__": "driver/test_main.py",
     "protocol/actions": "protocol/test_machine.py",
     "protocol/events": "protocol/test_apply_event.py",
     "store/__main__": "store/test_server.py",

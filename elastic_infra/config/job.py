@@ -258,6 +258,11 @@ class JobConfig(Part):
         return self.autoscaling is not None and self.autoscaling.policy == "capacity"
 
     @property
+    def has_driver(self) -> bool:
+        """Whether a container beside the store has a token: to grow the job, or to tell of it in Kubernetes Events."""
+        return self.follows_capacity or self.launcher.kubernetes_events
+
+    @property
     def nproc_per_node(self) -> int:
         """Worker processes on each node, `auto` resolved."""
         if self.elastic.nproc_per_node != "auto":

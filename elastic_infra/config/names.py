@@ -39,9 +39,9 @@ class ObjectNames:
         return f"{self.job}-hpa"
 
     @property
-    def capacity(self) -> str:
-        """The ServiceAccount, the Role and the RoleBinding of the driver that follows capacity."""
-        return f"{self.job}-capacity"
+    def driver(self) -> str:
+        """The ServiceAccount, the Role and the RoleBinding of the driver beside the store."""
+        return f"{self.job}-driver"
 
     @property
     def disruption_budget(self) -> str:

@@ -158,6 +158,7 @@ def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
             "placement.gang": config.placement.gang,
+            "launcher.kubernetes_events": config.launcher.kubernetes_events,
         }
         yield from (Fault(path, reason) for path, value in given.items() if value is not None and value is not False)
         if config.elastic.rdzv_backend != "c10d":
@@ -319,21 +320,20 @@ def autoscaling_fits_its_policy(config: JobConfig) -> Iterator[Fault]:
         yield Fault(path, "is for policy 'metrics': one autoscaler alone may set the size. Remove it, or that policy.")
 
 
-def capacity_has_a_store_pod(config: JobConfig) -> Iterator[Fault]:
-    """What drives the policy is a container in the store's pod, which no node has."""
-    if not config.follows_capacity or config.is_single_pod or config.kind == "TrainJob":
+def driver_has_a_store_pod(config: JobConfig) -> Iterator[Fault]:
+    """What has a token is a container in the store's pod, which no node has."""
+    if config.is_single_pod or config.rendezvous_host == "dedicated":
         return
-    if config.rendezvous_host == "none":
-        yield Fault(
-            "autoscaling.policy",
-            f"'capacity' runs in the pod of the store, and backend {config.elastic.rdzv_backend!r} has none. Use "
-            "'c10d'.",
-        )
-    elif config.rendezvous_host == "worker0":
-        yield Fault(
-            "autoscaling.policy",
-            "'capacity' runs in the pod of the store, and rendezvous.host 'worker0' has none. Set it to 'dedicated'.",
-        )
+    given = {
+        "autoscaling.policy": config.follows_capacity and config.kind != "TrainJob",
+        "launcher.kubernetes_events": config.launcher.kubernetes_events,
+    }
+    if config.rendezvous_host == "worker0":
+        why = "rendezvous.host 'worker0' has none. Set it to 'dedicated'."
+    else:
+        why = f"backend {config.elastic.rdzv_backend!r} has none. Use 'c10d'."
+    for path in (path for path, is_given in given.items() if is_given):
+        yield Fault(path, f"needs a container in the pod of the store, and {why}")
 
 
 def queue_owns_suspend(config: JobConfig) -> Iterator[Fault]:
@@ -476,7 +476,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     host_fits_port,
     autoscaling_has_room,
     autoscaling_fits_its_policy,
-    capacity_has_a_store_pod,
+    driver_has_a_store_pod,
     queue_owns_suspend,
     kueue_has_a_queue,
     kueue_can_divide,

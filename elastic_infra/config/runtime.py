@@ -106,3 +106,8 @@ class Launcher(Part):
     webhook: Webhook | None = None
     """URL that gets one JSON message when the job has succeeded or failed for good. What cannot be delivered in 12 s is
     given up and never changes how the job ends. Unset sends none."""
+
+    kubernetes_events: bool = False
+    """Make Kubernetes Events about the job: one for each failure that ends a generation, for a node that is left out,
+    and for the end. A container in the store's pod does so, with a token and a Role of its own. Off, because the right
+    to create Events is one for the whole namespace."""

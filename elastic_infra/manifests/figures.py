@@ -142,6 +142,11 @@ def variables(workload: Mapping[str, Value]) -> Mapping[str, Value]:
     return {str(item["name"]): item.get("value") for item in items(at(container(workload), "env"))}
 
 
+def run_of(workload: Mapping[str, Value]) -> Value:
+    """The id of the workload's run in the store."""
+    return at(workload, "spec.elasticPolicy.rdzvId") or variables(workload).get("PET_RDZV_ID")
+
+
 def _gpus(limits: Value) -> int:
     if not isinstance(limits, Mapping):
         return 0

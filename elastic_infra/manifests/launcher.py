@@ -28,7 +28,7 @@ COMMAND: Final = ("python3", MOUNTED)
 
 MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
 STORE_MODULE: Final = "elastic_infra.launcher.store"
-CAPACITY_MODULE: Final = "elastic_infra.launcher.capacity"
+DRIVER_MODULE: Final = "elastic_infra.launcher.driver"
 
 MAX_OBJECT_BYTES: Final = 262_144
 """`kubectl apply` keeps the whole object in an annotation, and Kubernetes bounds all annotations of an object:

@@ -45,7 +45,7 @@ class Manifests:
         workdir: ConfigMap with local code.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
-        account: ServiceAccount of the store's pod, whose one token is that of the driver that follows capacity.
+        account: ServiceAccount of the store's pod, whose one token is that of the driver.
         role: Role with what that driver may do.
         role_binding: RoleBinding of the two.
         store: Deployment of the dedicated rendezvous store.

@@ -6,8 +6,9 @@ from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.config.names import name_faults
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
-from elastic_infra.manifests.capacity import capacity_account, capacity_role, capacity_role_binding
 from elastic_infra.manifests.disruption import pod_disruption_budget
+from elastic_infra.manifests.driver import driver_account, driver_role, driver_role_binding
+from elastic_infra.manifests.figures import run_of, workload_of
 from elastic_infra.manifests.gang import pod_group
 from elastic_infra.manifests.identity import run_id, taken_on
 from elastic_infra.manifests.indexed_job import indexed_job
@@ -52,18 +53,19 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
     launcher = launcher or newest_launcher(name, config)
     runtime = training_runtime(name, config, launcher) if config.kind == "TrainJob" else None
     scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
-    has_driver = config.follows_capacity
-    owns_autoscaler = scaling is not None and scaling.owner == "component" and not has_driver
+    owns_autoscaler = scaling is not None and scaling.owner == "component" and not config.follows_capacity
+    own_job = _workload(name, config, launcher) if runtime is None else train_job(name, config, runtime)
+    run = run_of(workload_of(Manifests(own_job, runtime=runtime)))
     return Manifests(
-        workload=_workload(name, config, launcher) if runtime is None else train_job(name, config, runtime),
+        workload=own_job,
         launcher=launcher_config_map(name, config) if own else None,
         workdir=workdir_config_map(name, config, config.workdir) if config.workdir else None,
         service=rendezvous_service(name, config) if host != "none" else None,
         token=store_token_secret(name, config) if host != "none" else None,
-        account=capacity_account(name, config) if has_driver else None,
-        role=capacity_role(name, config) if has_driver else None,
-        role_binding=capacity_role_binding(name, config) if has_driver else None,
-        store=store_deployment(name, config, launcher) if host == "dedicated" else None,
+        account=driver_account(name, config) if config.has_driver else None,
+        role=driver_role(name, config) if config.has_driver else None,
+        role_binding=driver_role_binding(name, config) if config.has_driver else None,
+        store=store_deployment(name, config, launcher, run) if host == "dedicated" else None,
         runtime=runtime,
         network_policy=network_policy(name, config) if config.has_network_policy else None,
         gang=pod_group(name, config),

@@ -7,7 +7,7 @@ from typing import Final
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
-from elastic_infra.manifests.capacity import capacity_container, capacity_token
+from elastic_infra.manifests.driver import driver_container, driver_token
 from elastic_infra.manifests.launcher import STORE_MODULE, module_path
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
@@ -20,8 +20,13 @@ NODE_LOST_SECONDS: Final = 30
 """The store must be back well within the launcher's `orphan_timeout` (120 s), or workers stop."""
 
 
-def store_deployment(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
-    """One replica, recreated: two stores at once would be two truths. Not awaited, its image may be a large one."""
+def store_deployment(name: str, config: JobConfig, launcher: str | Late | None, run: Value) -> Manifest:
+    """One replica, recreated: two stores at once would be two truths. Not awaited, its image may be a large one.
+
+    Args:
+        launcher: the ConfigMap to mount.
+        run: the id of the job's run, which the driver follows.
+    """
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -30,27 +35,27 @@ def store_deployment(name: str, config: JobConfig, launcher: str | Late | None) 
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": dict(store_selector(name))},
-            "template": _template(name, config, launcher),
+            "template": _template(name, config, launcher, run),
         },
     }
 
 
-def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Value:
+def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Value) -> Value:
     storage = launcher_volume(launcher) if launcher is not None else Mounted((), ())
-    token = capacity_token().volumes if config.follows_capacity else ()
+    token = driver_token().volumes if config.has_driver else ()
     labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "rendezvous"}
     annotations: dict[str, Value] = {**config.annotations, "sidecar.istio.io/inject": "false"}
     secrets: list[Value] = [{"name": secret} for secret in config.image_pull_secrets]
-    own_account = ObjectNames(name).capacity
+    own_account = ObjectNames(name).driver
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": without_none(
-            containers=_containers(name, config, list(storage.mounts)),
+            containers=_containers(name, config, list(storage.mounts), run),
             volumes=[*storage.volumes, *token] or None,
             securityContext=pod_security(config),
             imagePullSecrets=secrets or None,
             terminationGracePeriodSeconds=5,
-            serviceAccountName=own_account if config.follows_capacity else config.security.service_account,
+            serviceAccountName=own_account if config.has_driver else config.security.service_account,
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             priorityClassName=config.placement.priority_class,
@@ -59,10 +64,10 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None) -> Valu
     }
 
 
-def _containers(name: str, config: JobConfig, mounts: list[Value]) -> list[Value]:
+def _containers(name: str, config: JobConfig, mounts: list[Value], run: Value) -> list[Value]:
     image = config.rendezvous.image if config.rendezvous.image is not None else config.image
     path = module_path(is_mounted=bool(mounts))
-    driver = [capacity_container(name, config, image, path, mounts)] if config.follows_capacity else []
+    driver = [driver_container(name, config, image, path, mounts, run)] if config.has_driver else []
     return [_store(name, config, image, path, mounts), *driver]
 
 

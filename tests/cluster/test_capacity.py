@@ -94,7 +94,7 @@ def size(space: Namespace, target: str) -> int:
 def said(space: Namespace) -> list[str]:
     """What the driver has written; nothing before it runs."""
     found = space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB},{STORE}")
-    logs = [f"{space.api.path(pod)}/log?container=capacity" for pod in found if is_ready(pod)]
+    logs = [f"{space.api.path(pod)}/log?container=driver" for pod in found if is_ready(pod)]
     return [line for log in logs for line in space.api.request("GET", log).splitlines()]
 
 
@@ -203,7 +203,7 @@ def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots:
     slots(1)
     idle.up(config(space, "pytorchjob"))
     await_said(space, "size 1: waits before it asks for more")
-    user = f"system:serviceaccount:{space.name}:{JOB}-capacity"
+    user = f"system:serviceaccount:{space.name}:{JOB}-driver"
     rights = [
         ("list", "", "pods", ""),
         ("list", "policy", "poddisruptionbudgets", ""),
@@ -229,7 +229,7 @@ def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots:
     }
 
     assert [each for each in (*rights, *more) if may(space, user, *each)] == rights
-    assert tokens == {"capacity"}
+    assert tokens == {"driver"}
 
 
 def may(space: Namespace, user: str, verb: str, group: str, resource: str, name: str) -> bool:

@@ -82,7 +82,7 @@ def test_derived_names_are_distinct_and_never_the_jobs_own() -> None:
         names.rendezvous,
         names.store_token,
         names.autoscaler,
-        names.capacity,
+        names.driver,
         names.disruption_budget,
         names.network_policy,
         names.checkpoint,

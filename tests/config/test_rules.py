@@ -399,18 +399,38 @@ CASES: Final = (
         )
     ),
     Case(
-        "capacity_has_a_store_pod",
+        "driver_has_a_store_pod",
         {**INDEXED, "autoscaling": CAPACITY, "rendezvous": {"host": "worker0"}},
         "autoscaling.policy",
         ("'worker0'", "'dedicated'"),
         {**INDEXED, "autoscaling": CAPACITY, "rendezvous": {"host": "dedicated"}},
     ),
     Case(
-        "capacity_has_a_store_pod",
+        "driver_has_a_store_pod",
         {"elastic": {**ETCD, "nnodes": "1:2"}, "autoscaling": CAPACITY},
         "autoscaling.policy",
         ("'etcd-v2'", "'c10d'"),
         {"elastic": {"nnodes": "1:2"}, "autoscaling": CAPACITY},
+    ),
+    *(
+        Case(
+            "driver_has_a_store_pod",
+            {**shape, "launcher": {"kubernetes_events": True}},
+            "launcher.kubernetes_events",
+            (says,),
+            {**shape, **fixed, "launcher": {"kubernetes_events": True}},
+        )
+        for shape, says, fixed in (
+            ({"elastic": {"nnodes": 2}}, "'dedicated'", {"rendezvous": {"host": "dedicated"}}),
+            ({"elastic": {**ETCD, "nnodes": "1:2"}}, "'c10d'", {"elastic": {"nnodes": "1:2"}}),
+        )
+    ),
+    Case(
+        "only_for_several_nodes",
+        {"launcher": {"kubernetes_events": True}},
+        "launcher.kubernetes_events",
+        ("single pod",),
+        {**RANGE, "launcher": {"kubernetes_events": True}},
     ),
     Case(
         "queue_owns_suspend",

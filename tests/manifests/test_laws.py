@@ -143,6 +143,7 @@ def _first_nodes_labels(name: str, objects: Objects) -> dict[str, str]:
 
 
 def _bounds_agree(config: JobConfig, objects: Objects) -> None:
+    assert ("role" in objects) == config.has_driver
     if config.is_single_pod:
         assert not {"service", "store", "autoscaler", "disruption_budget"} & set(objects)
         return
@@ -151,7 +152,7 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
         assert 1 <= int(low) <= spec["completions"] <= int(high)
         assert spec["completions"] == spec["parallelism"]
-        assert ("role" in objects) == (config.autoscaling is not None)
+        assert config.follows_capacity == (config.autoscaling is not None)
         assert "autoscaler" not in objects
         return
     if config.kind == "TrainJob":
@@ -163,7 +164,7 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
     policy, worker = spec["elasticPolicy"], spec["pytorchReplicaSpecs"]["Worker"]
     assert 1 <= policy["minReplicas"] <= worker["replicas"] <= policy["maxReplicas"]
     assert set(spec["pytorchReplicaSpecs"]) == {"Worker"}
-    movers = ("metrics" in policy) + ("autoscaler" in objects) + ("role" in objects)
+    movers = ("metrics" in policy) + ("autoscaler" in objects) + config.follows_capacity
     assert movers == (config.autoscaling is not None)
     if scaler := objects.get("autoscaler"):
         assert scaler["metadata"]["name"] != objects["workload"]["metadata"]["name"]

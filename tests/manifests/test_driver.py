@@ -1,4 +1,4 @@
-"""What the policy `capacity` adds to a job: a container, its one token, and the rights that the token has."""
+"""What the driver adds to a job: a container, its one token, and the rights that the token has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from elastic_infra.config.values import KnownLater
 from tests import jobs
 
 CAPACITY = {"autoscaling": {"policy": "capacity"}}
+EVENTS = {"launcher": {"kubernetes_events": True}}
 ROLES = ("account", "role", "role_binding")
 
 
@@ -28,11 +29,11 @@ def test_the_driver_is_complete() -> None:
     selector = "training.kubeflow.org/job-name=job,training.kubeflow.org/replica-type=worker"
 
     assert _driver(config) == {
-        "name": "capacity",
+        "name": "driver",
         "image": jobs.IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": [
-            *("python3", "-m", "elastic_infra.launcher.capacity"),
+            *("python3", "-m", "elastic_infra.launcher.driver"),
             *("--kind", "PyTorchJob", "--namespace", "default", "--name", "job", "--selector", selector),
             *("--sizes", "2:4:1", "--probe-seconds", "60", "--credentials", "/var/run/secrets/elastic-infra"),
         ],
@@ -45,12 +46,12 @@ def test_the_driver_is_complete() -> None:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "launcher", "mountPath": "/opt/elastic-infra", "readOnly": True},
-            {"name": "capacity", "mountPath": "/var/run/secrets/elastic-infra", "readOnly": True},
+            {"name": "driver", "mountPath": "/var/run/secrets/elastic-infra", "readOnly": True},
         ],
     }
     assert pod["volumes"][1:] == [
         {
-            "name": "capacity",
+            "name": "driver",
             "projected": {
                 "sources": [
                     {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
@@ -59,7 +60,7 @@ def test_the_driver_is_complete() -> None:
             },
         }
     ]
-    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("job-capacity", False)
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("job-driver", False)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,9 @@ def test_the_driver_may_resize_its_own_job_and_list(config: Any, own: list[tuple
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
         {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
     ]
-    assert objects["role_binding"]["roleRef"]["name"] == objects["role"]["metadata"]["name"] == "job-capacity"
+    assert objects["role_binding"]["roleRef"]["name"] == objects["role"]["metadata"]["name"] == "job-driver"
     assert objects["role_binding"]["subjects"] == [
-        {"kind": "ServiceAccount", "name": "job-capacity", "namespace": "default"}
+        {"kind": "ServiceAccount", "name": "job-driver", "namespace": "default"}
     ]
     assert objects["account"]["automountServiceAccountToken"] is False
 
@@ -100,12 +101,12 @@ def test_no_other_container_gets_a_token(make: Any) -> None:
         container["name"]
         for pod in (store, node)
         for container in pod["containers"]
-        if "capacity" in {mount["name"] for mount in container.get("volumeMounts", ())}
+        if "driver" in {mount["name"] for mount in container.get("volumeMounts", ())}
     ]
 
-    assert mounting == ["capacity"]
+    assert mounting == ["driver"]
     assert not any("projected" in volume for volume in node["volumes"])
-    assert store["serviceAccountName"] == "job-capacity"
+    assert store["serviceAccountName"] == "job-driver"
     assert jobs.pod_spec(make(**CAPACITY, security={"service_account": "team"}))["serviceAccountName"] == "team"
 
 
@@ -144,7 +145,7 @@ def test_the_driver_follows_the_config() -> None:
 
     assert driver["image"] == "python:3.13-slim"
     assert driver["env"] == [{"name": "PYTHONUNBUFFERED", "value": "1"}]
-    assert [mount["name"] for mount in driver["volumeMounts"]] == ["capacity"]
+    assert [mount["name"] for mount in driver["volumeMounts"]] == ["driver"]
     assert driver["command"][driver["command"].index("--namespace") + 1] is namespace
     assert driver["command"][driver["command"].index("--probe-seconds") + 1] == "7"
 
@@ -174,3 +175,45 @@ def test_a_train_job_is_refused() -> None:
     """Its number of nodes does not move."""
     with pytest.raises(ConfigError, match="maximum of nodes for its whole life"):
         jobs.train_job(**CAPACITY)
+
+
+@pytest.mark.parametrize(
+    ("make", "group", "resource", "kind"),
+    [
+        (jobs.elastic, "kubeflow.org", "pytorchjobs", "PyTorchJob"),
+        (jobs.indexed, "batch", "jobs", "Job"),
+        (jobs.train_job, "trainer.kubeflow.org", "trainjobs", "TrainJob"),
+    ],
+)
+def test_a_driver_that_tells_events_reads_the_store_and_its_own_job(
+    make: Any, group: str, resource: str, kind: str
+) -> None:
+    """It knows the run that the nodes have, and the store's token; a name cannot bound what it makes."""
+    config = make(elastic={"nnodes": "2:4"}, **EVENTS)
+    objects = jobs.objects(config)
+    driver = _driver(config)
+    pod = jobs.pod_spec(config)
+    run = next((each["value"] for each in pod["containers"][0]["env"] if each["name"] == "PET_RDZV_ID"), None)
+    told = run or objects["workload"]["spec"]["elasticPolicy"]["rdzvId"]
+
+    assert driver["command"] == [
+        *("python3", "-m", "elastic_infra.launcher.driver", "--kind", kind, "--namespace", "default", "--name", "job"),
+        *("--run", told, "--port", "29400", "--credentials", "/var/run/secrets/elastic-infra"),
+    ]
+    assert driver["env"][0] == objects["store"]["spec"]["template"]["spec"]["containers"][0]["env"][0]
+    assert objects["role"]["rules"] == [
+        {"apiGroups": [group], "resources": [resource], "resourceNames": ["job"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    ]
+
+
+def test_one_driver_does_both() -> None:
+    """One container and one Role with the rights of both."""
+    both = jobs.objects(jobs.elastic(**CAPACITY, **EVENTS))
+    command, capacity = _driver(jobs.elastic(**CAPACITY, **EVENTS))["command"], jobs.objects(jobs.elastic(**CAPACITY))
+
+    assert {"--sizes", "--selector", "--run", "--port"} <= {*command}
+    assert both["role"]["rules"] == [
+        *capacity["role"]["rules"],
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    ]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.launcher.capacity.decision import LONGEST_PAUSE, Limits, Memory, Observation, begin, decide
+from elastic_infra.launcher.driver.decision import LONGEST_PAUSE, Limits, Memory, Observation, begin, decide
 
 PROBE = 60.0
 LOOK = 10.0

@@ -1,4 +1,4 @@
-"""The driver that follows capacity: a container beside the store, its token, and what its account may do.
+"""The driver: a container beside the store, its token, and what its account may do.
 
 Nothing else of the job has a token. The store's pod has an account of its own, so that a service account of the user's
 gets no rights.
@@ -6,15 +6,17 @@ gets no rights.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
-from elastic_infra.manifests.launcher import CAPACITY_MODULE
+from elastic_infra.manifests.launcher import DRIVER_MODULE
 from elastic_infra.manifests.metadata import metadata, node_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.security import container_security
 from elastic_infra.manifests.storage import Mounted
+from elastic_infra.manifests.store_token import store_token_variable
 
 PROBE_SECONDS: Final = 60
 """Long enough for a scheduler that preempts or retries, and shorter than most clusters take to add a cluster node."""
@@ -25,31 +27,43 @@ AMOUNTS: Final = {"cpu": "100m", "memory": "128Mi"}
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
-def capacity_container(name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value]) -> Value:
+def driver_container(
+    name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value], run: Value
+) -> Value:
     """The driver.
 
     Args:
         image: the store's, which needs only python3.
         path: the variable by which Python finds a mounted launcher.
         mounts: where it is mounted.
+        run: the id of the job's run in the store.
     """
-    selector = ",".join(f"{key}={value}" for key, value in node_selector(name, config).items())
-    scaling = config.autoscaling
-    probe = scaling.probe_seconds if scaling is not None else None
-    command: list[Value] = ["python3", "-m", CAPACITY_MODULE]
-    command += ["--kind", config.kind, "--namespace", config.namespace, "--name", name, "--selector", selector]
-    command += ["--sizes", _sizes(config), "--probe-seconds", str(probe or PROBE_SECONDS)]
+    command: list[Value] = ["python3", "-m", DRIVER_MODULE, "--kind", config.kind, "--namespace", config.namespace]
+    command += ["--name", name, *_capacity_options(name, config), *_event_options(config, run)]
+    token = [store_token_variable(name)] if config.launcher.kubernetes_events else []
     return without_none(
-        name="capacity",
+        name="driver",
         image=image,
         imagePullPolicy=config.image_pull_policy,
         command=[*command, "--credentials", CREDENTIALS],
-        env=[*path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        env=[*token, *path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
         resources={"requests": dict(AMOUNTS), "limits": dict(AMOUNTS)},
-        volumeMounts=[*mounts, *capacity_token().mounts],
+        volumeMounts=[*mounts, *driver_token().mounts],
         securityContext=container_security(config),
         terminationMessagePolicy="FallbackToLogsOnError",
     )
+
+
+def _capacity_options(name: str, config: JobConfig) -> list[Value]:
+    if config.autoscaling is None or not config.follows_capacity:
+        return []
+    selector = ",".join(f"{key}={value}" for key, value in node_selector(name, config).items())
+    probe = config.autoscaling.probe_seconds or PROBE_SECONDS
+    return ["--selector", selector, "--sizes", _sizes(config), "--probe-seconds", str(probe)]
+
+
+def _event_options(config: JobConfig, run: Value) -> list[Value]:
+    return ["--run", run, "--port", str(config.rendezvous.port)] if config.launcher.kubernetes_events else []
 
 
 def _sizes(config: JobConfig) -> str:
@@ -61,52 +75,61 @@ def _sizes(config: JobConfig) -> str:
     return ",".join(str(count) for count in nodes if count * each in elastic.world_sizes)
 
 
-def capacity_token() -> Mounted:
+def driver_token() -> Mounted:
     """The token and the certificate of the API server, as the kubelet mounts them by default, for one container."""
     sources: list[Value] = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]
     return Mounted(
-        volumes=({"name": "capacity", "projected": {"sources": sources}},),
-        mounts=({"name": "capacity", "mountPath": CREDENTIALS, "readOnly": True},),
+        volumes=({"name": "driver", "projected": {"sources": sources}},),
+        mounts=({"name": "driver", "mountPath": CREDENTIALS, "readOnly": True},),
     )
 
 
-def capacity_account(name: str, config: JobConfig) -> Manifest:
+def driver_account(name: str, config: JobConfig) -> Manifest:
     """The account, which no pod gets a token of unless it asks."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": metadata(name, ObjectNames(name).capacity, config),
+        "metadata": metadata(name, ObjectNames(name).driver, config),
         "automountServiceAccountToken": False,
     }
 
 
-def capacity_role(name: str, config: JobConfig) -> Manifest:
-    """Read and resize this one job, and list what the decision needs; a name cannot bound a list.
+def driver_role(name: str, config: JobConfig) -> Manifest:
+    """Read this one job, and what the config asks for.
 
-    A batch/v1 Job has no scale subresource: its account may patch the Job, of which Kubernetes keeps the pods'
-    template as it is.
+    Capacity: resize this job, and list what the decision needs; a name cannot bound a list. A batch/v1 Job has no scale
+    subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. Events: make
+    them, in the whole namespace, since a name cannot bound what is to be made either.
     """
-    if config.kind == "PyTorchJob":
-        own = [
-            _rule("kubeflow.org", "pytorchjobs", "get", name),
-            _rule("kubeflow.org", "pytorchjobs/scale", "patch", name),
-        ]
-    else:
-        own = [_rule("batch", "jobs", "get", name), _rule("batch", "jobs", "patch", name)]
+    group, resource = _KINDS[config.kind]
+    rules = [_rule(group, resource, "get", name)]
+    if config.follows_capacity:
+        resized = f"{resource}/scale" if config.kind == "PyTorchJob" else resource
+        rules.append(_rule(group, resized, "patch", name))
+        rules += [_rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")]
+    if config.launcher.kubernetes_events:
+        rules.append(_rule("", "events", "create"))
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "Role",
-        "metadata": metadata(name, ObjectNames(name).capacity, config),
-        "rules": [*own, _rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")],
+        "metadata": metadata(name, ObjectNames(name).driver, config),
+        "rules": rules,
     }
 
 
-def capacity_role_binding(name: str, config: JobConfig) -> Manifest:
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "PyTorchJob": ("kubeflow.org", "pytorchjobs"),
+    "Job": ("batch", "jobs"),
+    "TrainJob": ("trainer.kubeflow.org", "trainjobs"),
+}
+
+
+def driver_role_binding(name: str, config: JobConfig) -> Manifest:
     """The Role, for the account alone."""
-    own = ObjectNames(name).capacity
+    own = ObjectNames(name).driver
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",

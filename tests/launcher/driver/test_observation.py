@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_infra.config import values
-from elastic_infra.launcher.capacity import observation
-from elastic_infra.launcher.capacity.observation import could_take, hold, observe, quantity, requests
+from elastic_infra.launcher.driver import observation
+from elastic_infra.launcher.driver.observation import could_take, hold, observe, quantity, requests
 from elastic_infra.manifests.metadata import COMPLETION_INDEX, MIN_NODES, OPERATOR_REPLICA_INDEX, QUEUE
 
 Object = dict[str, Any]

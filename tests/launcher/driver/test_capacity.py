@@ -1,15 +1,14 @@
-"""The driver's calls: what it asks the API server, and what it sets."""
+"""What growth into idle capacity asks the API server, and what it sets."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import pytest
 
-from elastic_infra.launcher.capacity.__main__ import look, sizes
-from elastic_infra.launcher.capacity.decision import Limits, Memory
-from tests.launcher.capacity.test_observation import job, node
+from elastic_infra.launcher.driver.capacity import look, sizes
+from elastic_infra.launcher.driver.decision import Limits, Memory
+from tests.launcher.driver.test_observation import job, node
 
 LIMITS = Limits((1, 2, 3), 60)
 READY = Memory(ready=0)
@@ -30,9 +29,12 @@ class Server:
         return {"items": self.answers["labelSelector"] if "labelSelector" in path else []}
 
 
-def given(kind: str) -> argparse.Namespace:
-    """What the manifests tell the driver."""
-    return argparse.Namespace(kind=kind, namespace="research", name="train", selector="a=b,c=d")
+SELECTOR = "a=b,c=d"
+
+
+def of(kind: str) -> tuple[str, str, str]:
+    """The job that the manifests name."""
+    return kind, "research", "train"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def given(kind: str) -> argparse.Namespace:
 def test_a_job_is_resized_through_its_own_object(kind: str, spec: Any, path: str, change: Any) -> None:
     """The object is the one that was looked at: the API server refuses the change of another version."""
     server = Server({"metadata": {}, "spec": spec}, [node(0)])
-    _, said = look(server, given(kind), LIMITS, READY)
+    _, said = look(server, of(kind), SELECTOR, LIMITS, READY)
 
     assert server.calls[-1] == ("PATCH", path, {"metadata": {"resourceVersion": "7"}, "spec": change})
     assert said == "size 1 to 2: asks whether there is room"
@@ -69,7 +71,7 @@ def test_a_job_is_resized_through_its_own_object(kind: str, spec: Any, path: str
 def test_nothing_is_set_where_nothing_changes() -> None:
     """A driver that has just started waits before its first step."""
     server = Server(job(1), [node(0)])
-    memory, said = look(server, given("Job"), LIMITS, None)
+    memory, said = look(server, of("Job"), SELECTOR, LIMITS, None)
 
     assert {call[0] for call in server.calls} == {"GET"}
     assert (memory is not None, said) == (True, "size 1: waits before it asks for more")
@@ -79,7 +81,7 @@ def test_a_suspended_job_is_forgotten() -> None:
     """What was remembered of it does not hold any more when it goes on."""
     server = Server(job(1, spec={"parallelism": 1, "suspend": True}), [])
 
-    assert look(server, given("Job"), LIMITS, READY) == (None, "leaves the size alone: the job is suspended")
+    assert look(server, of("Job"), SELECTOR, LIMITS, READY) == (None, "leaves the size alone: the job is suspended")
     assert len(server.calls) == 1
 
 

@@ -1,0 +1,52 @@
+"""The API server, asked with the token and the certificate that the driver's container mounts."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any, Final
+
+TIMEOUT: Final = 15.0
+KINDS: Final = {
+    "PyTorchJob": ("kubeflow.org/v1", "pytorchjobs"),
+    "Job": ("batch/v1", "jobs"),
+    "TrainJob": ("trainer.kubeflow.org/v1alpha1", "trainjobs"),
+}
+"""API version and path of the kinds of workload."""
+
+Call = Callable[..., Any]
+"""Method, path and, for a change, its body, in; JSON out."""
+
+
+def path_of(kind: str, namespace: str, name: str) -> str:
+    """Where the API server has a workload."""
+    version, plural = KINDS[kind]
+    return f"/apis/{version}/namespaces/{namespace}/{plural}/{name}"
+
+
+def api(host: str, port: str, credentials: Path) -> Call:
+    """The API server, as the account sees it whose `token`, which the kubelet renews, and `ca.crt` are in a folder.
+
+    A call raises `OSError` with what the API server said where it refuses: `FileExistsError` for a conflict, and
+    `FileNotFoundError` for what is not there.
+    """
+
+    def call(method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        token, context = (credentials / "token").read_text(), ssl.create_default_context(cafile=credentials / "ca.crt")
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        connection = HTTPSConnection(host, int(port), timeout=TIMEOUT, context=context)
+        content = json.dumps(body) if body else None
+        connection.request(method, path, content, {"Authorization": f"Bearer {token}", "Content-Type": kind})
+        with connection.getresponse() as answer:
+            found = json.load(answer)
+        if answer.status not in {200, 201}:
+            raise _REFUSALS.get(answer.status, OSError)(found.get("message"))
+        return found
+
+    return call
+
+
+_REFUSALS: Final[dict[int, type[OSError]]] = {404: FileNotFoundError, 409: FileExistsError}

@@ -1,0 +1,51 @@
+"""Kubernetes Events of a job's failures and of its end, on the real API server."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.cluster import faults, jobs, kube
+from tests.cluster.cluster import Namespace
+from tests.cluster.test_capacity import may
+from tests.cluster.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+JOB = "told"
+
+
+def told(space: Namespace) -> list[kube.Object]:
+    """The events that the driver has made, in their order."""
+    found = space.api.list("v1", "Event", space.name)
+    own = [each for each in found if each["source"].get("component") == "elastic-infra"]
+    return sorted(own, key=lambda each: str(each["firstTimestamp"]))
+
+
+def test_a_failure_and_the_end_are_events_of_the_job(space: Namespace) -> None:
+    """Both are about the job by its uid, as `kubectl describe` looks for them; the account may do nothing else."""
+    settings = jobs.config(space, jobs.Training(reports=True), target="job", launcher={"kubernetes_events": True})
+    jobs.submit(space, JOB, settings, "ours")
+    jobs.await_world(space, 2)
+    first, *_ = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=worker")
+    faults.signal_worker(space, first["metadata"]["name"], signal.SIGKILL)
+    until("the failure", lambda: len(told(space)) == 1, describe=space.describe)
+    jobs.await_step(space, jobs.last_step(space) + 5)
+    jobs.tell_to_finish(space)
+    until("the end", lambda: len(told(space)) == 2, describe=space.describe)
+    failure, end = told(space)
+    job = space.api.get(space.named("batch/v1", "Job", JOB))
+    user = f"system:serviceaccount:{space.name}:{JOB}-driver"
+    rights = [("get", "batch", "jobs", JOB), ("create", "", "events", "")]
+    more = [
+        ("patch", "batch", "jobs", JOB),
+        ("get", "batch", "jobs", "another"),
+        ("list", "", "pods", ""),
+        ("list", "", "events", ""),
+        ("delete", "", "events", ""),
+    ]
+
+    assert (failure["reason"], failure["type"]) == ("WorkerFailed", "Warning")
+    assert (end["reason"], end["type"]) == ("TrainingSucceeded", "Normal")
+    assert {each["involvedObject"]["uid"] for each in (failure, end)} == {job["metadata"]["uid"]}
+    assert [each for each in (*rights, *more) if may(space, user, *each)] == rights
