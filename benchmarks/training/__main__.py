@@ -1,11 +1,12 @@
 """Changes of members in place, beside a restart of the workers and torchft; snapshots, restores and empty steps.
 
-    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill] [--write]
+    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill | --copies] [--write]
 
 Arms take turns. ``--quick`` makes fewer rounds: twelve minutes on two processors. ``--kill`` measures the outage of a
-killed worker alone, once, in place and by a restart, in four minutes. ``--write`` replaces RESULTS.json and RESULTS.md;
-after ``--kill`` the other figures stay. torchft takes part where it is installed (``pip install torchft==0.2.0``). Run
-it on a machine that does nothing else, with 16 GB of memory for the largest state.
+killed worker alone, once, in place and by a restart, in four minutes; ``--copies`` those of snapshots and restores, in
+two. ``--write`` replaces RESULTS.json and RESULTS.md; after these two the other figures stay. torchft takes part where
+it is installed (``pip install torchft==0.2.0``). Run it on a machine that does nothing else, with 16 GB of memory for
+the largest state.
 """
 
 from __future__ import annotations
@@ -36,13 +37,28 @@ def main(arguments: list[str]) -> int:
     """Measure, and print the page."""
     options = _parse(arguments)
     results: dict[str, Any] = {}
-    rounds_of = killed(options.sizes) if options.kill else measured(options.sizes, quick=options.quick)
-    for results in rounds_of:
+    for results in _rounds(options):
         if options.write:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
             PAGE.write_text(report.document(results))
     print(f"\n{report.document(results)}")
     return 0
+
+
+def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    if options.kill:
+        return killed(options.sizes)
+    if options.copies:
+        return copied(max(options.sizes), quick=options.quick)
+    return measured(options.sizes, quick=options.quick)
+
+
+def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """The committed figures with those of snapshots and restores measured anew."""
+    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept["machine"].append(_dated("snapshots and restores", "--copies"))
+    kept["copies"] = _copies(megabytes, quick=quick)
+    yield kept
 
 
 def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
@@ -51,8 +67,8 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
     facts, largest = _facts(arms, quick=quick), max(sizes)
     begin = time.monotonic()
     empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
-    saves, restores = copies.measured(largest, 2 if quick else 5)
-    print(f"{time.monotonic() - begin:6.0f} s  {saves} {restores}", flush=True)
+    copied_largest = _copies(largest, quick=quick)
+    print(f"{time.monotonic() - begin:6.0f} s  {copied_largest}", flush=True)
     found = []
     for sample in _changes(sizes, arms, quick=quick):
         found.append(dataclasses.asdict(sample))
@@ -60,7 +76,7 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
         yield {
             "machine": facts,
             "changes": found,
-            "copies": {"megabytes": largest, "saves": saves, "restores": restores},
+            "copies": copied_largest,
             "steps": {"megabytes": largest, **empty},
         }
 
@@ -68,16 +84,22 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
 def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
     """The committed figures with those of a killed worker measured anew, after each event."""
     kept: dict[str, Any] = json.loads(RESULTS.read_text())
-    day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
-    kept["machine"].append(
-        f"a killed worker, in place and by a restart: {day} by `python -m benchmarks.training --kill`"
-    )
+    kept["machine"].append(_dated("a killed worker, in place and by a restart", "--kill"))
     for megabytes, arm in ((megabytes, arm) for megabytes in sizes for arm in (jobs.IN_PLACE, jobs.RESTART)):
         for sample in changes.run(arm, megabytes, last=KILL):
             print(sample, flush=True)
             kept["changes"] = [each for each in kept["changes"] if not _is_same(each, sample)]
             kept["changes"].append(dataclasses.asdict(sample))
             yield kept
+
+
+def _copies(megabytes: int, *, quick: bool) -> dict[str, Any]:
+    saves, restores = copies.measured(megabytes, 2 if quick else 5)
+    return {"megabytes": megabytes, "saves": saves, "restores": restores}
+
+
+def _dated(figures: str, option: str) -> str:
+    return f"{figures}: {datetime.now(timezone.utc):%Y-%m-%d} by `python -m benchmarks.training {option}`"
 
 
 def _is_same(kept: dict[str, Any], sample: changes.Sample) -> bool:
@@ -111,7 +133,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="MB", help="of state")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--kill", action="store_true", help="measure the outage of a killed worker alone")
+    alone = parser.add_mutually_exclusive_group()
+    alone.add_argument("--kill", action="store_true", help="measure the outage of a killed worker alone")
+    alone.add_argument("--copies", action="store_true", help="measure snapshots and restores alone")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     return parser.parse_args(arguments)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,9 +21,11 @@ import torch
 
 from benchmarks.training import model
 from benchmarks.training.labels import (
+    BESIDE,
     COLD,
     FIRST,
     MEMORY,
+    OVERLAP,
     RESTORE_KINDS,
     SAVE_KINDS,
     SNAPSHOT,
@@ -38,6 +41,8 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  a new private folder in it
 TURNS: Final = 2
 """Snapshots in memory, written in turn: the first of each turn also makes the memory."""
 SAVES: Final = 5
+SAMPLES: Final = 64
+"""Of a step beside which a snapshot is copied: so many that it computes for longer than the copy takes."""
 Times = dict[str, list[float]]
 """Seconds of each repetition, by what was done."""
 
@@ -74,7 +79,29 @@ def save(folder: Path, megabytes: int) -> Times:
             for name, synced in ((TORCH, False), (TORCH_SYNCED, True)):
                 os.sync()
                 times[name].append(_seconds(partial(torch_save, folder / "saved", state, synced=synced)))
+    times[OVERLAP], times[BESIDE] = _overlapped(state)
     return times
+
+
+def _overlapped(state: ElasticState) -> tuple[list[float], list[float]]:
+    """The time for which training waits for a snapshot with ``overlap``, and by which computing beside it is longer."""
+    waited, alone, beside = [], [], []
+    for number in range(TURNS + SAVES):
+        alone.append(_seconds(partial(_compute, state)))
+        state.step += 1
+        begun = _seconds(partial(state.snapshot, overlap=True))
+        beside.append(_seconds(partial(_compute, state)))
+        ended = _seconds(state.end_copy)
+        if number >= TURNS:
+            waited.append(begun + ended)
+    usual = statistics.median(alone)
+    return waited, [seconds - usual for seconds in beside[TURNS:]]
+
+
+def _compute(state: ElasticState) -> None:
+    """Forward and backward."""
+    model.loss(state.model, SAMPLES).backward()
+    state.optimizer.zero_grad()
 
 
 def torch_save(path: Path, state: ElasticState, *, synced: bool) -> None:

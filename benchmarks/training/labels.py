@@ -9,9 +9,11 @@ LOST_SECONDS: Final = 100.0
 """A job that does not train steadily by then counts as lost."""
 SNAPSHOT_STEPS: Final = 4
 """Steps between two snapshots in memory: fewer than by default, where a restart repeats more of them."""
-FIRST, SNAPSHOT, TORCH, TORCH_SYNCED = SAVE_KINDS = (
+FIRST, SNAPSHOT, OVERLAP, BESIDE, TORCH, TORCH_SYNCED = SAVE_KINDS = (
     "the first snapshots",
     "a snapshot",
+    "a snapshot with `overlap`",
+    "added by it to forward and backward",
     "`torch.save`",
     "`torch.save` with fsync",
 )

@@ -28,8 +28,8 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=1e-8)
 
 
-def loss(model: nn.Module) -> torch.Tensor:
-    """The loss of one random sample, so that forward and backward read every weight once."""
+def loss(model: nn.Module, samples: int = 1) -> torch.Tensor:
+    """The loss of random samples; of one, by default, so that forward and backward read every weight once."""
     width = next(model.parameters()).shape[1]
-    value: torch.Tensor = model(torch.randn(1, width)).square().mean()
+    value: torch.Tensor = model(torch.randn(samples, width)).square().mean()
     return value

@@ -57,8 +57,10 @@ it the state. `over 100`: five new steps in a row did not come within 100 s; `-`
 
 COPIES_NOTE: Final = """\
 A snapshot goes to memory and to disk, and training waits for the copy to memory alone. The first two snapshots also
-make the memory; the copy of a later one is bound by the speed of the memory. A restore is that of a new process whose
-model and optimizer are built; from memory it copies the weights, and the first step copies the moments. Figures are
+make the memory; the copy of a later one is bound by the speed of the memory. With `overlap` a thread copies while the
+next step computes: training waits at the end of one step and before the optimizer of the next, and computes more slowly
+in between. That snapshot goes to memory alone. A restore is that of a new process whose model and optimizer are built;
+from memory it copies the weights, and the first step copies the moments. Figures are
 medians, with p95 by nearest rank and the number of repetitions."""
 
 
@@ -141,7 +143,11 @@ def _whole(results: Results) -> Iterator[list[str]]:
 def _copies(results: Results) -> Iterator[list[str]]:
     found = {**results["copies"]["saves"], **results["copies"]["restores"]}
     summaries = {name: Summary(tuple(values), {}) for name, values in found.items()}
-    compared = {labels.SNAPSHOT: (labels.TORCH, SAVE_AIM), labels.MEMORY: (labels.COLD, RESTORE_AIM)}
+    compared = {
+        labels.SNAPSHOT: (labels.TORCH, SAVE_AIM),
+        labels.OVERLAP: (labels.TORCH, SAVE_AIM),
+        labels.MEMORY: (labels.COLD, RESTORE_AIM),
+    }
     yield ["", "", "part", "aim", "met"]
     for name, summary in summaries.items():
         control, aim = compared.get(name, (None, None))

@@ -56,8 +56,28 @@ class Layout:
     """The state with a reference in place of each tensor."""
     places: tuple[Place, ...]
     tensors: tuple[torch.Tensor, ...]
+    names: tuple[str, ...]
+    """Where each tensor is in the state."""
     size: int
     """Bytes of all tensors with their alignment."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """A tensor of a state, and its room in a snapshot."""
+
+    name: str
+    source: torch.Tensor
+    target: torch.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """A snapshot that is not whole: its tensors are still to be copied."""
+
+    copies: tuple[Copy, ...]
+    publish: Callable[[], memoryview]
+    """Called once all is copied: the snapshot is whole then. Returns its bytes."""
 
 
 def layout_of(state: Tree) -> Layout:
@@ -66,30 +86,41 @@ def layout_of(state: Tree) -> Layout:
     Raises:
         TypeError: a member has values that a snapshot cannot hold (neither numbers, text, tensors nor collections).
     """
-    tensors: list[torch.Tensor] = []
-    structure = _without_tensors(state, tensors, "state")
+    found: list[tuple[str, torch.Tensor]] = []
+    structure = _without_tensors(state, found, "state")
+    names, tensors = tuple(name for name, _ in found), tuple(tensor for _, tensor in found)
     places, offset = [], 0
     for tensor in tensors:
         size = tensor.numel() * tensor.element_size()
         places.append(Place(tensor.dtype, tuple(tensor.shape), offset, size))
         offset = _aligned(offset + size)
-    return Layout(structure, tuple(places), tuple(tensors), offset)
+    return Layout(structure, tuple(places), tensors, names, offset)
 
 
 def write(layout: Layout, target: memoryview, header: bytes) -> int:
     """Copy a state into ``target``; returns the number of bytes written, which ``needed`` gives in advance."""
+    for copy in copies_of(layout, target, header):
+        copy.target.copy_(copy.source)
+    return publish(layout, target, header)
+
+
+def copies_of(layout: Layout, target: memoryview, header: bytes) -> Iterator[Copy]:
+    """What is to be copied into ``target`` before it is published."""
     begin = _aligned(_PREFIX_BYTES + len(header))
-    for place, tensor in zip(layout.places, layout.tensors, strict=True):
+    for name, place, tensor in zip(layout.names, layout.places, layout.tensors, strict=True):
         if place.size:
-            first = begin + place.offset
-            room = torch.frombuffer(target, dtype=torch.uint8, count=place.size, offset=first)
-            room.view(place.dtype).view(place.shape).copy_(tensor.detach(), non_blocking=False)
+            room = torch.frombuffer(target, dtype=torch.uint8, count=place.size, offset=begin + place.offset)
+            yield Copy(name, tensor.detach(), room.view(place.dtype).view(place.shape))
+
+
+def publish(layout: Layout, target: memoryview, header: bytes) -> int:
+    """Make a snapshot whole whose tensors are copied; returns the number of its bytes."""
     target[_PREFIX_BYTES : _PREFIX_BYTES + len(header)] = header
     target[8:16] = len(header).to_bytes(8, "little")
     target[16:24] = zlib.crc32(header).to_bytes(8, "little")
     target[24:32] = bytes(8)
     target[:8] = MAGIC
-    return begin + layout.size
+    return needed(layout, header)
 
 
 def header_of(layout: Layout) -> bytes:
@@ -161,17 +192,17 @@ def _tensor(view: memoryview, begin: int, dtype: str, shape: list[int], offset: 
     return flat.view(kind).view(shape)
 
 
-def _without_tensors(value: Tree, tensors: list[torch.Tensor], path: str) -> Tree:
+def _without_tensors(value: Tree, found: list[tuple[str, torch.Tensor]], path: str) -> Tree:
     if isinstance(value, torch.Tensor):
         if type(value) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
             message = f"{path} is a {type(value).__name__}. A snapshot holds plain tensors, and members' DTensors."
             raise TypeError(message)
-        tensors.append(value)
-        return {_TENSOR: len(tensors) - 1}
+        found.append((path, value))
+        return {_TENSOR: len(found) - 1}
     if isinstance(value, Mapping):
-        return {name: _without_tensors(item, tensors, f"{path}.{name}") for name, item in value.items()}
+        return {name: _without_tensors(item, found, f"{path}.{name}") for name, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [_without_tensors(item, tensors, f"{path}[{index}]") for index, item in enumerate(value)]
+        items = [_without_tensors(item, found, f"{path}[{index}]") for index, item in enumerate(value)]
         return items if isinstance(value, list) else tuple(items)
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return value
@@ -219,14 +250,33 @@ class SharedMemory:
             OSError: the memory has no space left.
             TypeError: the state has values that a snapshot cannot hold.
         """
+        draft = self.draft(step, state)
+        for copy in draft.copies:
+            copy.target.copy_(copy.source)
+        return draft.publish()
+
+    def draft(self, step: int, state: Tree) -> Draft:
+        """Begin a snapshot, which is whole once the caller has copied its tensors and published it.
+
+        One that is not published leaves its room to the next one, so that the newest whole snapshot stays.
+
+        Raises:
+            OSError: the memory has no space left.
+            TypeError: the state has values that a snapshot cannot hold.
+        """
         layout = layout_of({"step": step, "state": state})
         header = header_of(layout)
         size = needed(layout, header)
-        self._turn = self._newest_turn() ^ 1 if self._turn is None else self._turn ^ 1
-        room = memoryview(self._room(self._turn, size))
+        turn = self._newest_turn() ^ 1 if self._turn is None else self._turn ^ 1
+        room = memoryview(self._room(turn, size))
         room[:8] = bytes(8)  # the snapshot is not whole while it is written
-        written = write(layout, room, header)
-        return room[:written]
+
+        def finish() -> memoryview:
+            written = publish(layout, room, header)
+            self._turn = turn
+            return room[:written]
+
+        return Draft(tuple(copies_of(layout, room, header)), finish)
 
     def newest(self) -> tuple[int, Tree] | None:
         """The step and the state of the newest whole snapshot under this name; None without one."""

@@ -45,6 +45,13 @@ class Snapshots:
     default, a common interval."""
     durable_steps: int | None = None
     """Steps between two snapshots on disk, which then replace ``durable_seconds``. None: the time decides."""
+    overlap: bool = False
+    """Whether snapshots in memory are copied by a thread while the next step computes, so that training does not wait.
+    The script then promises that nothing but the ``step`` of an optimizer changes the weights and moments of its
+    optimizers between the end of one step and the first ``optimizer.step`` of the next: no clipping of weights, no
+    weights that are exchanged for an evaluation. Where the promise is seen to be broken, the snapshot is thrown away
+    with a warning, and training waits for the copies from then on; a change by ``.data`` of few numbers is not seen.
+    False by default, because only the script's author knows."""
 
 
 class Elastic:
@@ -154,7 +161,10 @@ class Elastic:
             self._undo.begin()
         try:
             with self._outside.step():
-                yield
+                try:
+                    yield
+                finally:
+                    self.state.end_copy()
         except Exception as error:
             if self._undo is None or not self._group.takes(error):
                 raise
@@ -259,7 +269,8 @@ class Elastic:
         if durable or self.state.step % (self._snapshots.memory_steps or self._plan.memory_steps) == 0:
             begin = time.monotonic()
             saved, failed = self._reports()
-            copied = self.state.snapshot(durable=durable, saved=saved, failed=failed)
+            overlap = self._snapshots.overlap
+            copied = self.state.snapshot(durable=durable, overlap=overlap, saved=saved, failed=failed)
             if copied and not durable:
                 self._copy_seconds = time.monotonic() - begin
         if durable:
@@ -304,7 +315,8 @@ class Elastic:
         if until_durable <= 0 and self.state.is_saving:
             self._tell_slow(now - self._durable_at)
             until_durable = BUSY_SECONDS
-        seen = schedule.Seen(step, step - self._begun[0], step_seconds, self._copy_seconds, until_durable)
+        copy_seconds = self._copy_seconds + self.state.copying_seconds
+        seen = schedule.Seen(step, step - self._begun[0], step_seconds, copy_seconds, until_durable)
         return schedule.plan(seen, self._snapshots.durable_seconds, MEMORY_SHARE)
 
     def _tell_slow(self, seconds: float) -> None:

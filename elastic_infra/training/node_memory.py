@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .host_memory import DamagedError, SharedMemory, Tree, bytes_of, read
+from .host_memory import DamagedError, Draft, SharedMemory, Tree, bytes_of, read
 
 SIBLING_SECONDS: Final = 2.0
 """How long the first worker waits for the others' parts of a step: they end it within milliseconds of each other."""
@@ -52,6 +52,15 @@ class NodeMemory:
             TypeError: the state has values that a snapshot cannot hold.
         """
         return self._own.store(step, {**tree, "rank": rank})
+
+    def draft(self, step: int, rank: int, tree: Tree) -> Draft:
+        """Begin to store a captured state; the caller copies its tensors and publishes it.
+
+        Raises:
+            OSError: the memory has no room for it.
+            TypeError: the state has values that a snapshot cannot hold.
+        """
+        return self._own.draft(step, {**tree, "rank": rank})
 
     def newest(self) -> tuple[int, Tree] | None:
         """The newest step and state of the node."""

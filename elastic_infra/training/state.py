@@ -27,6 +27,7 @@ from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies, Invitation
 from .host_memory import DamagedError, Tree
 from .node_memory import Key, NodeMemory, Parts
+from .overlap import Overlap
 from .shards import Assembly
 
 SHOWN: Final = 5
@@ -136,6 +137,7 @@ class ElasticState:
         object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
+        object.__setattr__(self, "_overlap", Overlap(warn))
         object.__setattr__(self, "_is_outdated", False)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
@@ -158,6 +160,7 @@ class ElasticState:
         self,
         *,
         durable: bool = False,
+        overlap: bool = False,
         saved: Callable[[int], None] | None = None,
         failed: Callable[[int], None] | None = None,
     ) -> bool:
@@ -170,6 +173,9 @@ class ElasticState:
 
         Args:
             durable: whether the snapshot is written to disk too.
+            overlap: whether weights and moments are copied while training goes on, until the next ``optimizer.step``
+                of any optimizer; ``Snapshots.overlap`` says what the script promises with it. A durable snapshot and
+                that of a sharded state are copied at once all the same.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
             failed: called in the same way where the snapshot cannot be saved, after a warning.
 
@@ -179,8 +185,12 @@ class ElasticState:
         Raises:
             TypeError: a member has values that a snapshot cannot hold.
         """
+        self.end_copy()
         if not durable and (self._memory is None or self._memory_is_read):
             return False
+        if overlap and not durable and self._can_overlap:
+            self._copy_to_memory(self.capture(), overlap=True)
+            return True
         if durable:
             self.wait()
         part = self._copy_shards(durable=durable and self._folder is not None) if self.is_sharded else self._copy()
@@ -236,11 +246,21 @@ class ElasticState:
         object.__setattr__(self, "_saving", snapshots.Saving())
         self._saver(part, alone, saved, failed)()
 
+    @property
+    def copying_seconds(self) -> float:
+        """Seconds for which a thread copied the last snapshot with ``overlap``; 0 without one."""
+        return cast("Overlap", self._overlap).seconds
+
+    def end_copy(self) -> None:
+        """Wait until no snapshot is being copied to memory. One that ``overlap`` has torn is thrown away, by name."""
+        self._overlap.end()
+
     def wait(self) -> None:
-        """Wait until no snapshot is being written to disk.
+        """Wait until no snapshot is being copied to memory or written to disk.
 
         A snapshot of a generation that is over is given up where a part is missing: its rank may be gone.
         """
+        self.end_copy()
         if self._writing is not None:
             if self._is_outdated:
                 self._saving.given_up.set()
@@ -269,6 +289,7 @@ class ElasticState:
             StateError: the snapshot does not fit the members or is of a newer version, or the folder of durable
                 snapshots cannot be read.
         """
+        self.end_copy()
         if self._folder is not None:
             self._folder.check()
         if self.is_sharded:
@@ -334,6 +355,7 @@ class ElasticState:
         Raises:
             StateError: members are missing, too many, or of another form.
         """
+        self.end_copy()
         if "shards" in tree:
             tree = self._assembled(tree, [tree["shards"]])
         members = self._unwrapped_members()
@@ -394,11 +416,16 @@ class ElasticState:
         part = tree if _rank() == 0 else own
         return host_memory.bytes_of(self.step, {**part, "shards": shards.first_copies(part["shards"])})
 
-    def _copy_to_memory(self, tree: Tree) -> memoryview | None:
+    def _copy_to_memory(self, tree: Tree, *, overlap: bool = False) -> memoryview | None:
+        """Copy a captured state to the node's memory, if it has room; returns its bytes, unless ``overlap`` copies."""
         if self._memory is None:
             return None
+        part: memoryview | None = None
         try:
-            part: memoryview = self._memory.store(self.step, _rank(), tree)
+            if overlap:
+                self._begin_copy(self._memory.draft(self.step, _rank(), tree))
+            else:
+                part = self._memory.store(self.step, _rank(), tree)
         except OSError as error:
             warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
@@ -406,6 +433,16 @@ class ElasticState:
         if self._copies is not None and not self.is_sharded:
             self._copies.send(self.step, _rank(), tree["rng"])
         return part
+
+    @property
+    def _can_overlap(self) -> bool:
+        """Whether this worker copies a state in which an optimizer's changes can be told from others."""
+        keeps_state = self._memory is not None and self._memory.keeps_state
+        return keeps_state and not self.is_sharded and self._overlap.is_allowed
+
+    def _begin_copy(self, draft: host_memory.Draft) -> None:
+        optimizers = [member for member in self.members.values() if isinstance(member, torch.optim.Optimizer)]
+        self._overlap.begin(self.step, draft, optimizers)
 
     def _exchange(
         self, step: int, parts: Parts | None = None, durable: tuple[int, ...] = (), fault: str = ""
