@@ -21,6 +21,10 @@ Ends = tuple[object, object]
 class Connections:
     """The connections that appeared while a group was made."""
 
+    garbles = False
+    has_failed = False
+    """Gloo remembers no error: a collective that fails raises it."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._before: dict[int, Ends] | None = None
@@ -38,6 +42,12 @@ class Connections:
             with self._lock:
                 self._made |= _new(self._before)
                 self._before = None
+
+    making = settling = noted
+    """Gloo connects as the group is made, and to some peers with the first messages."""
+
+    def confirm(self) -> None:
+        """Nothing: a collective that has returned is done."""
 
     def forget(self) -> None:
         """Forget the connections of a group that is gone."""

@@ -112,7 +112,7 @@ class Elastic:
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
-        self._undo = StepUndo(state) if self._group.is_movable else None
+        self._undo = StepUndo(state, self._group.confirm) if self._group.is_movable else None
         self._outside = Outside(state)
         self._holds = False
         """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
@@ -165,6 +165,8 @@ class Elastic:
                     yield
                 finally:
                     self.state.end_copy()
+            if self._undo is not None:
+                self._undo.confirm()
         except Exception as error:
             if self._undo is None or not self._group.takes(error):
                 raise
@@ -250,7 +252,10 @@ class Elastic:
         for member in self.state.members.values():
             if isinstance(member, torch.nn.parallel.DistributedDataParallel):
                 rebind(member)
-        self._tell(self.state.share(holds=self._holds and not self._group.is_behind))
+        holds = self._holds and not self._group.is_behind
+        restored = self.state.share(holds=holds, confirm=self._group.confirm)
+        self._group.confirm()
+        self._tell(restored)
         self._holds = True
 
     def _tell(self, restored: Restored) -> None:
@@ -302,7 +307,7 @@ class Elastic:
             return
         try:
             self._plan = transfer.said_by_first(self._planned())
-        except (RuntimeError, OSError) as error:
+        except Exception as error:
             # The step is done, so the generation ends after it.
             if not self._group.takes(error):
                 raise

@@ -13,8 +13,7 @@ import os
 import socket
 import threading
 import time
-import warnings
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import timedelta
 from typing import Final
 
@@ -22,14 +21,14 @@ import torch
 import torch.distributed as dist
 
 from ..launcher.workers import channel
-from .connections import Connections
+from . import regroup
 from .console import warn, warn_for_job
 
-MAKING: Final = timedelta(seconds=60)
-"""Timeout for making a group once all members are present."""
 _POLL_SECONDS: Final = 0.005
-_SIGNS: Final = ("gloo", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
+_SIGNS: Final = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
 """Words in the messages of torch's RuntimeErrors about a group, since torch has no class for most of these errors."""
+_SIGNS_OF_DEVICE: Final = ("cuda error", "cuda out of memory", "unhandled cuda")
+"""The same of errors of the device."""
 
 
 class BrokenError(RuntimeError):
@@ -39,9 +38,9 @@ class BrokenError(RuntimeError):
 class Orders:
     """The agent's messages, received by a separate thread, so that a main thread in a collective is freed at once."""
 
-    def __init__(self, connection: channel.Connection, connections: Connections) -> None:
+    def __init__(self, connection: channel.Connection, freeing: regroup.Freeing) -> None:
         self._connection = connection
-        self._connections = connections
+        self._freeing = freeing
         self._changed = threading.Condition()
         self._order: channel.Enter | channel.Dismiss | None = None
         self.broken = 0
@@ -77,7 +76,7 @@ class Orders:
         while (message := self._connection.receive()) is not None:
             if isinstance(message, channel.Break):
                 self.broken = max(self.broken, message.generation)
-                self._connections.cut()
+                self._freeing.cut()
                 self.on_break()
             with self._changed:
                 if isinstance(message, channel.Enter | channel.Dismiss):
@@ -105,13 +104,14 @@ class ElasticGroup:
         self,
         connection: channel.Connection | None = None,
         environ: MutableMapping[str, str] = os.environ,
-        timeout: timedelta | None = None,
+        way: regroup.Way | None = None,
+        freeing: regroup.Freeing | None = None,
     ) -> None:
         self._agent = connection
         self._environ = environ
-        self._timeout = timeout
-        self._connections = Connections()
-        self._orders = Orders(connection, self._connections) if connection is not None else None
+        self._way = way or regroup.Anew("gloo", None)
+        self._freeing = freeing or regroup.freeing_of("gloo")
+        self._orders = Orders(connection, self._freeing) if connection is not None else None
         self._store: dist.Store | None = None
         self._serves: tuple[str, int] | None = None
         """Host and port at which this process serves the store; None in all processes but rank 0."""
@@ -127,16 +127,20 @@ class ElasticGroup:
         backend: str = "gloo",
         *,
         sharded: bool = False,
+        experimental: bool = False,
         timeout: timedelta | None = None,
         environ: MutableMapping[str, str] = os.environ,
     ) -> ElasticGroup:
         """Make the first group: with this process alone where the launcher can move it, else torch's usual group.
 
         Args:
-            backend: "gloo", the default, can be rebuilt in place; any other backend gives torch's usual group.
+            backend: "gloo", the default, can be rebuilt in place; any other backend gives torch's usual group, except
+                "nccl" where ``experimental`` allows it.
             sharded: whether the script spreads its model over the ranks (FSDP2, HSDP, DTensor), which gives torch's
                 usual group: such a model is built with its peers, and a lost node takes shards with it. False by
                 default.
+            experimental: whether groups are rebuilt by torch's experimental ``_reconfigure``, the only way in place for
+                NCCL; call ``torch.cuda.set_device`` before. False by default, because no GPU has run it yet.
             timeout: timeout of a collective. None, the default: torch's own for the backend (gloo 30 minutes, NCCL 10),
                 or the job's ``runtime.nccl_collective_timeout_sec``. After a peer's death the launcher ends the
                 collectives long before.
@@ -145,17 +149,18 @@ class ElasticGroup:
         Returns:
             This process's place in the job, for ``Elastic``.
         """
-        reason = _why_not_in_place(backend, sharded=sharded)
+        reason = _why_not_in_place(backend, sharded=sharded, experimental=experimental, environ=environ)
         connection = None if reason else channel.connect(environ)
-        if reason and channel.VARIABLE in environ:
+        if reason:
             warn_for_job(f"{reason} Workers restart when nodes come or go.")
-        group = cls(connection, environ, timeout)
+        way = regroup.way_of(backend, timeout, experimental=experimental and connection is not None)
+        group = cls(connection, environ, way, regroup.freeing_of(backend))
         if group._orders is not None:
             group._orders.listen()
         if connection is None and "RANK" in environ:
             dist.init_process_group(backend, timeout=timeout)
         else:
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+            way.begin()
         return group
 
     @property
@@ -195,14 +200,31 @@ class ElasticGroup:
 
         False where the script caused the error, or the launcher stops this process in any case.
         """
-        if self._orders is None or self._obstacle or not isinstance(error, RuntimeError | OSError):
+        if self._orders is None or self._obstacle or is_of_device(error):
             return False
-        if self.is_broken:
-            return True
-        if not is_of_group(error):
+        if not (self._freeing.garbles or isinstance(error, RuntimeError | OSError)):
             return False
-        self._say(channel.Failed(self.generation, str(error).partition("\n")[0][:500]))
-        return self._orders.await_break(self.generation)
+        if not self.is_broken:
+            if not (is_of_group(error) or self._freeing.has_failed):
+                return False
+            self._say(channel.Failed(self.generation, str(error).partition("\n")[0][:500]))
+            if not self._orders.await_break(self.generation):
+                return False
+        self._freeing.confirm()  # nothing that was queued behind the collectives may run on beside what comes now
+        return True
+
+    def confirm(self) -> None:
+        """Wait until the collectives so far have done what they are for, before anything is made of their results.
+
+        Raises:
+            BrokenError: one of them was cut, so that its results mean nothing.
+        """
+        if self._orders is None or not self._freeing.garbles:
+            return
+        self._freeing.confirm()
+        if self.is_broken or self._freeing.has_failed:
+            message = "A collective of this step was cut."
+            raise BrokenError(message)
 
     def look(self) -> None:
         """Tell the agent where this process cannot be moved any more; cheap where nothing changed."""
@@ -225,9 +247,9 @@ class ElasticGroup:
             self._environ.update(order.environ)
             try:
                 self._make()
-                with self._connections.noted():
+                with self._freeing.settling():
                     settle()
-            except (RuntimeError, OSError) as error:
+            except Exception as error:
                 if not self.takes(error):
                     raise
                 self._say(channel.Parked(self.generation, step))
@@ -245,26 +267,22 @@ class ElasticGroup:
 
     def _make(self) -> None:
         rank, world = int(self._environ["RANK"]), int(self._environ["WORLD_SIZE"])
-        self._connections.forget()
-        if dist.is_initialized():  # there is no group where the last one broke while it was made
-            dist.destroy_process_group()
-        self._store = self._meet(rank, world)
-        with self._connections.noted():
-            prefixed = dist.PrefixStore(f"generation-{self.generation}", self._store)
-            dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=world, timeout=MAKING)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.6 lacks its public successor
-            dist.distributed_c10d._set_pg_timeout(self._timeout or dist.constants.default_pg_timeout)  # noqa: SLF001
+        self._freeing.forget()
+        self._way.leave()
+        self._store = self._store_of(rank, world)
+        handles = self._meet(self._store, rank, world)
+        with self._freeing.making():
+            self._way.enter(self._store, self.generation, handles, rank)
         self._raise_if_broken()
 
-    def _meet(self, rank: int, world: int) -> dist.Store:
-        """The generation's store, once all members have arrived; torch's own waits cannot be interrupted."""
-        store = self._store_of(rank, world)
-        store.set(f"here-{self.generation}-{rank}", b"1")
-        for other in range(world):
-            while not store.check([f"here-{self.generation}-{other}"]):
+    def _meet(self, store: dist.Store, rank: int, world: int) -> list[str]:
+        """What each member says of itself, once all have arrived; torch's own waits cannot be interrupted."""
+        keys = [f"here-{self.generation}-{other}" for other in range(world)]
+        store.set(keys[rank], self._way.handle())
+        for key in keys:
+            while not store.check([key]):
                 self._wait()
-        return store
+        return [handle.decode() for handle in store.multi_get(keys)]
 
     def _store_of(self, rank: int, world: int) -> dist.Store:
         host, port = self._environ["MASTER_ADDR"], int(self._environ["MASTER_PORT"])
@@ -275,12 +293,12 @@ class ElasticGroup:
         self._store, self._serves = None, (host, port) if rank == 0 else None
         if rank:
             self._await_listener(host, port)
-        return dist.TCPStore(host, port, world, is_master=rank == 0, timeout=MAKING, wait_for_workers=False)
+        return dist.TCPStore(host, port, world, is_master=rank == 0, timeout=regroup.MAKING, wait_for_workers=False)
 
     def _await_listener(self, host: str, port: int) -> None:
         while True:
             with contextlib.suppress(ConnectionRefusedError):
-                socket.create_connection((host, port), MAKING.total_seconds()).close()
+                socket.create_connection((host, port), regroup.MAKING.total_seconds()).close()
                 return
             self._wait()
 
@@ -306,10 +324,18 @@ def is_of_group(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "cuda" not in text and any(sign in text for sign in _SIGNS)
 
 
-def _why_not_in_place(backend: str, *, sharded: bool) -> str:
-    if backend != "gloo":
-        return f"The backend {backend} cannot be rebuilt in place."
-    return "The model is sharded, and the shards of a lost node have no living copy." if sharded else ""
+def is_of_device(error: BaseException) -> bool:
+    """Whether the error comes from the device: its context may be lost, and only another process has a new one."""
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS_OF_DEVICE)
+
+
+def _why_not_in_place(backend: str, *, sharded: bool, experimental: bool, environ: Mapping[str, str]) -> str:
+    """Why the launcher cannot move this process; empty where it can, and outside the launcher."""
+    if channel.VARIABLE not in environ:
+        return ""
+    if sharded:
+        return "The model is sharded, and the shards of a lost node have no living copy."
+    return regroup.obstacle(backend, experimental=experimental)
 
 
 def obstacle() -> str:

@@ -304,12 +304,13 @@ class ElasticState:
             return self._from_memory(best, ranks, held[1] if held else None, parts.get(best, {}))
         return self._from_disk(disk)
 
-    def share(self, *, holds: bool) -> Restored:
+    def share(self, *, holds: bool, confirm: Callable[[], None] = lambda: None) -> Restored:
         """Bring the ranks of a new group to the newest state that any of them holds; without one as ``restore``.
 
         Args:
             holds: whether the members of this process are the state after ``step`` whole steps. False in a process that
             has just begun, or that was interrupted while its optimizer changed the members.
+            confirm: called before the members take what another rank has sent; raises where that means nothing.
 
         Raises:
             StateError: the state of another rank does not fit the members, or the state is sharded over ranks that are
@@ -326,6 +327,7 @@ class ElasticState:
         lacks = steps[_rank()] != newest
         if any(step != newest for step in steps):
             tree = _from_peer(None if lacks else self.capture(), steps)
+            confirm()
             if lacks:
                 self.load(tree, rng=False)
         self.step = newest
@@ -461,7 +463,8 @@ class ElasticState:
         lacks = ranks[_rank()].step != best
         tree = None if lacks else own
         if any(said.step != best for said in ranks):
-            tree = _from_peer(tree, [said.step for said in ranks])
+            with _gloo() as group:
+                tree = _from_peer(tree, [said.step for said in ranks], group)
         self.load(tree, rng=False)
         self.step = best
         rng = _generators_of_rank(best, ranks, parts)
@@ -496,7 +499,8 @@ class ElasticState:
         shared = {name: part for name, part in held.items() if name not in _OF_RANK} if held is not None else None
         steps = [key[0] if key in inventory else -1 for inventory in inventories]
         if any(step != key[0] for step in steps):
-            shared = _from_peer(shared, steps)
+            with _gloo() as group:
+                shared = _from_peer(shared, steps, group)
         assembly = self._assembly(cast("Tree", shared))
         own, boxes = (held["shards"] if held else {}), [inventory.get(key, {}) for inventory in inventories]
         with _gloo() as group:
@@ -590,11 +594,10 @@ def _tree_of(part: bytes | None) -> Tree:
     return host_memory.read(memoryview(bytearray(part)))["state"]
 
 
-def _from_peer(tree: Tree | None, steps: list[int]) -> Tree:
+def _from_peer(tree: Tree | None, steps: list[int], group: dist.ProcessGroup | None = None) -> Tree:
     """The state of the first rank with the highest of these steps; other ranks with that step keep theirs."""
     source, lacking = _source(steps)
-    with _gloo() as group:
-        return transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
+    return transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
 
 
 @contextlib.contextmanager

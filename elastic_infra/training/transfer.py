@@ -7,7 +7,7 @@ needs memory beyond its own state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +16,9 @@ from . import host_memory
 from .host_memory import Tree
 
 Value = TypeVar("Value")
+CARRIED: Final = 64 * 2**20
+"""Elements that pass through the device at once where the backend takes no tensors of the CPU: a model leaves the
+device little room."""
 
 
 def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | None = None) -> Tree:
@@ -24,10 +27,10 @@ def pass_on(tree: Tree | None, ranks: Sequence[int], group: dist.ProcessGroup | 
     Args:
         tree: the state, on the first rank; ignored on the others.
         ranks: the rank that has the state, then the ranks that lack it.
-        group: a group with gloo; None is the default group.
+        group: the group; None is the default group.
     """
     position = list(ranks).index(dist.get_rank())
-    way = _Way(ranks, position, group)
+    way = _Way(ranks, position, group, _device_of(group))
     if position == 0:
         layout = host_memory.layout_of(tree)
         _pass_bytes(host_memory.header_of(layout), way)
@@ -52,8 +55,12 @@ def said_by_first(value: Value) -> Value:
 class _Way:
     """This rank's parent and children in the tree."""
 
-    def __init__(self, ranks: Sequence[int], position: int, group: dist.ProcessGroup | None) -> None:
+    def __init__(
+        self, ranks: Sequence[int], position: int, group: dist.ProcessGroup | None, device: torch.device | None = None
+    ) -> None:
         self._group = group
+        self._device = device
+        """The device through which tensors pass; None where the backend takes those of the CPU."""
         above = 1 << (position.bit_length() - 1) if position else 0
         self._parent = ranks[position - above] if position else None
         self._children = []
@@ -66,10 +73,25 @@ class _Way:
         """Receive the tensor from the parent, and send it to the children."""
         if not tensor.numel():
             return
+        if self._device is None:
+            self._carry(tensor)
+            return
+        for part in tensor.view(-1).split(CARRIED):
+            carried = part.to(self._device) if self._parent is None else torch.empty_like(part, device=self._device)
+            self._carry(carried)
+            if self._parent is not None:
+                part.copy_(carried)
+
+    def _carry(self, tensor: torch.Tensor) -> None:
         if self._parent is not None:
             dist.recv(tensor, self._parent, group=self._group)
         for child in self._children:
             dist.send(tensor, child, group=self._group)
+
+
+def _device_of(group: dist.ProcessGroup | None) -> torch.device | None:
+    kinds = [device.type for device in (group or dist.group.WORLD)._device_types]  # noqa: SLF001  torch's only list
+    return None if "cpu" in kinds else torch.device(kinds[0], torch.cuda.current_device())
 
 
 def _pass_bytes(data: bytes, way: _Way) -> bytes:

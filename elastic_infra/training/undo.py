@@ -1,12 +1,14 @@
 """Undoes the changes of a step before its optimizer, so that a broken step can be repeated.
 
 The forward pass draws random numbers and moves the running averages of BatchNorm; a script may change plain values.
-Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone.
+Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone. On a device that call
+queues work behind that of the collectives, so these are confirmed before the call.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -25,8 +27,10 @@ UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNo
 class StepUndo:
     """Holds the values that the current step may change; buffers that cannot have changed are not copied again."""
 
-    def __init__(self, state: ElasticState) -> None:
+    def __init__(self, state: ElasticState, confirm: Callable[[], None] = lambda: None) -> None:
         self._state = state
+        self._confirm = confirm
+        """Waits for the collectives of the step, and raises where their results mean nothing."""
         self._generators = generators.Held()
         self._plain: dict[str, Any] = {}
         self._buffers: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
@@ -40,6 +44,7 @@ class StepUndo:
         register_module_buffer_registration_hook(self._forget_parts)
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
+                member.register_step_pre_hook(self._before_optimizer)
                 member.register_step_post_hook(self._note)
 
     def begin(self) -> None:
@@ -52,6 +57,11 @@ class StepUndo:
             for buffer in part._buffers.values():  # noqa: SLF001
                 if buffer is not None:
                     self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
+
+    def confirm(self) -> None:
+        """At the end of a step: its collectives are waited for, unless they were before the optimizer."""
+        if not self._optimized:
+            self._confirm()
 
     def undo(self) -> bool:
         """Restore the values from the beginning of the step; False where the optimizer has stepped already."""
@@ -85,6 +95,9 @@ class StepUndo:
 
     def _forget_parts(self, *_: object) -> None:
         self._found = None
+
+    def _before_optimizer(self, *_: object) -> None:
+        self._confirm()
 
     def _note(self, *_: object) -> None:
         self._optimized = True

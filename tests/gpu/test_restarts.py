@@ -91,5 +91,5 @@ def test_growth_moves_workers_or_restarts_them_and_says_why_once(start: Start, b
     assert [node.wait(300) for node in job.nodes] == [0, 0], job.logs()
     assert_as_undisturbed(job)
     assert {line["restarts"] for line in job.journal()} == {0}
-    reasons = job.said("cannot be rebuilt in place. Workers restart when nodes come or go.")
+    reasons = job.said("cannot be rebuilt in place without experimental=True. Workers restart when nodes come or go.")
     assert reasons == (0 if moved else len({line["generation"] for line in lines})), "rank 0 gives it once a generation"

@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import ElasticSampler
@@ -37,6 +38,8 @@ class Driver:
     folder: pathlib.Path
     steps: int
     server: channel.Server
+    way: str
+    script: pathlib.Path = SCRIPT
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     connections: dict[str, channel.Connection] = field(default_factory=dict)
     said: dict[str, list[channel.Message]] = field(default_factory=dict)
@@ -45,8 +48,8 @@ class Driver:
 
     def spawn(self, name: str, *fault: str) -> None:
         """Start a worker, with its fault if one is given."""
-        environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo"}
-        argv = (str(SCRIPT), str(self.folder), name, str(self.steps), *fault)
+        environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo", "WAY": self.way}
+        argv = (str(self.script), str(self.folder), name, str(self.steps), *fault)
         self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
         self.said[name] = []
 
@@ -142,10 +145,15 @@ class Driver:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
 
 
-@pytest.fixture
-def driver(tmp_path: pathlib.Path) -> Iterator[Driver]:
-    """A job whose workers are forked, and ended with the test."""
-    driver = Driver(tmp_path, 60, channel.Server.listen(str(tmp_path / "channel")))
+RECONFIGURED = pytest.param(
+    "reconfigured", marks=pytest.mark.skipif(not hasattr(dist, "_reconfigure"), reason="this torch cannot reconfigure")
+)
+
+
+@pytest.fixture(params=["anew", RECONFIGURED])
+def driver(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Driver]:
+    """A job whose workers are forked, and ended with the test; for each way to make a group again."""
+    driver = Driver(tmp_path, 60, channel.Server.listen(str(tmp_path / "channel")), request.param)
     yield driver
     for process in driver.processes.values():
         process.kill()
@@ -211,6 +219,27 @@ def test_grows_and_shrinks_in_the_same_processes(driver: Driver) -> None:
     assert_trained(lines, driver.steps)
     assert all(len(found) == 1 for found in pids(lines).values())
     assert [line["finished"] for line in lines if line["event"] == "end"] == [False, True, True]
+
+
+def test_many_generations_leave_nothing_behind(driver: Driver) -> None:
+    """One of two workers goes and comes thirty times: neither threads nor descriptors of the other one grow.
+
+    A group that is reconfigured stays the same object.
+    """
+    driver.script = SCRIPT.parent / "generations.py"
+    driver.spawn_ready("a", "b")
+    for generation in range(1, 62):
+        driver.enter(*(("a",), ("a", "b"))[generation % 2])
+        driver.await_said(channel.Parked, *driver.members)
+    for name in ("a", "b"):
+        driver.send(name, channel.Dismiss())
+
+    assert [driver.await_end(name) for name in ("a", "b")] == [0, 0], driver.logs()
+    mine = [line for line in driver.journal() if line["name"] == "a"]
+    assert [line["total"] for line in mine] == [2.0 - number % 2 for number in range(61)]
+    assert {line["same"] for line in mine} == {driver.way == "reconfigured"}
+    held = [(line["task"], line["fd"]) for line in mine]
+    assert held[2] == held[60]
 
 
 def test_a_worker_saves_the_whole_state_when_its_peers_are_gone(driver: Driver) -> None:

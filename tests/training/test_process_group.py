@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from elastic_infra.launcher.workers import channel
@@ -39,15 +42,26 @@ def test_a_timeout_that_the_script_gives_counts(made: list[dict[str, Any]]) -> N
     assert made == [{"is": "nccl", "timeout": timedelta(minutes=3)}]
 
 
-def test_a_worker_that_others_went_on_without_takes_their_state(tmp_path: pathlib.Path) -> None:
-    """Also where the first group that it enters breaks before it has the state; from then on the state is its own."""
+@pytest.fixture
+def agent_and_worker(tmp_path: pathlib.Path) -> Iterator[tuple[channel.Connection, channel.Connection]]:
+    """Both ends of the channel, in this process."""
     server = channel.Server.listen(str(tmp_path / "channel"))
-    connection = channel.connect({channel.VARIABLE: server.path})
-    assert connection is not None
+    worker = channel.connect({channel.VARIABLE: server.path})
+    assert worker is not None
     server.end.setblocking(True)  # noqa: FBT003  its only form
     server.accept()
     agent = server.claim(os.getpid())
     assert agent is not None
+    yield agent, worker
+    for end in (agent, worker, server):
+        end.close()
+
+
+def test_a_worker_that_others_went_on_without_takes_their_state(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """Also where the first group that it enters breaks before it has the state; from then on the state is its own."""
+    agent, connection = agent_and_worker
     group = ElasticGroup(connection, environ={})
     group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
     assert group._orders is not None
@@ -69,5 +83,96 @@ def test_a_worker_that_others_went_on_without_takes_their_state(tmp_path: pathli
     assert group.move(8, settle) is None
 
     assert seen == [(2, True), (3, True), (4, False)]
-    for end in (agent, connection, server):
-        end.close()
+
+
+class Garbling:
+    """A backend whose collectives, where they are cut, end without an error."""
+
+    garbles = True
+    has_failed = False
+
+    def __init__(self) -> None:
+        self.confirmed = 0
+
+    making = settling = staticmethod(contextlib.nullcontext)
+
+    def forget(self) -> None:
+        pass
+
+    def cut(self) -> int:
+        return 1
+
+    def confirm(self) -> None:
+        self.confirmed += 1
+
+
+@pytest.fixture
+def garbled(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> tuple[channel.Connection, ElasticGroup, Garbling]:
+    """A worker in generation 1, its agent, and its backend."""
+    agent, connection = agent_and_worker
+    freeing = Garbling()
+    group = ElasticGroup(connection, {}, freeing=freeing)
+    assert group._orders is not None
+    group._orders.listen()
+    group.generation = 1
+    return agent, group, freeing
+
+
+def broken(agent: channel.Connection, group: ElasticGroup) -> None:
+    """The generation has ended."""
+    agent.send(channel.Break(1))
+    while not group.is_broken:
+        time.sleep(0.001)
+
+
+def test_results_of_a_cut_collective_are_refused(garbled: tuple[channel.Connection, ElasticGroup, Garbling]) -> None:
+    """They are waited for; then the launcher's word and the backend's own error count, each alone."""
+    agent, group, freeing = garbled
+    group.confirm()
+    assert freeing.confirmed == 1
+
+    freeing.has_failed = True
+    with pytest.raises(BrokenError):
+        group.confirm()
+    freeing.has_failed = False
+    broken(agent, group)
+    with pytest.raises(BrokenError):
+        group.confirm()
+
+
+@pytest.mark.parametrize("error", [ValueError("the loss is NaN"), KeyError("garbage"), RuntimeError("NCCL aborted")])
+def test_any_error_of_garbled_values_is_the_groups(
+    garbled: tuple[channel.Connection, ElasticGroup, Garbling], error: Exception
+) -> None:
+    """What a script makes of them says nothing of the script; the device has come to rest before the step is undone."""
+    agent, group, freeing = garbled
+    broken(agent, group)
+
+    assert group.takes(error)
+    assert freeing.confirmed == 1
+
+
+def test_an_error_of_the_script_stays_its_own(garbled: tuple[channel.Connection, ElasticGroup, Garbling]) -> None:
+    """Where no collective was cut."""
+    _, group, _ = garbled
+
+    assert not group.takes(ValueError("the loss is NaN"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_an_error_of_the_device_restarts_the_worker(
+    garbled: tuple[channel.Connection, ElasticGroup, Garbling], error: Exception
+) -> None:
+    """Also in a broken generation: its context may be lost, and only another process has a new one."""
+    agent, group, _ = garbled
+    broken(agent, group)
+
+    assert not group.takes(error)

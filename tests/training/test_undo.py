@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from elastic_infra.training import ElasticState
+from elastic_infra.training.process_group import BrokenError
 from elastic_infra.training.undo import StepUndo
 
 
@@ -42,6 +43,38 @@ def test_a_step_of_the_optimizer_cannot_be_undone() -> None:
 
     undo.begin()
     assert undo.undo()
+
+
+def test_collectives_that_were_cut_reach_no_weights() -> None:
+    """They are confirmed before the optimizer takes their gradients, and at the end of a step without one."""
+    model = torch.nn.Linear(3, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    faults: list[Exception] = [BrokenError("cut")]
+
+    def confirm() -> None:
+        if faults:
+            raise faults.pop()
+
+    undo = StepUndo(ElasticState(None, model=model, optimizer=optimizer), confirm)
+    before = model.weight.detach().clone()
+    undo.begin()
+    model(torch.ones(1, 3)).sum().backward()
+    with pytest.raises(BrokenError):
+        optimizer.step()
+    assert torch.equal(model.weight, before)
+    assert undo.undo()
+
+    undo.begin()
+    faults.append(BrokenError("cut"))
+    with pytest.raises(BrokenError):
+        undo.confirm()
+
+    undo.begin()
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    faults.append(BrokenError("cut later, where all that counts is done"))
+    undo.confirm()
+    assert not torch.equal(model.weight, before)
 
 
 @pytest.mark.parametrize("comes", ["as a part", "to a part"])

@@ -23,7 +23,8 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
         folder: of the job's files.
         seconds: that a step takes until the folder has a file ``hurry``.
         durable_steps: between two snapshots on disk.
-        mode: ``in-place``: workers keep their processes when nodes come and go; ``sharded``: the model is sharded.
+        mode: ``in-place``: workers keep their processes when nodes come and go; ``reconfigured``: and their process
+            group; ``sharded``: the model is sharded.
     """
     script = (
         str(SCRIPT),

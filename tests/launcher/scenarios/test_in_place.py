@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import torch.distributed as dist
 
 from tests.launcher.loopback import Job, Line, kill_tree, signal_tree, tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
@@ -16,13 +17,24 @@ from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def job(tmp_path: pathlib.Path) -> Iterator[Job]:
-    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="in-place")
+@pytest.fixture(params=["in-place"])
+def job(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Job]:
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode=request.param)
     yield job
     job.end()
 
 
+RECONFIGURED = pytest.param(
+    "reconfigured",
+    marks=[
+        pytest.mark.slow,
+        pytest.mark.skipif(not hasattr(dist, "_reconfigure"), reason="this torch cannot reconfigure"),
+    ],
+)
+both_ways = pytest.mark.parametrize("job", ["in-place", RECONFIGURED], indirect=True)
+
+
+@both_ways
 def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job) -> None:
     """A node is lost and a worker killed while gradients are exchanged: the others keep their pids.
 
@@ -57,6 +69,7 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
 
 
 @pytest.mark.slow
+@both_ways
 def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
     """One of three nodes' six workers is killed: four train on until its successor is built, then six again."""
     job.options = (*job.options, "--nproc-per-node", "2")
@@ -79,6 +92,7 @@ def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
 
 
 @pytest.mark.slow
+@both_ways
 def test_a_job_changes_its_size_and_no_survivor_its_process(job: Job) -> None:
     """One node becomes four, two of which are lost at once, then three: one killed in mid all-reduce, one frozen.
 
@@ -154,6 +168,7 @@ def test_the_last_node_saves_while_it_waits_for_a_lost_one(job: Job) -> None:
 
 
 @pytest.mark.slow
+@both_ways
 def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
     """Of two workers on one node each is killed once: rank 0 serves the port in both groups, or its successor does."""
     job.options = (*job.options, "--rdzv-backend", "static", "--nnodes", "1", "--nproc-per-node", "2")

@@ -1,12 +1,13 @@
 """Trains with ``Elastic`` and writes which samples every step had.
 
-Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|sharded]``. A step takes SECONDS until FOLDER has a
-file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps, with 0
-every half second. With ``in-place`` the workers keep their processes when nodes come and go; with ``sharded`` the model
-is sharded, and its weight is one row, so that rank 0 alone has it. A worker whose pid is in FOLDER/victim kills itself
-while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
-empties the file. Building the model takes the seconds in FOLDER/building, where it exists. A step that is repeated has
-a line in each generation that tried; those of the last one count.
+Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|reconfigured|sharded]``. A step takes SECONDS until
+FOLDER has a file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE
+steps, with 0 every half second. With ``in-place`` the workers keep their processes when nodes come and go, with
+``reconfigured`` their process group too; with ``sharded`` the model is sharded, and its weight is one row, so that rank
+0 alone has it. A worker whose pid is in FOLDER/victim kills itself while the gradients of its next step are under way;
+one whose pid is in FOLDER/waiting waits there to be killed, and empties the file. Building the model takes the seconds
+in FOLDER/building, where it exists. A step that is repeated has a line in each generation that tried; those of the last
+one count.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tests.training.recorded_step import samples, train
 folder, until, pause, durable_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
 is_sharded = sys.argv[5:] == ["sharded"]
-group = ElasticGroup.start(sharded=is_sharded) if sys.argv[5:] else None
+experimental = sys.argv[5:] == ["reconfigured"]
+group = ElasticGroup.start(sharded=is_sharded, experimental=experimental) if sys.argv[5:] else None
 if group is None:
     dist.init_process_group("gloo")
 
