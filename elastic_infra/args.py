@@ -44,6 +44,7 @@ __all__ = [
     "SharedMemory",
     "Storage",
     "Toleration",
+    "TopologyPack",
     "TopologySpread",
     "Volume",
     "Webhook",
@@ -499,6 +500,16 @@ class TopologySpread(TypedDict):
     """Whether a pod waits or starts anyway when the spread cannot be met."""
 
 
+class TopologyPack(TypedDict):
+    """Keep pods together in one domain of the cluster, such as a rack or a zone, for a faster network."""
+
+    topology_key: str
+    """Label of cluster nodes that names the domain, such as `topology.kubernetes.io/zone`."""
+
+    required: NotRequired[bool]
+    """Whether a pod waits where the domain of the others has no room. False: it goes elsewhere. With true a replacement waits as well, until the domain has room again."""
+
+
 class Affinity(TypedDict):
     """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks the content."""
 
@@ -535,6 +546,12 @@ class Placement(TypedDict):
 
     topology_spread: NotRequired[list[TopologySpread]]
     """Spread over zones or hosts."""
+
+    topology_pack: NotRequired[TopologyPack]
+    """Keep the pods together in a zone, a rack or whatever a label of cluster nodes names. Without `queue` by a pod affinity to the job's own pods, which excludes `affinity.podAffinity`; with `queue` Kueue does, which then needs a queue with a Topology: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+
+    spot: NotRequired[str]
+    """Spot nodes of GKE, EKS, AKS and Karpenter, which cost less and may be taken away. `allowed`: their taints are tolerated. `preferred` and `required`: by a node affinity as well, which excludes `affinity.nodeAffinity`. The store's pod tolerates none of them. Unset: the pods know nothing of spot nodes."""
 
     affinity: NotRequired[Affinity]
     """Affinity rules, verbatim."""

@@ -305,6 +305,14 @@ def _placement(draw: DrawFn, queue: str | None, target: str, modes: list[str]) -
         "affinity": AFFINITIES,
         "scheduler_name": LABELS,
     }))  # fmt: skip
+    drawn: dict[str, st.SearchStrategy[object]] = (
+        {} if "affinity" in placement else {"spot": st.sampled_from(["allowed", "preferred", "required"])}
+    )
+    if "affinity" not in placement and target != "single" and "elastic" not in modes:
+        drawn["topology_pack"] = st.fixed_dictionaries(
+            {"topology_key": LABEL_KEYS}, optional={"required": st.booleans()}
+        )
+    placement |= draw(some(drawn))
     gangs = [
         {"scheduler": "coscheduling"},
         {"scheduler": "coscheduling", "timeout_seconds": 30},

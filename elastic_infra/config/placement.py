@@ -55,6 +55,32 @@ class TopologySpread(Part):
     """Whether a pod waits or starts anyway when the spread cannot be met."""
 
 
+class TopologyPack(Part):
+    """Keep pods together in one domain of the cluster, such as a rack or a zone, for a faster network."""
+
+    topology_key: LabelKey
+    """Label of cluster nodes that names the domain, such as `topology.kubernetes.io/zone`."""
+
+    required: bool = False
+    """Whether a pod waits where the domain of the others has no room. False: it goes elsewhere. With true a replacement
+    waits as well, until the domain has room again."""
+
+
+SPOT_LABELS: Final = {
+    "cloud.google.com/gke-spot": "true",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "karpenter.sh/capacity-type": "spot",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+}
+"""Labels of spot nodes, of GKE, EKS, Karpenter (and so EKS Auto Mode) and AKS:
+https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms,
+https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html,
+https://karpenter.sh/docs/concepts/scheduling/, https://learn.microsoft.com/en-us/azure/aks/spot-node-pool"""
+SPOT_TAINTS: Final = ("cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority")
+"""Those of these labels that are also the keys of taints with the effect NoSchedule: AKS always sets its own, GKE does
+in Autopilot and where a node pool asks for it."""
+
+
 class Affinity(Part):
     """Affinity rules, verbatim as Kubernetes spells them (camelCase); the API server checks the content."""
 
@@ -131,6 +157,16 @@ class Placement(Part):
 
     topology_spread: tuple[TopologySpread, ...] = ()
     """Spread over zones or hosts."""
+
+    topology_pack: TopologyPack | None = None
+    """Keep the pods together in a zone, a rack or whatever a label of cluster nodes names. Without `queue` by a pod
+    affinity to the job's own pods, which excludes `affinity.podAffinity`; with `queue` Kueue does, which then needs a
+    queue with a Topology: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+
+    spot: Literal["allowed", "preferred", "required"] | None = None
+    """Spot nodes of GKE, EKS, AKS and Karpenter, which cost less and may be taken away. `allowed`: their taints are
+    tolerated. `preferred` and `required`: by a node affinity as well, which excludes `affinity.nodeAffinity`. The
+    store's pod tolerates none of them. Unset: the pods know nothing of spot nodes."""
 
     affinity: Affinity | None = None
     """Affinity rules, verbatim."""

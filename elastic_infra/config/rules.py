@@ -158,6 +158,7 @@ def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
             "run_policy.clean_pod_policy": config.run_policy.clean_pod_policy != _RUN_POLICY.clean_pod_policy,
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
             "placement.gang": config.placement.gang,
+            "placement.topology_pack": config.placement.topology_pack,
             "launcher.kubernetes_events": config.launcher.kubernetes_events,
         }
         yield from (Fault(path, reason) for path, value in given.items() if value is not None and value is not False)
@@ -379,6 +380,37 @@ def kueue_can_divide(config: JobConfig) -> Iterator[Fault]:
             )
 
 
+def topology_is_asked_for_once(config: JobConfig) -> Iterator[Fault]:
+    """Who packs the pods needs one wish, and Kueue cannot pack a job that grows."""
+    placement = config.placement
+    if placement.topology_pack is None or placement.queue is None:
+        return
+    if placement.kueue.mode == "elastic":
+        yield Fault(
+            "placement.topology_pack",
+            "Kueue refuses it on a job with placement.kueue.mode 'elastic'. Remove one of them.",
+        )
+    for key in (key for key in TOPOLOGY_REQUESTS if key in config.annotations):
+        yield Fault(f"annotations.{key}", "asks Kueue for what placement.topology_pack does. Remove one of the two.")
+
+
+def affinity_is_written_once(config: JobConfig) -> Iterator[Fault]:
+    """The short fields write rules of affinity, which would mean something else beside rules of the user's."""
+    placement = config.placement
+    verbatim = placement.affinity
+    if verbatim is None:
+        return
+    if verbatim.nodeAffinity is not None and placement.spot in {"preferred", "required"}:
+        yield Fault(
+            "placement.spot",
+            f"{placement.spot!r} writes affinity.nodeAffinity itself. Use 'allowed' and name the spot nodes there.",
+        )
+    if verbatim.podAffinity is not None and placement.topology_pack is not None and placement.queue is None:
+        yield Fault(
+            "placement.topology_pack", "writes affinity.podAffinity itself. Write both there, or remove one of them."
+        )
+
+
 TOPOLOGY_REQUESTS: Final = ("kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-preferred-topology")
 """https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
 
@@ -480,6 +512,8 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     queue_owns_suspend,
     kueue_has_a_queue,
     kueue_can_divide,
+    topology_is_asked_for_once,
+    affinity_is_written_once,
     config_map_is_mounted,
     shared_memory_fits,
     environment_is_free,

@@ -6,6 +6,7 @@ from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests import gang
+from elastic_infra.manifests.affinity import affinity, spot_tolerations, topology_request
 from elastic_infra.manifests.health import health_container
 from elastic_infra.manifests.initializers import initializer_container
 from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
@@ -55,6 +56,7 @@ def _annotations(config: JobConfig) -> dict[str, Value]:
         # A sidecar keeps the pod running after training and blocks the rendezvous: kubeflow/trainer#1637.
         "sidecar.istio.io/inject": "false",
         **({RERUN: config.run_policy.rerun} if config.run_policy.rerun else {}),
+        **topology_request(config),
         **({MIN_NODES: str(config.elastic.min_nodes)} if config.follows_capacity else {}),
     }
 
@@ -155,9 +157,13 @@ def _placement(name: str, config: JobConfig) -> dict[str, Value]:
     return {
         "priorityClassName": placement.priority_class,
         "nodeSelector": dict(placement.node_selector) or None,
-        "tolerations": node_lost(NODE_LOST_SECONDS) + [_toleration(t) for t in placement.tolerations],
+        "tolerations": [
+            *node_lost(NODE_LOST_SECONDS),
+            *spot_tolerations(config),
+            *(_toleration(t) for t in placement.tolerations),
+        ],
         "topologySpreadConstraints": [_spread(name, s) for s in placement.topology_spread] or None,
-        "affinity": placement.affinity.model_dump(exclude_none=True) if placement.affinity else None,
+        "affinity": affinity(name, config) or None,
         "schedulerName": placement.scheduler,
     }
 

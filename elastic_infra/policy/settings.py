@@ -13,6 +13,7 @@ from elastic_infra.config import ConfigError
 from elastic_infra.config.base import Part, Shorthand
 from elastic_infra.config.errors import faults_of
 from elastic_infra.config.load import read_mapping
+from elastic_infra.config.placement import SPOT_LABELS, SPOT_TAINTS
 from elastic_infra.config.values import LabelKey
 
 Level = Literal["mandatory", "advisory", "disabled"]
@@ -142,18 +143,11 @@ class CheckpointWhenPreemptible(Rule):
 
     node_labels: dict[LabelKey, str] = {
         "cloud.google.com/gke-preemptible": "true",
-        "cloud.google.com/gke-spot": "true",
-        "eks.amazonaws.com/capacityType": "SPOT",
-        "karpenter.sh/capacity-type": "spot",
-        "kubernetes.azure.com/scalesetpriority": "spot",
+        **SPOT_LABELS,
     }
     """Labels of cluster nodes that may be taken away; in a selector or an affinity."""
 
-    taints: tuple[LabelKey, ...] = (
-        "cloud.google.com/gke-preemptible",
-        "cloud.google.com/gke-spot",
-        "kubernetes.azure.com/scalesetpriority",
-    )
+    taints: tuple[LabelKey, ...] = ("cloud.google.com/gke-preemptible", *SPOT_TAINTS)
     """Taints of such cluster nodes; a toleration counts."""
 
 

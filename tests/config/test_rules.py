@@ -432,6 +432,48 @@ CASES: Final = (
         ("single pod",),
         {**RANGE, "launcher": {"kubernetes_events": True}},
     ),
+    *(
+        Case(
+            "affinity_is_written_once",
+            {**RANGE, "placement": {short: value, "affinity": {verbatim: {}}}},
+            f"placement.{short}",
+            (f"affinity.{verbatim}",),
+            {**RANGE, "placement": {short: value, "affinity": {"podAntiAffinity": {}}}},
+        )
+        for short, value, verbatim in (
+            ("spot", "required", "nodeAffinity"),
+            ("spot", "preferred", "nodeAffinity"),
+            ("topology_pack", {"topology_key": "zone"}, "podAffinity"),
+        )
+    ),
+    Case(
+        "topology_is_asked_for_once",
+        {
+            **INDEXED,
+            "placement": {"queue": "gpu", "kueue": {"mode": "elastic"}, "topology_pack": {"topology_key": "zone"}},
+        },
+        "placement.topology_pack",
+        ("'elastic'",),
+        {**INDEXED, "placement": {"queue": "gpu", "topology_pack": {"topology_key": "zone"}}},
+    ),
+    Case(
+        "topology_is_asked_for_once",
+        {
+            **INDEXED,
+            "annotations": {"kueue.x-k8s.io/podset-preferred-topology": "zone"},
+            "placement": {"queue": "gpu", "topology_pack": {"topology_key": "zone"}},
+        },
+        "annotations.kueue.x-k8s.io/podset-preferred-topology",
+        ("placement.topology_pack",),
+        {**INDEXED, "placement": {"queue": "gpu", "topology_pack": {"topology_key": "zone"}}},
+    ),
+    Case(
+        "only_for_several_nodes",
+        {"placement": {"topology_pack": {"topology_key": "zone"}}},
+        "placement.topology_pack",
+        ("single pod",),
+        {**RANGE, "placement": {"topology_pack": {"topology_key": "zone"}}},
+    ),
     Case(
         "queue_owns_suspend",
         {**RANGE, "placement": {"queue": "gpu"}, "run_policy": {"suspend": False}},
