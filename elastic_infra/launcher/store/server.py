@@ -255,8 +255,9 @@ class Server:
         if not data:
             self._drop(connection)
             return
-        if data == wire.BEAT and connection.presence is not None and not connection.lines:
-            self._hear(connection, connection.presence)
+        beats = len(data) // len(wire.BEAT)
+        if data == wire.BEAT * beats and connection.presence is not None and not connection.lines:
+            self._hear(connection, connection.presence, beats)
             return
         try:
             for request in connection.lines.feed(data):
@@ -284,12 +285,16 @@ class Server:
         if connection.job is None:
             self._drop(connection)
 
-    def _hear(self, connection: Connection, presence: Presence) -> None:
-        """Answer a beat, the most frequent message, at little cost: with the same bytes."""
+    def _hear(self, connection: Connection, presence: Presence, beats: int) -> None:
+        """Answer beats, the most frequent message, at little cost: with the same bytes.
+
+        Several have come at once where a round took longer than a second, which is when the cost matters most.
+        """
         presence.heard = self._clock()
         if presence.state != "live" and connection.job is not None:
             self._notify(connection.job, self._keyspaces[connection.job].heard(connection.node, presence.heard))
-        connection.put(self._beat)
+        for _ in range(beats):
+            connection.put(self._beat)
         self._flush(connection)
 
     def _reply(self, connection: Connection, job: str, request: Mapping[str, object]) -> dict[str, object]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -285,6 +286,20 @@ def test_a_change_comes_before_the_answer_that_reports_it(served: Served) -> Non
             said = [json.loads(line) for line in (lines.readline(), lines.readline(), lines.readline())]
 
     assert [each.get("op") or each.get("event") or each.get("id") for each in said] == ["beat", "set", 1]
+
+
+def test_beats_that_come_together_are_answered_one_by_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that takes seconds finds several beats of each node: a busy store must not read each as JSON."""
+    with after_hello(served, "a") as end, monkeypatch.context() as patch:
+        ask(end, {"op": "beat", "id": 0})
+        patch.setattr(wire, "decode", read := mock.Mock(wraps=wire.decode))
+        end.sendall(wire.BEAT * 3)
+        told = b""
+        while len(told) < 3 * len(wire.BEAT):
+            told += end.recv(1 << 16)
+
+    assert told == wire.BEAT * 3
+    read.assert_not_called()
 
 
 def test_nodes_that_come_together_share_one_snapshot(served: Served) -> None:
