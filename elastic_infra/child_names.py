@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import functools
 import weakref
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 from pulumi.runtime.settings import get_monitor
@@ -46,22 +47,36 @@ def child_names(resource: str, config: JobConfig) -> ChildNames:
     return ChildNames(resource, str(config.name) if by_job else resource)
 
 
+class Record(pulumi.CustomResource):
+    """A `pulumi.Stash`, whose own constructor would have Pulumi take this package's source for the program's."""
+
+    output: pulumi.Output[Any]
+    """What the state keeps."""
+
+
 def stash(
     names: ChildNames,
     role: str,
     content: pulumi.Input[object],
     options: pulumi.ResourceOptions,
     own: pulumi.ResourceOptions,
-) -> pulumi.Stash:
+) -> Record:
     """A record of a job in the state, found by its earlier name as well.
 
     Args:
         options: those of every child.
         own: those of this one.
     """
-    for more in (names.aliases(role), own):
-        options = pulumi.ResourceOptions.merge(options, more)
-    return pulumi.Stash(names.of(role), input=content, opts=options)
+    properties = {"input": content, "output": None}
+    return Record("pulumi:index:Stash", names.of(role), properties, merged(options, names.aliases(role), own))
+
+
+def merged(options: pulumi.ResourceOptions, *more: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    """Options with others over them, and as they are where there are none: a merge makes Outputs of `depends_on`.
+
+    Pulumi's SDK looks at every Output again each time that one is done, so that a few for each child are many.
+    """
+    return functools.reduce(pulumi.ResourceOptions.merge, filter(None, more), options)
 
 
 def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list[pulumi.Resource]]:

@@ -8,7 +8,7 @@ import base64
 import secrets
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pulumi
 
@@ -25,6 +25,7 @@ from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
 from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, parts, restart_paths
 from elastic_infra.provider import provider_version
+from elastic_infra.traces import short_traces
 
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Part of the name of every child in every state file: never to be changed."""
@@ -87,20 +88,23 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         for notice in inputs.notices(config, opts):
             pulumi.log.warn(notice, self)
         self._warn_of_secrets(config)
-        first = mounting = self._first(names, guarded, refusals)
-        if config.adopted:
-            manifests = Manifests(manifests.workload)
-            self._publish(job, config, manifests, self._adopt(names, manifests.workload, first))
-            return
-        pin_of_size = size_pin.size_pin(names, config, stable, first) if config.begins_as_configured else None
-        if newest is not None:
-            pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
-            mounting = self._mounting(names, newest, pin, manifests.launcher, first)
-            manifests = render(job, config, cast("Late", pin.name))
-        common = {role: mounting if role in _MOUNT_THE_LAUNCHER else first for role in ROLES}
-        common["workload"] = pulumi.ResourceOptions.merge(common["workload"], _made_anew_with(stable.runtime))
-        workload = self._register(names, config, manifests, common, pin_of_size)
-        self._publish(job, config, manifests, workload)
+        with short_traces():
+            first = self._first(names, guarded, refusals)
+            common = child_names.merged(first, pulumi.ResourceOptions(version=provider_version()))
+            if config.adopted:
+                manifests = Manifests(manifests.workload)
+                self._publish(job, config, manifests, self._adopt(names, manifests.workload, common))
+                return
+            pin_of_size = size_pin.size_pin(names, config, stable, first) if config.begins_as_configured else None
+            mounting = common
+            if newest is not None:
+                pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
+                mounting = self._mounting(names, newest, pin, manifests.launcher, common)
+                manifests = render(job, config, cast("Late", pin.name))
+            of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
+            of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
+            workload = self._register(names, config, manifests, of_roles, pin_of_size)
+            self._publish(job, config, manifests, workload)
 
     @classmethod
     def from_config(
@@ -136,7 +140,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             return first
         stash = _stash(names, guarded, refusals, first)
         allowed = refusals.allowed(names.resource, stash)
-        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=allowed))
+        return child_names.merged(first, pulumi.ResourceOptions(depends_on=allowed))
 
     def _mounting(
         self,
@@ -144,7 +148,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         newest: str | Late,
         pin: launcher_pin.Pin,
         manifest: Manifest | None,
-        first: pulumi.ResourceOptions,
+        common: pulumi.ResourceOptions,
     ) -> pulumi.ResourceOptions:
         """Options of what mounts the launcher's ConfigMap: it is there, as it was or as this version makes it.
 
@@ -159,17 +163,15 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             if manifest is None:
                 return []
             own = pulumi.ResourceOptions(
-                version=provider_version(),
+                depends_on=[pin.stash],
                 hide_diffs=["binaryData"],  # two archives in a row tell a reviewer nothing
                 ignore_changes=["metadata.name", "binaryData"] if is_older else None,
             )
-            options = pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=[pin.stash]))
-            for more in (names.aliases("launcher"), own):
-                options = pulumi.ResourceOptions.merge(options, more)
+            options = child_names.merged(common, names.aliases("launcher"), own)
             return [pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)]
 
         made = pulumi.Output.all(pin.name, newest).apply(register, run_with_unknowns=True)
-        return pulumi.ResourceOptions.merge(first, pulumi.ResourceOptions(depends_on=made))
+        return child_names.merged(common, pulumi.ResourceOptions(depends_on=made))
 
     def _register(
         self,
@@ -189,10 +191,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         def register(
             role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], *, is_new: bool = False
         ) -> pulumi.Resource:
-            options = pulumi.ResourceOptions.merge(common[role], pulumi.ResourceOptions(version=provider_version()))
             own = _own_options(names.resource, role, config, manifest, before, is_new=is_new)
-            for more in (names.aliases(role), own):
-                options = pulumi.ResourceOptions.merge(options, more)
+            options = child_names.merged(common[role], names.aliases(role), own)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
             return pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
 
@@ -211,16 +211,15 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         return children["workload"] if workload is None else workload
 
     def _adopt(
-        self, names: child_names.ChildNames, manifest: Manifest, first: pulumi.ResourceOptions
+        self, names: child_names.ChildNames, manifest: Manifest, common: pulumi.ResourceOptions
     ) -> pulumi.Resource:
         """Import the live workload as it is: the engine imports no object that differs from the program's."""
         live = cast("Mapping[str, str]", manifest["metadata"])
         own = pulumi.ResourceOptions(
-            version=provider_version(),
             import_=f"{live['namespace']}/{live['name']}",
             ignore_changes=["metadata", "spec"],
         )
-        options = pulumi.ResourceOptions.merge(first, own)
+        options = child_names.merged(common, own)
         return pulumi.CustomResource(_token(manifest), names.of("workload"), dict(manifest), options)
 
     def _publish(self, name: str, config: JobConfig, manifests: Manifests, made: pulumi.Input[pulumi.Resource]) -> None:
@@ -228,14 +227,30 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         namespace, port = cast("pulumi.Input[str]", config.namespace), config.rendezvous.port
         service = _joined(service_name(name, config), ".", namespace, f".svc:{port}")
         scale = _joined("/apis/kubeflow.org/v1/namespaces/", namespace, f"/pytorchjobs/{name}/scale")
-        self.job_name = _after(workload, name)
-        self.namespace = _after(workload, namespace)
-        self.min_nodes = _after(workload, config.elastic.min_nodes)
-        self.max_nodes = _after(workload, config.elastic.max_nodes)
-        self.labels = _after(workload, object_labels(name, config))
-        self.rendezvous_endpoint = _after(workload, service if manifests.service else None)
-        self.scale_path = _after(workload, scale if config.kind == "PyTorchJob" else None)
-        self.register_outputs({output: getattr(self, output) for output in ElasticTrainingJob.__annotations__})
+        self._workload = workload
+        self._published: dict[str, object] = {
+            "job_name": name,
+            "namespace": namespace,
+            "min_nodes": config.elastic.min_nodes,
+            "max_nodes": config.elastic.max_nodes,
+            "labels": object_labels(name, config),
+            "rendezvous_endpoint": service if manifests.service else None,
+            "scale_path": scale if config.kind == "PyTorchJob" else None,
+        }
+
+        def register(_: object) -> None:
+            self.register_outputs({output: getattr(self, output) for output in self._published})
+
+        workload.apply(register, run_with_unknowns=True)
+
+    if not TYPE_CHECKING:  # type checkers know the outputs, and are to know of no other attribute
+
+        def __getattr__(self, name: str) -> pulumi.Output[Any]:
+            """An output, made when it is asked for: Pulumi's SDK looks at each one until the workload is there."""
+            if name not in ElasticTrainingJob.__annotations__:
+                message = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(message, name=name, obj=self)
+            return _after(self._workload, self._published[name])
 
 
 def _urn(made: pulumi.Input[pulumi.Resource]) -> pulumi.Output[str]:

@@ -57,6 +57,8 @@ def fingerprint(value: Value) -> pulumi.Input[str]:
 
 
 def _has_late(value: Value) -> bool:
+    if isinstance(value, str):  # most are
+        return False
     if isinstance(value, Mapping):
         return any(map(_has_late, value.values()))
     return any(map(_has_late, value)) if isinstance(value, list) else is_late(value)

@@ -239,6 +239,18 @@ def test_outputs_lead_to_the_job(fields: dict[str, Any], expected: dict[str, Any
     assert found == expected
 
 
+def test_a_job_has_no_other_outputs() -> None:
+    """Outputs are made when they are asked for, and a wrong name is an error that tells it."""
+
+    def program() -> None:
+        made = ElasticTrainingJob("train", {**JOB})
+        assert not hasattr(made, "replicas")
+        with pytest.raises(AttributeError, match="'ElasticTrainingJob' object has no attribute 'replicas'"):
+            _ = made.replicas  # type: ignore[attr-defined]  # what a type checker finds at once
+
+    run(program)
+
+
 @pytest.mark.parametrize(("children", "prefix"), [("name", "ranking"), ("resource", "train")])
 def test_a_name_of_its_own_reaches_every_object(children: str, prefix: str) -> None:
     """Objects are named after the config's name; resources as well, unless asked otherwise."""

@@ -32,6 +32,17 @@ def test_a_renamed_resource_keeps_its_job(deployed: Stack) -> None:
     assert renamed.ops() == {}
 
 
+def test_the_state_holds_the_program_and_its_stack_once(deployed: Stack) -> None:
+    """A child has the component's place in the program, but not the whole stack behind it; none names our source."""
+    component = next(each for each in deployed.state() if each["type"].endswith(":ElasticTrainingJob"))
+    children = [each for each in deployed.state() if each.get("parent") == component["urn"]]
+
+    assert len(component["stackTrace"]) > 4
+    assert len(children) > 8
+    assert all(len(each.get("stackTrace", ())) <= 4 for each in children)
+    assert {each.get("sourcePosition") for each in children} <= {component["sourcePosition"], None}
+
+
 def test_a_job_moves_under_a_parent(deployed: Stack) -> None:
     """A platform team wraps an existing job into another component."""
 
