@@ -580,7 +580,10 @@ class Security(TypedDict):
     """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
 
     service_account: NotRequired[pulumi.Input[str]]
-    """Service account of the pods; its token is not mounted."""
+    """Service account of the pods; its token is not mounted. Unset: the namespace's `default`."""
+
+    own_service_account: NotRequired[bool]
+    """Make a ServiceAccount for this job, named like it, that no pod gets a token of: rights, secrets and cloud identities that somebody gives to `default` are not the job's then. Excludes `service_account`. Off, because `pulumi up` needs rights on ServiceAccounts for it, and `default` may have the registry's secrets."""
 
     run_as_user: NotRequired[int]
     """User, group and volume group. Needs no entry in the image's passwd file: HOME and the caches of torch and Triton are on a writable volume. 0 only with `baseline`."""

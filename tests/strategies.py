@@ -348,6 +348,7 @@ SECURITIES = st.one_of(
             "network_policy": st.booleans(),
         }
     ),
+    st.fixed_dictionaries({"own_service_account": st.booleans()}),
     st.fixed_dictionaries(
         {"profile": st.just("baseline"), "run_as_user": st.integers(0, 1000)},
         optional={"network_policy": st.booleans()},

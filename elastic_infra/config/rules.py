@@ -427,6 +427,12 @@ def shared_memory_fits(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def pods_have_one_account(config: JobConfig) -> Iterator[Fault]:
+    """A pod runs as one service account."""
+    if config.security.own_service_account and config.security.service_account is not None:
+        yield Fault("security.own_service_account", "makes an account beside security.service_account. Remove one.")
+
+
 def config_map_is_mounted(config: JobConfig) -> Iterator[Fault]:
     """An image that has the launcher mounts none."""
     if config.launcher.delivery == "image" and config.launcher.config_map is not None:
@@ -514,6 +520,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     kueue_can_divide,
     topology_is_asked_for_once,
     affinity_is_written_once,
+    pods_have_one_account,
     config_map_is_mounted,
     shared_memory_fits,
     environment_is_free,

@@ -17,7 +17,12 @@ class Security(Part):
     """Pod Security profile that the pods satisfy. https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
 
     service_account: InputName | None = None
-    """Service account of the pods; its token is not mounted."""
+    """Service account of the pods; its token is not mounted. Unset: the namespace's `default`."""
+
+    own_service_account: bool = False
+    """Make a ServiceAccount for this job, named like it, that no pod gets a token of: rights, secrets and cloud
+    identities that somebody gives to `default` are not the job's then. Excludes `service_account`. Off, because
+    `pulumi up` needs rights on ServiceAccounts for it, and `default` may have the registry's secrets."""
 
     run_as_user: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = 1000
     """User, group and volume group. Needs no entry in the image's passwd file: HOME and the caches of torch and

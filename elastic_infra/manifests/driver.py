@@ -87,16 +87,6 @@ def driver_token() -> Mounted:
     )
 
 
-def driver_account(name: str, config: JobConfig) -> Manifest:
-    """The account, which no pod gets a token of unless it asks."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": metadata(name, ObjectNames(name).driver, config),
-        "automountServiceAccountToken": False,
-    }
-
-
 def driver_role(name: str, config: JobConfig) -> Manifest:
     """Read this one job, and what the config asks for.
 

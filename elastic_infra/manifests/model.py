@@ -23,6 +23,7 @@ ROLES: Final = (
     "gang",
     "service",
     "token",
+    "pod_account",
     "account",
     "role",
     "role_binding",
@@ -45,6 +46,7 @@ class Manifests:
         workdir: ConfigMap with local code.
         service: headless Service in front of the rendezvous store; None for a single pod and for etcd.
         token: Secret for the store's token, with a placeholder; None where the launcher runs no store.
+        pod_account: ServiceAccount of the pods, where the job has one of its own.
         account: ServiceAccount of the store's pod, whose one token is that of the driver.
         role: Role with what that driver may do.
         role_binding: RoleBinding of the two.
@@ -62,6 +64,7 @@ class Manifests:
     workdir: Manifest | None = None
     service: Manifest | None = None
     token: Manifest | None = None
+    pod_account: Manifest | None = None
     account: Manifest | None = None
     role: Manifest | None = None
     role_binding: Manifest | None = None

@@ -6,6 +6,7 @@ from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
 from elastic_infra.manifests import gang
+from elastic_infra.manifests.account import account_name
 from elastic_infra.manifests.affinity import affinity, spot_tolerations, topology_request
 from elastic_infra.manifests.health import health_container
 from elastic_infra.manifests.initializers import initializer_container
@@ -38,7 +39,7 @@ def pod_template(
             securityContext=pod_security(config),
             imagePullSecrets=_pull_secrets(config),
             terminationGracePeriodSeconds=config.disruption.termination_grace_period_seconds,
-            serviceAccountName=config.security.service_account,
+            serviceAccountName=account_name(name, config),
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             **_placement(name, config),

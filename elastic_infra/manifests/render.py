@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from elastic_infra.config import ConfigError, JobConfig
-from elastic_infra.config.names import name_faults
+from elastic_infra.config.names import ObjectNames, name_faults
 from elastic_infra.config.values import Late
+from elastic_infra.manifests.account import service_account
 from elastic_infra.manifests.autoscaler import horizontal_pod_autoscaler
 from elastic_infra.manifests.disruption import pod_disruption_budget
-from elastic_infra.manifests.driver import driver_account, driver_role, driver_role_binding
+from elastic_infra.manifests.driver import driver_role, driver_role_binding
 from elastic_infra.manifests.figures import run_of, workload_of
 from elastic_infra.manifests.gang import pod_group
 from elastic_infra.manifests.identity import run_id, taken_on
@@ -62,7 +63,8 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> 
         workdir=workdir_config_map(name, config, config.workdir) if config.workdir else None,
         service=rendezvous_service(name, config) if host != "none" else None,
         token=store_token_secret(name, config) if host != "none" else None,
-        account=driver_account(name, config) if config.has_driver else None,
+        pod_account=service_account(name, name, config) if config.security.own_service_account else None,
+        account=service_account(name, ObjectNames(name).driver, config) if config.has_driver else None,
         role=driver_role(name, config) if config.has_driver else None,
         role_binding=driver_role_binding(name, config) if config.has_driver else None,
         store=store_deployment(name, config, launcher, run) if host == "dedicated" else None,

@@ -7,6 +7,7 @@ from typing import Final
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
+from elastic_infra.manifests.account import account_name
 from elastic_infra.manifests.driver import driver_container, driver_token
 from elastic_infra.manifests.launcher import STORE_MODULE, module_path
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
@@ -55,7 +56,7 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Va
             securityContext=pod_security(config),
             imagePullSecrets=secrets or None,
             terminationGracePeriodSeconds=5,
-            serviceAccountName=own_account if config.has_driver else config.security.service_account,
+            serviceAccountName=own_account if config.has_driver else account_name(name, config),
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             priorityClassName=config.placement.priority_class,

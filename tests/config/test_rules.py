@@ -475,6 +475,13 @@ CASES: Final = (
         {**RANGE, "placement": {"topology_pack": {"topology_key": "zone"}}},
     ),
     Case(
+        "pods_have_one_account",
+        {"security": {"own_service_account": True, "service_account": "team"}},
+        "security.own_service_account",
+        ("security.service_account",),
+        {"security": {"own_service_account": True}},
+    ),
+    Case(
         "queue_owns_suspend",
         {**RANGE, "placement": {"queue": "gpu"}, "run_policy": {"suspend": False}},
         "run_policy.suspend",
