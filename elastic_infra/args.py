@@ -527,7 +527,7 @@ class Placement(TypedDict):
     """Scheduling of the job's pods."""
 
     queue: NotRequired[str]
-    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes. A change of it restarts the job."""
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling, which knows nothing of the queue's quota. A change of it restarts the job."""
 
     kueue: NotRequired[Kueue]
     """How Kueue admits the job of `queue`; a change of it restarts the job."""

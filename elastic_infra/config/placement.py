@@ -136,8 +136,8 @@ class Placement(Part):
     """Scheduling of the job's pods."""
 
     queue: Annotated[LabelValue, Field(min_length=1)] | None = None
-    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling: Kueue stops a job that resizes. A
-    change of it restarts the job."""
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling, which knows nothing of the
+    queue's quota. A change of it restarts the job."""
 
     kueue: Kueue = Kueue()
     """How Kueue admits the job of `queue`; a change of it restarts the job."""

@@ -285,7 +285,11 @@ def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
             "autoscaling", f'needs a range of nodes, and nnodes is {config.elastic.nnodes}. Use something like "1:4".'
         )
     if config.placement.queue is not None:
-        yield Fault("autoscaling", "Kueue stops a job that changes its size. Remove autoscaling, or placement.queue.")
+        yield Fault(
+            "autoscaling",
+            "changes the number of nodes without asking the queue: Kueue suspends the job for it or, with "
+            "placement.kueue.mode 'elastic', has new nodes wait for quota. Remove autoscaling, or placement.queue.",
+        )
     if scaling.owner == "operator" and scaling.behavior is not None:
         yield Fault("autoscaling.behavior", "the operator's autoscaler has none. Remove it, or use owner 'component'.")
     for i, metric in enumerate(scaling.metrics):

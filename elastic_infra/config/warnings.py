@@ -156,9 +156,9 @@ def _indexed_job(config: JobConfig) -> Iterator[Fault]:
     if config.is_indexed_job and config.placement.queue and config.size_owner == "scale" and mode == "whole":
         yield Fault(
             "placement.queue",
-            "Kueue admits a batch/v1 Job with the size that it begins with, and stops one whose size changes: "
-            "`elastic-infra scale` would end its pods. Set elastic.initial_nodes, which keeps the size, or "
-            "placement.kueue.mode.",
+            "Kueue admits the job with the size that it begins with, and suspends it when that changes, until there is "
+            "quota for the new size: `elastic-infra scale` would end its pods. Set elastic.initial_nodes, which keeps "
+            "the size, or placement.kueue.mode.",
         )
     if mode == "partial" and (config.elastic.node_unit > 1 or config.elastic.world_sizes):
         yield Fault(

@@ -350,7 +350,7 @@ CASES: Final = (
         "autoscaling_has_room",
         {**RANGE, "autoscaling": POD_METRIC, "placement": {"queue": "gpu"}},
         "autoscaling",
-        ("Kueue stops",),
+        ("Kueue suspends", "'elastic'"),
         {**RANGE, "placement": {"queue": "gpu"}},
     ),
     Case(

@@ -97,7 +97,7 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
     (
         "placement.queue",
         {**RANGE, "target": "job", "placement": {"queue": "gpu"}},
-        "stops one whose size changes",
+        "suspends it when that changes",
         {"elastic": {"nnodes": "2:4", "initial_nodes": 2}, "target": "job", "placement": {"queue": "gpu"}},
     ),
     (

@@ -104,7 +104,7 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
     "GET /scale fails without explicit replicas": Impossible(
         RANGE, lambda objects: _spec(objects)["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
     ),
-    "Kueue kills a job that an autoscaler resizes": Refused(
+    "Kueue suspends a job that an autoscaler resizes": Refused(
         {**RANGE, "autoscaling": PODS, "placement": {"queue": "q"}}, "autoscaling"
     ),
     "Kueue refuses elastic-job on a PyTorchJob": Refused(
@@ -327,7 +327,7 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible]] = {
     "Kueue holds a TrainJob until there is quota for the most nodes": Warned(
         {**TRAIN_JOB, "placement": {"queue": "q"}}, "placement.queue"
     ),
-    "Kueue stops an Indexed Job whose size changes": Warned(
+    "Kueue suspends an Indexed Job whose size changes": Warned(
         {**INDEXED, "placement": {"queue": "q"}}, "placement.queue"
     ),
     "a pod that restricted namespaces refuse": Refused({"security": {"run_as_user": 0}}, "security.run_as_user"),

@@ -25,7 +25,7 @@ def hold(workload: Object) -> str:
     if _true(workload) & ENDS:
         return "the job has ended"
     if QUEUE in workload["metadata"].get("labels", {}):
-        return "the job is in a queue of Kueue, which sets its size"
+        return "the job is in a queue of Kueue, whose quota bounds its size"
     if spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"):
         return "the job is suspended"
     return ""
