@@ -29,6 +29,8 @@ EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
 JOB = "matrix"
 COMBINATIONS = 500 // len(options.TARGETS)
 """With each target."""
+UNSEEN = "must be created before the TrainJob is created"
+"""What Trainer says as long as it has not heard of a runtime that is there."""
 NARROWER: Mapping[options.Profile, options.Profile] = {"privileged": "baseline", "baseline": "restricted"}
 
 
@@ -66,16 +68,25 @@ class Matrix:
     def _answer(self, space: Namespace, manifest: kube.Object) -> list[str]:
         key = json.dumps(manifest, sort_keys=True)
         if key not in self.answers:
-            try:
-                self.answers[key] = space.unexpected_warnings(manifest)
-            except kube.KubeError as error:
-                self.answers[key] = [str(error)]
+            (self.answers[key],) = until("Trainer to hear of the runtime", lambda: _said(space, manifest))
         return self.answers[key]
 
 
+def _said(space: Namespace, manifest: kube.Object) -> list[list[str]]:
+    """What the server says against an object; nothing yet where Trainer has not heard of the runtime that it names."""
+    try:
+        return [space.unexpected_warnings(manifest)]
+    except kube.KubeError as error:
+        return [] if UNSEEN in str(error) else [[str(error)]]
+
+
 def _objects(space: Namespace, config: JobConfig) -> dict[str, Any]:
+    """The job's objects; the account that its pods name is there, for the server looks for it."""
     inside = config.model_copy(update={"namespace": space.name})
     objects: dict[str, Any] = json.loads(json.dumps(dict(render(JOB, inside).objects())))
+    for manifest in objects.values():
+        if manifest["kind"] == "ServiceAccount":
+            space.apply(manifest)
     return objects
 
 
