@@ -202,7 +202,10 @@ def restarts(pod: kube.Object) -> int:
 def namespace(
     cluster: Cluster, api: kube.Kube, name: str, labels: Mapping[str, str], *, small: bool
 ) -> Iterator[Namespace]:
-    """A namespace for one test; it, its volume (with `small`, of 1 MiB) and all in it are gone afterwards."""
+    """A namespace for one test, with a volume (with `small`, of 1 MiB); its pods are gone afterwards.
+
+    The cluster needs many seconds more for the rest of it, for which nothing waits.
+    """
     place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
     volume = checkpoint_volume(cluster, name, small=small)
     api.apply(place)
@@ -222,7 +225,15 @@ def namespace(
         api.delete(place)
         for manifest in volume:
             api.delete(manifest)
-        until(f"the end of namespace {name}", lambda: api.find(place) is None)
+        until(f"the end of the pods in {name}", lambda: _pods_are_gone(api, name))
+
+
+def _pods_are_gone(api: kube.Kube, name: str) -> bool:
+    """Whether a namespace that ends has no pods; those that are left are told not to wait for their grace."""
+    pods = api.list("v1", "Pod", name)
+    for pod in pods:
+        api.delete(pod, grace=0)
+    return not pods
 
 
 def checkpoint_volume(cluster: Cluster, name: str, *, small: bool) -> tuple[kube.Object, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,10 @@ from _pytest.terminal import TerminalReporter
 
 from elastic_infra.manifests.train_job import VERSION
 from tests.cluster import jobs, kube
+from tests.cluster.account import Account, account, roles
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.provider.server import ClusterProvider
-from tests.cluster.stack import why_no_official_provider
+from tests.cluster.stack import JobStack, job_stack, why_no_official_provider
 from tests.cluster.targets import TARGETS, Target
 from tests.cluster.testbed import enforcer, lifecycle, programs
 from tests.cluster.testbed import kueue as queues
@@ -83,21 +84,38 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
     """A cluster that serves TrainJobs; skips where there is none."""
-    if cluster.testbed is None:
-        try:
-            api.collection(VERSION, "TrainJob", "default")
-        except kube.KubeError as error:
-            pytest.skip(f"the cluster has no TrainJob: {error}")
+    with _served(cluster, api, VERSION, "TrainJob", controllers.running):
         yield
-        return
-    try:
-        programs.built(controllers.TRAINER.program)
-    except programs.MissingProgramError as error:
-        pytest.skip(f"no Trainer: {error}")
-    with controllers.running(cluster.testbed, api):
+
+
+@pytest.fixture(scope="module")
+def kueue(cluster: Cluster, api: kube.Kube, trainer: None) -> Iterator[None]:
+    """A cluster in which Kueue admits jobs; skips where there is none."""
+    assert trainer is None, "Kueue begins to know TrainJobs long after their definition where that comes later"
+    with _served(cluster, api, queues.VERSION, "LocalQueue", queues.running):
+        yield
+
+
+Running = Callable[[Path, kube.Kube], AbstractContextManager[None]]
+
+
+@contextmanager
+def _served(cluster: Cluster, api: kube.Kube, api_version: str, kind: str, running: Running) -> Iterator[None]:
+    """A cluster with a kind's controllers: the user's own, or the tests' beside the testbed; skips without either."""
+    with ExitStack() as stack:
+        if cluster.testbed is None:
+            try:
+                api.collection(api_version, kind, "default")
+            except kube.KubeError as error:
+                pytest.skip(f"the cluster has no {kind}: {error}")
+        else:
+            try:
+                stack.enter_context(running(cluster.testbed, api))
+            except programs.MissingProgramError as error:
+                pytest.skip(f"no controller of {kind}s: {error}")
         yield
 
 
@@ -121,24 +139,6 @@ def target(request: pytest.FixtureRequest) -> Target:
     return TARGETS[request.param]
 
 
-@pytest.fixture(scope="module")
-def kueue(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
-    """A cluster in which Kueue admits jobs; skips where there is none."""
-    if cluster.testbed is None:
-        try:
-            api.collection(queues.VERSION, "LocalQueue", "default")
-        except kube.KubeError as error:
-            pytest.skip(f"the cluster has no Kueue: {error}")
-        yield
-        return
-    try:
-        programs.built(queues.KUEUE.program)
-    except programs.MissingProgramError as error:
-        pytest.skip(f"no Kueue: {error}")
-    with queues.running(cluster.testbed, api):
-        yield
-
-
 @pytest.fixture(scope="session")
 def engine(
     cluster: Cluster,
@@ -158,6 +158,18 @@ def engine(
         else:
             pytestconfig.stash[PROVIDER] = f"the tests' stand-in (the official one cannot be had: {reason})"
             yield own
+
+
+@pytest.fixture
+def stack(engine: Engine, request: pytest.FixtureRequest) -> JobStack:
+    """A stack for the one job of a story, which has the name that the module gives it."""
+    return job_stack(engine, request.module.JOB, "ours")
+
+
+@pytest.fixture
+def operator(space: Namespace, tmp_path: Path) -> Account:
+    """An account that may operate jobs, with the Role that the documentation has for it."""
+    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,14 +58,9 @@ class JobStack:
         return {name.removeprefix(f"{self.job}-"): op for name, op in outcome.ops().items() if name != self.job}
 
 
-@contextmanager
-def job_stack(pulumi_engine: engine.Engine, job: str, arm: jobs.Arm) -> Iterator[JobStack]:
-    """A new stack for one job; its remaining resources are destroyed afterwards."""
-    own = JobStack(pulumi_engine.stack(), job, arm)
-    try:
-        yield own
-    finally:
-        own.destroy()
+def job_stack(pulumi_engine: engine.Engine, job: str, arm: jobs.Arm) -> JobStack:
+    """A new stack for one job, whose resources end with their namespace."""
+    return JobStack(pulumi_engine.stack(), job, arm)
 
 
 def why_no_official_provider(program: Path, environ: Mapping[str, str]) -> str | None:

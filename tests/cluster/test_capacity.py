@@ -43,19 +43,15 @@ def slots(cluster: Cluster, api: kube.Kube) -> Iterator[Slots]:
 
 
 @pytest.fixture
-def training(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+def training(engine: Engine) -> JobStack:
     """A stack whose job trains."""
-    assert space.name
-    with job_stack(engine, JOB, "ours") as own:
-        yield own
+    return job_stack(engine, JOB, "ours")
 
 
 @pytest.fixture
-def idle(engine: Engine, space: Namespace) -> Iterator[JobStack]:
+def idle(engine: Engine) -> JobStack:
     """A stack whose job has pods that do nothing."""
-    assert space.name
-    with job_stack(engine, JOB, "idle") as own:
-        yield own
+    return job_stack(engine, JOB, "idle")
 
 
 def config(space: Namespace, target: str, **changes: Any) -> dict[str, Any]:

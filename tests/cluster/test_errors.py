@@ -85,7 +85,8 @@ def test_a_namespace_that_does_not_exist_is_named(space: Namespace, engine: Engi
     """`up` fails with the namespace's name and that it was not found; `check` says what to do."""
     settings = {**jobs.config(space, jobs.Training()), "namespace": "nowhere"}
 
-    with job_stack(engine, "lost", "ours") as stack, pytest.raises(AssertionError, match=r'"nowhere" not found'):
+    stack = job_stack(engine, "lost", "ours")
+    with pytest.raises(AssertionError, match=r'"nowhere" not found'):
         stack.up(settings)
     code, said = check(space.cluster, space.cluster.kubeconfig, tmp_path, namespace="nowhere")
 
@@ -98,7 +99,8 @@ def test_a_name_that_is_too_long_creates_nothing(space: Namespace, engine: Engin
     """A name that the rendered Service could not have is refused before anything is created."""
     too_long = "j" * 60
 
-    with job_stack(engine, too_long, "ours") as stack, pytest.raises(AssertionError, match=r"cannot be deployed"):
+    stack = job_stack(engine, too_long, "ours")
+    with pytest.raises(AssertionError, match=r"cannot be deployed"):
         stack.up(jobs.config(space, jobs.Training()))
 
     assert not space.api.list("kubeflow.org/v1", "PyTorchJob", space.name)

@@ -18,7 +18,7 @@ from tests.cluster.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 SLOT = "tests.elastic-infra/slot"
 """What each node of a job asks for one of, so that a test says how many find room."""
-LOOK_SECONDS = 20
+LOOK_SECONDS = 10
 """Twice as long as pods of a gang hold room for the others."""
 
 

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster import faults, jobs, kube
+from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace, is_ready
-from tests.cluster.stack import JobStack, job_stack
-from tests.cluster.test_operations import Account, account, roles
+from tests.cluster.stack import JobStack
 from tests.cluster.waiting import until
-from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB, PORT = "indexed", 9100
 INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-@pytest.fixture
-def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
-    """A stack for the one job of a story, which is destroyed before the namespace."""
-    assert space.name
-    with job_stack(engine, JOB, "ours") as own:
-        yield own
-
-
-@pytest.fixture
-def operator(space: Namespace, tmp_path: Path) -> Account:
-    """An account that may operate jobs, with the Role that the documentation has for it."""
-    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
 
 
 def job(space: Namespace) -> kube.Object:
@@ -62,6 +45,12 @@ def await_end(space: Namespace, end: str) -> None:
     until(f"the Job to be {end}", said, jobs.TRAINING_SECONDS, describe=space.describe)
 
 
+def finish(space: Namespace) -> None:
+    """Has the workers end after their next step; returns once the Job is complete."""
+    jobs.tell_to_finish(space)
+    await_end(space, "Complete")
+
+
 def await_another(space: Namespace, index: str, before: str) -> None:
     """Returns once another pod has the index, and runs."""
     until(f"another pod {index}", lambda: uids(space).get(index) not in {None, before}, describe=space.describe)
@@ -82,19 +71,34 @@ def lose(space: Namespace, index: str) -> None:
     jobs.await_world(space, len(running), after=jobs.last_step(space))
 
 
+def lose_by_eviction(space: Namespace, index: str) -> None:
+    """The same where the cluster takes the pod away."""
+    before = uids(space)
+    faults.evict(space, pods(space)[index]["metadata"]["name"])
+    await_another(space, index, before[index])
+    jobs.await_world(space, len(before), after=jobs.last_step(space))
+
+
+def destroyed(space: Namespace, stack: JobStack) -> bool:
+    """Whether the Job is gone with its stack."""
+    stack.destroy()
+    return space.api.find(space.named("batch/v1", "Job", JOB)) is None
+
+
 def test_a_job_without_an_operator_lives_through_everything(
     space: Namespace, stack: JobStack, operator: Account
 ) -> None:
-    """It shrinks, grows, loses a node and ends with the weights of an undisturbed run.
+    """It shrinks, grows, loses nodes and ends with the weights of an undisturbed run.
 
-    The pods of other indices stay, and `up` leaves the size alone that the command gave the job.
+    The pods of other indices stay, and `up` leaves the size alone that the command gave the job. A deleted pod counts
+    as a failure, an evicted one does not. Commands know nodes by their index.
     """
     training = jobs.Training()
     settings = elastic(space, training)
     created = stack.up(settings)
     jobs.await_world(space, 3)
-    first = uids(space)
 
+    first = uids(space)
     shrunk = operator.run("scale", JOB, "2")
     jobs.await_world(space, 2, after=jobs.last_step(space))
     until("two pods", lambda: len(uids(space)) == 2, describe=space.describe)
@@ -103,42 +107,23 @@ def test_a_job_without_an_operator_lives_through_everything(
     jobs.await_world(space, 3, after=jobs.last_step(space))
     second = uids(space)
     lose(space, "1")
-    jobs.tell_to_finish(space)
-    await_end(space, "Complete")
-    uid = job(space)["metadata"]["uid"]
-    again = stack.up(settings)
+    lose_by_eviction(space, "2")
+    live = job(space)
+    seen, rank = operator.run("status", JOB), operator.run("logs", JOB, "--rank", "2", "--tail", "1")
+    finish(space)
+    again = (stack.up(settings), job(space)["metadata"]["uid"])
 
     assert created == dict.fromkeys(("launcher", "network_policy", "service", "token", "store", "workload"), "create")
     assert (shrunk.code, grown.code) == (0, 0), shrunk.err + grown.err
     assert left_alone == ({index: first[index] for index in "01"}, {}, {}, 2)
     assert {index: second[index] for index in "01"} == left_alone[0]
-    assert (again, job(space)["metadata"]["uid"]) == ({}, uid)
-    jobs.check_result(space, training)
-
-
-def test_a_pod_that_the_cluster_takes_away_is_no_failure(space: Namespace, stack: JobStack, operator: Account) -> None:
-    """A deleted pod counts, an evicted one does not. The store may be lost, and commands know nodes by their index."""
-    training = jobs.Training()
-    stack.up(elastic(space, training))
-    jobs.await_world(space, 3)
-
-    lose(space, "1")
-    before = uids(space)
-    faults.evict(space, pods(space)["2"]["metadata"]["name"])
-    await_another(space, "2", before["2"])
-    jobs.await_world(space, 3, after=jobs.last_step(space))
-    faults.lose_store(space)
-    jobs.await_step(space, jobs.last_step(space) + 20)
-    failed = job(space)["status"]["failed"]
-    seen, rank = operator.run("status", JOB), operator.run("logs", JOB, "--rank", "2", "--tail", "1")
-    jobs.tell_to_finish(space)
-    await_end(space, "Complete")
-
-    assert failed == 1
+    assert live["status"]["failed"] == 1
     assert f"{JOB} in namespace {space.name}: running" in seen.out
     assert "3 of 3 nodes ready (1 to 3, set by `elastic-infra scale`)" in seen.out
     assert (rank.code, "by the order of the pods" in rank.err) == (0, False), rank.err
+    assert again == ({}, live["metadata"]["uid"])
     jobs.check_result(space, training)
+    assert destroyed(space, stack)
 
 
 def test_the_first_node_with_the_store_is_lost(space: Namespace, stack: JobStack) -> None:
@@ -150,8 +135,7 @@ def test_the_first_node_with_the_store_is_lost(space: Namespace, stack: JobStack
 
     lose(space, "0")
     after = uids(space)
-    jobs.tell_to_finish(space)
-    await_end(space, "Complete")
+    finish(space)
 
     assert after["1"] == before["1"]
     jobs.check_result(space, training)

@@ -40,16 +40,16 @@ def test_pods_are_replaced_exactly_where_foretold(space: Namespace, engine: Engi
     """Each edit of a running job, and each way back."""
     base = jobs.config(space, jobs.Training(), **jobs.IDLE)
     compared, wrong = 0, []
-    with job_stack(engine, JOB, "idle") as stack:
-        before = settle(space, stack, base)
-        for name, edited, there in predictions(base):
-            after = settle(space, stack, edited)
-            back = diff_of(config(edited), config(base))
-            again = settle(space, stack, base)
-            # A suspended job has no pods that could be replaced on the way back.
-            wrong += [name] if not has_come_true(there, before, after) else []
-            wrong += [f"back from {name}"] if after and not has_come_true(back, after, again) else []
-            before, compared = again, compared + 1
+    stack = job_stack(engine, JOB, "idle")
+    before = settle(space, stack, base)
+    for name, edited, there in predictions(base):
+        after = settle(space, stack, edited)
+        back = diff_of(config(edited), config(base))
+        again = settle(space, stack, base)
+        # A suspended job has no pods that could be replaced on the way back.
+        wrong += [name] if not has_come_true(there, before, after) else []
+        wrong += [f"back from {name}"] if after and not has_come_true(back, after, again) else []
+        before, compared = again, compared + 1
 
     assert wrong == []
     assert compared >= 40

@@ -191,56 +191,56 @@ def test_a_size_set_by_others_stays(space: Namespace, engine: Engine) -> None:
     """Scaled to 4 and to 2 behind Pulumi's back: no diff, no conflict, first pods untouched; destroy leaves nothing."""
     elastic = {"nnodes": "1:4", "initial_nodes": 2, "nproc_per_node": 1}
     settings = jobs.config(space, LONG, **jobs.IDLE, autoscaling=UNKNOWN_METRIC, elastic=elastic)
-    with job_stack(engine, JOB, "idle") as stack:
-        stack.up(settings)
-        first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
+    stack = job_stack(engine, JOB, "idle")
+    stack.up(settings)
+    first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
 
-        space.scale(JOB, 4)
-        four = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 4)}
-        counts = [stack.preview(settings), stack.up(settings)]
-        stack.refresh()
-        counts += [stack.preview(settings), stack.up(settings)]
-        in_place = stack.up({**settings, "run_policy": {"backoff_limit": 17}})
-        live = space.api.get(space.job(JOB))["spec"]
-        space.scale(JOB, 2)
-        two = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
-        stack.destroy()
+    space.scale(JOB, 4)
+    four = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 4)}
+    counts = [stack.preview(settings), stack.up(settings)]
+    stack.refresh()
+    counts += [stack.preview(settings), stack.up(settings)]
+    in_place = stack.up({**settings, "run_policy": {"backoff_limit": 17}})
+    live = space.api.get(space.job(JOB))["spec"]
+    space.scale(JOB, 2)
+    two = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in space.await_running(JOB, 2)}
+    stack.destroy()
 
-        assert counts == [{}, {}, {}, {}]
-        assert in_place == {"workload": "update"}
-        assert live["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
-        assert live["runPolicy"]["backoffLimit"] == 17
-        assert first == two
-        assert first.items() <= four.items()
-        for version, kind in (("v1", "Pod"), ("v1", "Service"), ("autoscaling/v2", "HorizontalPodAutoscaler")):
-            left = space.api.list(version, kind, space.name)
-            assert [o["metadata"]["name"] for o in left if o["metadata"]["name"].startswith(JOB)] == []
+    assert counts == [{}, {}, {}, {}]
+    assert in_place == {"workload": "update"}
+    assert live["pytorchReplicaSpecs"]["Worker"]["replicas"] == 4
+    assert live["runPolicy"]["backoffLimit"] == 17
+    assert first == two
+    assert first.items() <= four.items()
+    for version, kind in (("v1", "Pod"), ("v1", "Service"), ("autoscaling/v2", "HorizontalPodAutoscaler")):
+        left = space.api.list(version, kind, space.name)
+        assert [o["metadata"]["name"] for o in left if o["metadata"]["name"].startswith(JOB)] == []
 
 
 def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine) -> None:
     """The job succeeds, the rest is deleted, the finished pod stays for its log, and `up` starts nothing again."""
     settings = jobs.config(space, LONG, **jobs.IDLE, env={"TOY_QUITS": "*-worker-0"})
-    with job_stack(engine, JOB, "idle") as stack:
-        stack.up(settings)
-        space.await_condition(JOB, "Succeeded")
-        until("one pod", lambda: len(space.pods(JOB)) == 1, describe=space.describe)
-        again = stack.up(settings)
+    stack = job_stack(engine, JOB, "idle")
+    stack.up(settings)
+    space.await_condition(JOB, "Succeeded")
+    until("one pod", lambda: len(space.pods(JOB)) == 1, describe=space.describe)
+    again = stack.up(settings)
 
-        assert again == {}
-        assert [pod["status"]["phase"] for pod in space.pods(JOB)] == ["Succeeded"]
+    assert again == {}
+    assert [pod["status"]["phase"] for pod in space.pods(JOB)] == ["Succeeded"]
 
 
 def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine) -> None:
     """The operator's pods and Services go; our Service and autoscaler stay and point at the job."""
     settings = jobs.config(space, LONG, **jobs.IDLE, autoscaling=UNKNOWN_METRIC)
-    with job_stack(engine, JOB, "idle") as stack:
-        stack.up({**settings, "run_policy": {"suspend": False}})
-        space.await_running(JOB, 2)
+    stack = job_stack(engine, JOB, "idle")
+    stack.up({**settings, "run_policy": {"suspend": False}})
+    space.await_running(JOB, 2)
 
-        stack.up({**settings, "run_policy": {"suspend": True}})
-        until("no pods", lambda: not space.api.list("v1", "Pod", space.name, f"{JOB_LABEL}={JOB}"))
-        services = [s["metadata"]["name"] for s in space.api.list("v1", "Service", space.name)]
-        scalers = space.api.list("autoscaling/v2", "HorizontalPodAutoscaler", space.name)
+    stack.up({**settings, "run_policy": {"suspend": True}})
+    until("no pods", lambda: not space.api.list("v1", "Pod", space.name, f"{JOB_LABEL}={JOB}"))
+    services = [s["metadata"]["name"] for s in space.api.list("v1", "Service", space.name)]
+    scalers = space.api.list("autoscaling/v2", "HorizontalPodAutoscaler", space.name)
 
-        assert services == [f"{JOB}-rdzv"]
-        assert [s["metadata"]["name"] for s in scalers] == [f"{JOB}-hpa"]
+    assert services == [f"{JOB}-rdzv"]
+    assert [s["metadata"]["name"] for s in scalers] == [f"{JOB}-hpa"]

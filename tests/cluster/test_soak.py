@@ -79,16 +79,16 @@ def test_no_random_fault_costs_the_job(space: Namespace, engine: Engine) -> None
     say(f"{SEED}={seed}, {rounds} rounds")
     chance, training = random.Random(seed), jobs.Training()
     elastic = {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 1, "max_restarts": RESTARTS}
-    with job_stack(engine, JOB, "ours") as stack:
-        stack.up(jobs.config(space, training, elastic=elastic))
+    stack = job_stack(engine, JOB, "ours")
+    stack.up(jobs.config(space, training, elastic=elastic))
+    nodes = go_on(space)
+    for number in range(1, rounds + 1):
+        name, pod = chance.choice(faults_there(space)), f"{JOB}-worker-{chance.randrange(nodes)}"
+        begin = time.monotonic()
+        FAULTS[name](space, pod)
         nodes = go_on(space)
-        for number in range(1, rounds + 1):
-            name, pod = chance.choice(faults_there(space)), f"{JOB}-worker-{chance.randrange(nodes)}"
-            begin = time.monotonic()
-            FAULTS[name](space, pod)
-            nodes = go_on(space)
-            taken = time.monotonic() - begin
-            say(f"{number}. {name} ({pod}): {nodes} nodes at step {jobs.last_step(space)} after {taken:.0f} s")
+        taken = time.monotonic() - begin
+        say(f"{number}. {name} ({pod}): {nodes} nodes at step {jobs.last_step(space)} after {taken:.0f} s")
 
-        jobs.finish(space, JOB, training)
+    jobs.finish(space, JOB, training)
     say(f"succeeded at step {jobs.first_workers_steps(space)[-1]} with exact weights")

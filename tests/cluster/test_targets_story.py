@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster import jobs
-from tests.cluster.cluster import Namespace
+from tests.cluster.cluster import Namespace, restarts
 from tests.cluster.story import EVENTS, Life
-from tests.cluster.targets import Target
+from tests.cluster.targets import MOST, Target
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -15,11 +15,19 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 @pytest.mark.usefixtures("enforced")
 def test_a_job_lives_the_same_life_on_every_target(space: Namespace, target: Target) -> None:
-    """Starts, grows, loses a node and its store, is preempted, and ends with the weights of an undisturbed run."""
+    """Starts, grows, loses a node and its store, is preempted, and ends with the weights of an undisturbed run.
+
+    No container is started twice.
+    """
     life = Life(space, target, "life", jobs.Training(), {})
 
-    for event in EVENTS.values():
-        event(life)
+    *events, finish = EVENTS.values()
 
+    for event in events:
+        event(life)
+    started_again = [restarts(pod) for pod in target.nodes(space, life.job).values()]
+    finish(life)
+
+    assert started_again == [0] * MOST
     jobs.check_result(space, life.training)
     until("no nodes", lambda: not target.nodes(space, life.job), describe=space.describe)

@@ -53,7 +53,7 @@ def _settings(testbed: Testbed) -> dict[str, object]:
             {
                 "schedulerName": GANG_SCHEDULERS["coscheduling"],
                 "plugins": plugins,
-                "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}],
+                "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 5}}],
             }
         ],
     }
