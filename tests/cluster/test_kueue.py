@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster import jobs, kube
+from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace
-from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.stack import JobStack
+from tests.cluster.targets import Target
 from tests.cluster.test_indexed_job import await_end, uids
 from tests.cluster.test_indexed_job import job as indexed_job
-from tests.cluster.test_operations import Account, account, roles
 from tests.cluster.testbed.kueue import VERSION
 from tests.cluster.waiting import until
-from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("kueue")]
 JOB, QUEUE = "indexed", "research"
@@ -65,20 +64,6 @@ def queue(space: Namespace) -> Iterator[Namespace]:
     yield space
     for each in made:
         space.api.delete(each)
-
-
-@pytest.fixture
-def stack(engine: Engine, queue: Namespace) -> Iterator[JobStack]:
-    """A stack for the one job of a story, which is destroyed before the namespace."""
-    assert queue.name
-    with job_stack(engine, JOB, "ours") as own:
-        yield own
-
-
-@pytest.fixture
-def operator(space: Namespace, tmp_path: Path) -> Account:
-    """An account that may operate jobs, with the Role that the documentation has for it."""
-    return account(space, "operator", roles()["elastic-infra-operate"], tmp_path)
 
 
 def queued(space: Namespace, mode: str, training: jobs.Training, **changes: Any) -> dict[str, Any]:
@@ -203,11 +188,14 @@ def gates(space: Namespace) -> int:
 
 
 def test_a_job_waits_as_a_whole_and_another_queue_makes_it_anew(queue: Namespace, stack: JobStack) -> None:
-    """Three nodes wait for quota for three; what Kueue would refuse to change is a replacement, and is admitted."""
+    """Three nodes wait for quota for three; what Kueue would refuse to change is a replacement, and is admitted.
+
+    A size that changes ends all pods: Kueue suspends the job, and admits it again with that size.
+    """
     training = jobs.Training()
     settings = queued(queue, "whole", training, elastic={"nnodes": "1:3", "initial_nodes": 3, "nproc_per_node": 1})
     stack.up(settings)
-    until("a workload", lambda: queue.api.list(VERSION, "Workload", queue.name), describe=queue.describe)
+    until("a workload", lambda: workloads(queue), describe=queue.describe)
     held = (spec(queue)["suspend"], uids(queue))
     queue.api.apply(quota(queue, 3))
     jobs.await_world(queue, 3)
@@ -216,22 +204,67 @@ def test_a_job_waits_as_a_whole_and_another_queue_makes_it_anew(queue: Namespace
     queue.apply({"apiVersion": VERSION, "kind": "LocalQueue", **other})
     changed = stack.up({**settings, "placement": {"queue": "other"}})
     jobs.await_world(queue, 3, after=jobs.last_step(queue))
+    anew, before = indexed_job(queue)["metadata"]["uid"], uids(queue)
+    resized = {"spec": {"parallelism": 2, "completions": 2}}
+    queue.api.patch(queue.named("batch/v1", "Job", JOB), resized)
+    jobs.await_world(queue, 2, after=jobs.last_step(queue))
+    after = uids(queue)
     jobs.tell_to_finish(queue)
     await_end(queue, "Complete")
 
     assert held == (True, {})
     assert changed == {"workload": "delete-replaced"}
-    assert indexed_job(queue)["metadata"]["uid"] != uid
+    assert anew != uid
+    assert (indexed_job(queue)["metadata"]["uid"], sorted(after)) == (anew, ["0", "1"])
+    assert set(before.values()).isdisjoint(after.values())
     jobs.check_result(queue, training)
 
 
-@pytest.mark.parametrize("mode", ["whole", "partial", "elastic"])
-@pytest.mark.parametrize("target", ["job", "pytorchjob"])
-def test_kueue_takes_what_is_rendered(shared_space: Namespace, target: str, mode: str) -> None:
-    """Its webhooks refuse nothing and warn of nothing."""
-    if target == "pytorchjob" and mode != "whole":
-        pytest.skip("refused by the config")
-    settings = {**queued(shared_space, mode, jobs.Training()), "target": target}
-    (workload,) = (each for each in jobs.objects("taken", settings, "ours") if each["kind"] in {"Job", "PyTorchJob"})
+@pytest.mark.parametrize("target", ["pytorchjob", "trainjob"], indirect=True)
+def test_every_workload_object_waits_gives_way_and_comes_back(
+    queue: Namespace, stack: JobStack, operator: Account, target: Target
+) -> None:
+    """A PyTorchJob and a TrainJob wait for quota for all nodes, are evicted, and go on from their checkpoint.
 
-    assert shared_space.unexpected_warnings(workload) == []
+    Pulumi neither shows nor takes back what Kueue wrote, and the queue has its quota back at the end.
+    """
+    training = jobs.Training()
+    elastic = {"nnodes": "1:2", "nproc_per_node": 1}
+    settings = queued(queue, "whole", training, target=target.name, elastic=elastic)
+    queue.api.apply(quota(queue, 1))
+    stack.up(settings)
+    until("a workload", lambda: workloads(queue), describe=queue.describe)
+    held = (target.nodes(queue, JOB), operator.run("status", JOB).out)
+
+    queue.api.apply(quota(queue, 2))
+    jobs.await_world(queue, 2)
+    nodes = target.nodes(queue, JOB)
+    stack.refresh()
+    shown = (stack.preview(settings), stack.up(settings))
+    drained = quota(queue, 2)
+    queue.api.apply({**drained, "spec": {**drained["spec"], "stopPolicy": "HoldAndDrain"}})
+    until("no nodes", lambda: not target.nodes(queue, JOB), describe=queue.describe)
+    given_way = (stack.preview(settings), stack.up(settings))
+    queue.api.apply(drained)
+    jobs.await_world(queue, 2, after=jobs.last_step(queue))
+    jobs.tell_to_finish(queue)
+    target.await_end(queue, JOB)
+    until("quota that is free", lambda: "Finished" in said(workloads(queue)[0]), describe=queue.describe)
+
+    assert held[0] == {}
+    assert "waits in its queue" in held[1]
+    assert shown == given_way == ({}, {})
+    for pod in nodes.values():
+        assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+        assert FLAVOR_LABEL in [each.get("key") for each in pod["spec"]["tolerations"]]
+    jobs.check_result(queue, training)
+
+
+def workloads(space: Namespace) -> list[kube.Object]:
+    """What Kueue admits in the namespace."""
+    return space.api.list(VERSION, "Workload", space.name)
+
+
+def said(told: kube.Object) -> set[str]:
+    """The conditions of an object that are true."""
+    return {each["type"] for each in told["status"]["conditions"] if each["status"] == "True"}

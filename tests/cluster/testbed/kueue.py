@@ -1,4 +1,4 @@
-"""Kueue beside a running testbed, for batch/v1 Jobs and PyTorchJobs."""
+"""Kueue beside a running testbed, for batch/v1 Jobs, PyTorchJobs and TrainJobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ FURNISHED = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", SCRI
 
 def _serves(webhook: Mapping[str, Any]) -> bool:
     """Whether a webhook is of Kueue's own kinds, or of a job that the settings name."""
-    served = {"kueue.x-k8s.io": None, "batch": "jobs", "kubeflow.org": "pytorchjobs"}
+    served = {
+        "kueue.x-k8s.io": None,
+        "batch": "jobs",
+        "kubeflow.org": "pytorchjobs",
+        "trainer.kubeflow.org": "trainjobs",
+    }
     return all(
         group in served and served[group] in {None, *rule["resources"]}
         for rule in webhook["rules"]
@@ -47,7 +52,7 @@ KUEUE = Controller(
     settings={
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "internalCertManagement": {"enable": False},
-        "integrations": {"frameworks": ["batch/job", "kubeflow.org/pytorchjob"]},
+        "integrations": {"frameworks": ["batch/job", "kubeflow.org/pytorchjob", "trainer.kubeflow.org/trainjob"]},
     },
     bad={
         "apiVersion": "batch/v1",
