@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from elastic_infra.manifests.workdir import ARCHIVE
 from elastic_infra.operations.failures import last_failure
 from tests.cluster import jobs
 from tests.cluster.cluster import MOUNT, READER, Namespace
-from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.stack import JobStack
+from tests.cluster.targets import Target
 from tests.cluster.waiting import until
-from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 JOB = "local-code"
@@ -33,14 +32,6 @@ print("x", file=open("{MOUNT}/fetches", "a"))
 time.sleep(3)
 print(1, file=open("set", "w"))
 """
-
-
-@pytest.fixture
-def stack(engine: Engine, space: Namespace) -> Iterator[JobStack]:
-    """A stack for the one job, which is destroyed before the namespace."""
-    assert space.name
-    with job_stack(engine, JOB, "ours") as own:
-        yield own
 
 
 def code(folder: Path, version: int) -> Path:
@@ -97,13 +88,13 @@ def test_pods_run_the_folders_code_and_another_content_replaces_them(
     assert space.read("ran-2-0") == "/workspace"
 
 
-def test_pods_share_what_one_of_them_fetched(space: Namespace, stack: JobStack, tmp_path: Path) -> None:
+def test_pods_share_what_one_of_them_fetched(space: Namespace, stack: JobStack, target: Target, tmp_path: Path) -> None:
     """On nodes that are fit: one download into the shared volume, by a program of the job's own code."""
     code(tmp_path, 1)
     (tmp_path / "fetch.py").write_text(FETCH)
     command = ["python3", "/workspace/fetch.py"]
     settings: dict[str, Any] = {
-        **jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": 2, "nproc_per_node": 1}),
+        **jobs.config(space, jobs.Training(), target=target.name, elastic={"nnodes": 2, "nproc_per_node": 1}),
         "script": "bin/train.py",
         "workdir": {"path": str(tmp_path)},
         "health_check": {"disk": "1Mi"},
