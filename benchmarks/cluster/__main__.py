@@ -133,7 +133,11 @@ def measure(cluster: Cluster, api: kube.Kube, row: Row, arm: jobs.Arm) -> Cost:
     """One job, one event."""
     training = jobs.Training()
     elastic = {"nnodes": "1:3", "initial_nodes": row.nodes, "nproc_per_node": 1}
-    settings: dict[str, Any] = {"elastic": elastic, "resources": RESOURCES, **({} if arm == "ours" else jobs.TORCHRUN)}
+    settings: dict[str, Any] = {
+        "elastic": elastic,
+        "resources": RESOURCES,
+        **({} if arm == "ours" else jobs.TORCHRUN["pytorchjob"]),
+    }
     with namespace(cluster, api, f"bench-{secrets.token_hex(3)}", {}, small=False) as space:
         space.apply(jobs.toy_config_map())
         begin = time.time()

@@ -50,14 +50,16 @@ class Column:
     @property
     def control(self) -> Mapping[str, Any]:
         """What torchrun needs of the config."""
-        return {} if self.arm == "ours" else jobs.TORCHRUN
+        return {} if self.arm == "ours" else jobs.TORCHRUN[self.target]
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
     "`pytorchjob`": Column("pytorchjob"),
     "`job`": Column("job"),
     "`trainjob`": Column("trainjob"),
-    "torchrun": Column("pytorchjob", "plain"),
+    "torchrun, `pytorchjob`": Column("pytorchjob", "plain"),
+    "torchrun, `job`": Column("job", "plain"),
+    "torchrun, `trainjob`": Column("trainjob", "plain"),
 }
 
 
@@ -136,8 +138,10 @@ def report(found: Mapping[str, Mapping[str, str]]) -> str:
         "preempted one a pod that the cluster evicts; both are replaced, and an Indexed Job's controller waits before "
         "it does (training goes on meanwhile). A TrainJob asks for its maximum at once, so that growth there means "
         "that a pod comes later. Torchrun is as it comes, with its own store on node 0, which is what it loses with "
-        "`lose the store`. It has a PyTorchJob with restart policy `OnFailure`: the operator is what sets it up as an "
-        "elastic job, and its exit code of any failure is 1. "
+        "`lose the store`, and with restart policy `OnFailure` everywhere, because its exit code of any failure is 1. "
+        "The operator makes its variables on a PyTorchJob. On the other two they are those of this package's pods, "
+        "with the Service of index 0 as the endpoint: Trainer's own `torch` policy has one number of nodes, for all "
+        "of which torchrun waits, so that the job would not start with two of three. "
         "Weights are exact where they are those of an undisturbed run and no saved step was repeated. One run a column."
     )
     return page(

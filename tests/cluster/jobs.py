@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import tests.jobs
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests.render import render
 from tests.cluster import kube, toy
@@ -27,8 +28,12 @@ TOY = "toy"
 SCRIPT = "/toy/toy.py"
 CONTROL = {"rendezvous": {"host": "worker0"}}
 """Where torchrun's own store lives; it does not speak to the package's."""
-TORCHRUN = {**CONTROL, "run_policy": {"restart_policy": "OnFailure"}}
-"""A PyTorchJob of torchrun, which ends with exit code 1 for any failure and is started again in its pod."""
+TORCHRUN = {
+    "pytorchjob": {**CONTROL, "run_policy": {"restart_policy": "OnFailure"}},
+    "job": CONTROL,
+    "trainjob": CONTROL,
+}
+"""Of each `target`: torchrun ends with exit code 1 for any failure, and is started again in its pod."""
 IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
 """For tests that want pods and no training."""
 IDLE_COMMAND = "trap 'exit 143' TERM; case $HOSTNAME in $TOY_QUITS) sleep 3;; *) sleep infinity & wait;; esac"
@@ -40,7 +45,7 @@ with open(os.path.join(os.environ["TOY_FOLDER"], socket.gethostname() + ".jsonl"
     file.write(json.dumps({"step": 1, "time": time.time()}) + os.linesep)
 """
 TUNED_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-TUNED_RENDEZVOUS = [{"key": "last_call_timeout", "value": "3"}]
+TUNED_RENDEZVOUS = {"last_call_timeout": "3"}
 
 
 @dataclass(frozen=True)
@@ -170,23 +175,38 @@ def first_workers_steps(space: Namespace) -> list[int]:
     return [int(str(line["step"])) for line in lines if line["rank"] == 0]
 
 
-def with_arm(job: kube.Object, arm: Arm) -> kube.Object:
-    """The same object with another arm in the place of the launcher; only a PyTorchJob has other arms."""
-    if arm == "ours" or job["kind"] != "PyTorchJob":
-        return job
-    changed: kube.Object = json.loads(json.dumps(job))
-    container = changed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+def with_arm(manifest: kube.Object, arm: Arm) -> kube.Object:
+    """The same object with another arm in the place of the launcher, where it has pods that train."""
+    if arm == "ours" or manifest["kind"] not in {"PyTorchJob", "Job", "TrainingRuntime"}:
+        return manifest
+    changed: kube.Object = json.loads(json.dumps(manifest))
+    (template,) = tests.jobs.templates({"workload": changed})
+    container = template["spec"]["containers"][0]
     if arm == "idle":
         container.update(command=["sh", "-c", IDLE_COMMAND], args=[])
-        return changed
-    if arm == "import":
+    elif arm == "import":
         container.update(command=["python3", "-c", IMPORT_COMMAND], args=[])
-        return changed
-    container["command"] = ["torchrun"]
-    container["env"] = [entry for entry in container["env"] if entry["name"] != "PET_MONITOR_INTERVAL"]
-    policy = changed["spec"]["elasticPolicy"]
-    del policy["rdzvConf"]
-    if arm == "tuned":
-        policy["rdzvConf"] = TUNED_RENDEZVOUS
-        container["env"] += [{"name": name, "value": value} for name, value in TUNED_ENV.items()]
+    else:
+        container["command"] = ["torchrun"]
+        _set_up_for_torchrun(changed, container, tuned=arm == "tuned")
     return changed
+
+
+def _set_up_for_torchrun(manifest: kube.Object, container: dict[str, Any], *, tuned: bool) -> None:
+    """Takes the launcher's settings away, and has a node that failed started again in its pod."""
+    ours = {"PET_MONITOR_INTERVAL", "PET_RDZV_CONF"}
+    env = [entry for entry in container["env"] if entry["name"] not in ours]
+    env += [{"name": name, "value": value} for name, value in TUNED_ENV.items() if tuned]
+    container["env"] = env
+    if manifest["kind"] == "PyTorchJob":  # the operator makes the variables of the rendezvous
+        policy = manifest["spec"]["elasticPolicy"]
+        del policy["rdzvConf"]
+        if tuned:
+            policy["rdzvConf"] = [{"key": key, "value": value} for key, value in TUNED_RENDEZVOUS.items()]
+        return
+    if tuned:
+        env.append({"name": "PET_RDZV_CONF", "value": ",".join(map("=".join, TUNED_RENDEZVOUS.items()))})
+    job = manifest["spec"] if manifest["kind"] == "Job" else tests.jobs.replicated_job(manifest)
+    for needs_never in ("podFailurePolicy", "backoffLimitPerIndex"):
+        del job[needs_never]
+    job["template"]["spec"]["restartPolicy"] = "OnFailure"

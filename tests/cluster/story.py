@@ -75,6 +75,7 @@ class Life:
 
     def _replaced(self, index: int, take: Callable[[str], None]) -> None:
         pods, before = self.target.nodes(self.space, self.job), self._uids()
+        assert index in pods, self.space.describe()
         take(pods[index]["metadata"]["name"])
         self.target.replace(self.space, self.job, index, before.pop(index))
         self._trains(MOST)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import MOUNT, READER, Namespace
+from tests.cluster.targets import Target
 from tests.cluster.testbed.layout import NODE_ADDRESS
 from tests.cluster.testbed.network import BRIDGE_MAC
 from tests.cluster.waiting import until
@@ -105,3 +106,13 @@ def test_plain_torchrun_trains(space: Namespace) -> None:
     jobs.finish(space, "control", training)
 
     assert {line["world"] for line in space.lines("*.jsonl")} == {2}
+
+
+def test_the_server_takes_torchrun_on_every_workload_object(shared_space: Namespace, target: Target) -> None:
+    """The control arms' objects, with an expert's settings; Trainer judges its TrainJob once the runtime is there."""
+    settings = target.config(shared_space, jobs.Training(), **jobs.TORCHRUN[target.name])
+    manifests = [each for each in jobs.objects("control", settings, "tuned") if each["kind"] != "TrainJob"]
+
+    assert {each["kind"]: shared_space.unexpected_warnings(each) for each in manifests} == {
+        each["kind"]: [] for each in manifests
+    }
