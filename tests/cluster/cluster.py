@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -229,10 +229,16 @@ def namespace(
 
 
 def _pods_are_gone(api: kube.Kube, name: str) -> bool:
-    """Whether a namespace that ends has no pods; those that are left are told not to wait for their grace."""
+    """Whether a namespace that ends has no pods; those that are left wait neither for their grace nor for a finalizer.
+
+    A Job keeps its failed pods until others come in their place, and there are none in a namespace that ends.
+    """
     pods = api.list("v1", "Pod", name)
     for pod in pods:
         api.delete(pod, grace=0)
+        if pod["metadata"].get("finalizers"):
+            with suppress(kube.KubeError):  # the pod is gone by now
+                api.patch(pod, {"metadata": {"finalizers": None}})
     return not pods
 
 

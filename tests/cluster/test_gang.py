@@ -91,5 +91,3 @@ def test_without_a_gang_a_pod_holds_room_that_it_cannot_use(space: Namespace) ->
     jobs.submit(space, JOB, settings(space), "ours")
 
     until("a pod that holds the slot", lambda: bound(space) == 1, describe=space.describe)
-    space.api.delete(space.named("batch/v1", "Job", JOB))  # which a namespace that ends does not do by itself
-    until("no pods", lambda: not pods(space), describe=space.describe)

@@ -11,8 +11,8 @@ from tests.cluster import jobs, kube
 from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace
 from tests.cluster.stack import JobStack
-from tests.cluster.targets import Target
-from tests.cluster.test_indexed_job import await_end, uids
+from tests.cluster.targets import TARGETS, Target
+from tests.cluster.test_indexed_job import finish, uids
 from tests.cluster.test_indexed_job import job as indexed_job
 from tests.cluster.testbed.kueue import VERSION
 from tests.cluster.waiting import until
@@ -89,10 +89,9 @@ def spec(space: Namespace) -> dict[str, Any]:
 def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operator: Account) -> None:
     """Quota for two of three nodes: two train. Pulumi neither shows nor takes back what Kueue wrote.
 
-    A job that is made anew asks for all its nodes again.
+    A job that is made anew asks for all its nodes again. One that gives way comes back with what there is then.
     """
-    training = jobs.Training()
-    settings = queued(queue, "partial", training)
+    settings = queued(queue, "partial", jobs.Training())
     created = stack.up(settings)
     jobs.await_world(queue, 2)
     admitted = spec(queue)
@@ -103,11 +102,13 @@ def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operat
     scaled, seen = operator.run("scale", JOB, "3"), operator.run("status", JOB)
     queue.api.apply(quota(queue, 3))
     image = queue.cluster.images[1]
-    changed = stack.up({**settings, "image": image, "env": {**settings["env"], "TOY_IMAGE": image}})
+    changed_settings = {**settings, "image": image, "env": {**settings["env"], "TOY_IMAGE": image}}
+    changed = stack.up(changed_settings)
     jobs.await_image(queue, image)
     jobs.await_world(queue, 3, after=jobs.last_step(queue))
-    jobs.tell_to_finish(queue)
-    await_end(queue, "Complete")
+    uid = indexed_job(queue)["metadata"]["uid"]
+    given_way = gives_way(queue, TARGETS["job"], stack, changed_settings, nodes=2)
+    finish(queue)
 
     assert created == dict.fromkeys(("launcher", "network_policy", "service", "token", "store", "workload"), "create")
     assert sizes(admitted) == sizes(after) == (2, 2)
@@ -117,31 +118,25 @@ def test_a_part_of_the_job_is_admitted(queue: Namespace, stack: JobStack, operat
     assert (scaled.code, "Set the mode to 'elastic'" in scaled.err) == (2, True), scaled.err
     assert "2 of 2 nodes ready (1 to 3, set by Kueue" in seen.out, seen.out + seen.err
     assert changed["workload"] == "delete-replaced"
-    jobs.check_result(queue, training)
-
-
-def test_a_job_that_gives_way_goes_on_with_what_there_is(queue: Namespace, stack: JobStack, operator: Account) -> None:
-    """Evicted with two nodes, it is admitted again with three, and goes on from its checkpoint."""
-    training = jobs.Training()
-    settings = queued(queue, "partial", training)
-    stack.up(settings)
-    jobs.await_world(queue, 2)
-    uid = indexed_job(queue)["metadata"]["uid"]
-
-    drained = quota(queue, 3)
-    queue.api.apply({**drained, "spec": {**drained["spec"], "stopPolicy": "HoldAndDrain"}})
-    until("an evicted job", lambda: spec(queue).get("suspend") and not uids(queue), describe=queue.describe)
-    given_way = (stack.preview(settings), stack.up(settings))
-    seen = operator.run("status", JOB)
-    queue.api.apply(drained)
-    jobs.await_world(queue, 3, after=jobs.last_step(queue))
-    jobs.tell_to_finish(queue)
-    await_end(queue, "Complete")
-
     assert given_way == ({}, {})
-    assert "waits in its queue" in seen.out, seen.out + seen.err
-    assert (indexed_job(queue)["metadata"]["uid"], sizes(spec(queue))) == (uid, (3, 3))
-    jobs.check_result(queue, training)
+    assert (indexed_job(queue)["metadata"]["uid"], sizes(spec(queue))) == (uid, (2, 2))
+    jobs.check_result(queue, jobs.Training())
+
+
+def gives_way(
+    queue: Namespace, target: Target, stack: JobStack, settings: dict[str, Any], nodes: int
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The queue takes its nodes from the job, and then has quota for so many, which train.
+
+    Returns what Pulumi shows and does while the job waits.
+    """
+    reopened = quota(queue, nodes)
+    queue.api.apply({**reopened, "spec": {**reopened["spec"], "stopPolicy": "HoldAndDrain"}})
+    until("no nodes", lambda: not target.nodes(queue, JOB), describe=queue.describe)
+    seen = stack.preview(settings), stack.up(settings)
+    queue.api.apply(reopened)
+    jobs.await_world(queue, nodes, after=jobs.last_step(queue))
+    return seen
 
 
 def sizes(now: dict[str, Any]) -> tuple[int, int]:
@@ -171,8 +166,7 @@ def test_a_job_grows_into_its_quota_while_it_trains(queue: Namespace, stack: Job
     jobs.await_world(queue, 1, after=jobs.last_step(queue))
     stack.refresh()
     refreshed = stack.preview(settings)
-    jobs.tell_to_finish(queue)
-    await_end(queue, "Complete")
+    finish(queue)
 
     assert (grown.code, beyond.code, shrunk.code) == (0, 0, 0), grown.err + beyond.err + shrunk.err
     assert first.items() <= second.items() <= third.items()
@@ -209,8 +203,7 @@ def test_a_job_waits_as_a_whole_and_another_queue_makes_it_anew(queue: Namespace
     queue.api.patch(queue.named("batch/v1", "Job", JOB), resized)
     jobs.await_world(queue, 2, after=jobs.last_step(queue))
     after = uids(queue)
-    jobs.tell_to_finish(queue)
-    await_end(queue, "Complete")
+    finish(queue)
 
     assert held == (True, {})
     assert changed == {"workload": "delete-replaced"}
@@ -241,12 +234,7 @@ def test_every_workload_object_waits_gives_way_and_comes_back(
     nodes = target.nodes(queue, JOB)
     stack.refresh()
     shown = (stack.preview(settings), stack.up(settings))
-    drained = quota(queue, 2)
-    queue.api.apply({**drained, "spec": {**drained["spec"], "stopPolicy": "HoldAndDrain"}})
-    until("no nodes", lambda: not target.nodes(queue, JOB), describe=queue.describe)
-    given_way = (stack.preview(settings), stack.up(settings))
-    queue.api.apply(drained)
-    jobs.await_world(queue, 2, after=jobs.last_step(queue))
+    given_way = gives_way(queue, target, stack, settings, nodes=2)
     jobs.tell_to_finish(queue)
     target.await_end(queue, JOB)
     until("quota that is free", lambda: "Finished" in said(workloads(queue)[0]), describe=queue.describe)
