@@ -16,7 +16,7 @@ QUICK = ("last_call_timeout=1", "join_timeout=120")
 STEPS = 1500
 
 
-def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mode: str = "") -> Job:
+def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mode: str = "", steps: int = STEPS) -> Job:
     """A job of the script ``elastic_loop.py``.
 
     Args:
@@ -25,11 +25,12 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
         durable_steps: between two snapshots on disk.
         mode: ``in-place``: workers keep their processes when nodes come and go; ``reconfigured``: and their process
             group; ``sharded``: the model is sharded.
+        steps: of the whole training.
     """
     script = (
         str(SCRIPT),
         str(folder),
-        str(STEPS),
+        str(steps),
         str(seconds),
         str(durable_steps),
         *([mode] if mode else []),
@@ -39,14 +40,15 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
 
 def assert_as_undisturbed(job: Job) -> None:
     """Every sample was trained on exactly once, and the weights are those of one worker that is never disturbed."""
-    assert_exactly_once([line for line in job.journal() if line["event"] == "step"])
+    steps = int(job.script[2])
+    assert_exactly_once([line for line in job.journal() if line["event"] == "step"], steps)
     weights, bias = json.loads((job.folder / "weights.json").read_text())
-    expected = undisturbed()
+    expected = undisturbed(steps)
     assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
     assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
 
 
-def undisturbed() -> list[list[list[float]] | list[float]]:
+def undisturbed(steps: int) -> list[list[list[float]] | list[float]]:
     """The weights of one worker that is never disturbed."""
     torch.manual_seed(0)
     inputs = torch.randn(50, 4, dtype=torch.float64)
@@ -54,7 +56,7 @@ def undisturbed() -> list[list[list[float]] | list[float]]:
     model = torch.nn.Linear(4, 1, dtype=torch.float64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     sampler = ElasticSampler(50, global_batch=12)
-    for _ in range(STEPS):
+    for _ in range(steps):
         batch = list(sampler.step(0, 1)[0].indices)
         torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
         optimizer.step()
@@ -63,10 +65,10 @@ def undisturbed() -> list[list[list[float]] | list[float]]:
     return [model.weight.tolist(), model.bias.tolist()]
 
 
-def assert_exactly_once(lines: list[Line]) -> None:
+def assert_exactly_once(lines: list[Line], steps: int) -> None:
     """The ranks of the last generation that made a step had its samples, each once."""
     sampler = ElasticSampler(50, global_batch=12)
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         times = [line for line in lines if line["step"] == step]
         last = times[-1]["generation"]
         seen = [index for line in times if line["generation"] == last for index in cast("list[int]", line["seen"])]

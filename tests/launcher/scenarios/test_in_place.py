@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch.distributed as dist
 
+from tests.launcher.launched import kill
 from tests.launcher.loopback import Job, Line, kill_tree, signal_tree, tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
 
@@ -89,6 +90,35 @@ def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
 
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert_as_undisturbed(job)
+
+
+@pytest.mark.slow
+def test_of_sixteen_workers_fourteen_keep_their_processes(tmp_path: pathlib.Path) -> None:
+    """Two nodes of eight: two siblings are killed at once, then their node is lost, and another one comes."""
+    job = elastic_job(tmp_path, seconds=0.3, durable_steps=100, mode="in-place", steps=400)
+    job.options = (*job.options, "--nproc-per-node", "8")
+    try:
+        job.start_store()
+        for _ in range(2):
+            job.start_node(*QUICK)
+        lines = job.wait_for_world(16)
+        before = [pid_of(lines, rank) for rank in range(16)]
+        kill([int(str(before[rank])) for rank in (9, 12)])
+        lines = job.wait_for_world(8, after=at(lines[-1]))
+        lines = job.wait_for_world(16, after=at(lines[-1]))
+        assert len({pid_of(lines, rank) for rank in range(16)} & set(before)) == 14, job.logs()
+        lost = node_of(job, before[8])
+        kill_tree(lost)
+        lines = job.wait_for_world(8, after=at(lines[-1]))
+        job.start_node(*QUICK)
+        lines = job.wait_for_world(16, after=at(lines[-1]))
+        assert {pid_of(lines, rank) for rank in range(8)} == set(before[:8]), job.logs()
+        (job.folder / "hurry").touch()
+
+        assert [node.wait(200) for node in job.nodes if node is not lost] == [0, 0], job.logs()
+        assert_as_undisturbed(job)
+    finally:
+        job.end()
 
 
 @pytest.mark.slow

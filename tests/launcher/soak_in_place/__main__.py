@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a soak, judge it, and print the verdict."""
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
-    outcome = run(given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-")), given.seed, given.faults)
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-"))
+    outcome = run(folder, given.seed, given.faults, given.nodes, given.workers)
     print(report.render(outcome))
     if given.summary:
         given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
@@ -33,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def run(folder: Path, seed: int, count: int) -> report.Outcome:
+def run(folder: Path, seed: int, count: int, nodes: int = plan.NODES, workers: int = plan.WORKERS) -> report.Outcome:
     """One soak in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    job = soak.Soak(folder, plan.draw(seed, count), lambda line: print(line, flush=True))
+    job = soak.Soak(folder, plan.draw(seed, count), nodes, workers, lambda line: print(line, flush=True))
     began, trouble = time.monotonic(), ""
     try:
         job.run()
@@ -45,6 +46,8 @@ def run(folder: Path, seed: int, count: int) -> report.Outcome:
     furthest = max((line["step"] for line in job.journal.all if line["event"] == "step"), default=0)
     return report.Outcome(
         seed=seed,
+        nodes=nodes,
+        workers=workers,
         planned=count,
         torch=version("torch"),
         seconds=time.monotonic() - began,
@@ -67,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.launcher.soak_in_place", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--nodes", type=int, default=plan.NODES)
+    parser.add_argument("--workers", type=int, default=plan.WORKERS, help="of each node")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
     parser.add_argument("--summary", type=Path, help="file for the page")
     return parser

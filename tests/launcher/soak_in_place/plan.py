@@ -20,8 +20,9 @@ step. ``any``: wherever the victim is, in the middle of a move too."""
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 
 WORKERS: Final = 2
-"""Workers a node: the least with siblings, which live on when one of them is killed."""
+"""Workers a node by default: the least with siblings, which live on when one of them is killed."""
 NODES: Final = 3
+"""Nodes by default."""
 
 PAIRED: Final = 0.25
 """How many faults follow their predecessor at once, while the job still recovers from it."""

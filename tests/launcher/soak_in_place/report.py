@@ -19,6 +19,9 @@ class Outcome:
     """The results of one run."""
 
     seed: int
+    nodes: int
+    workers: int
+    """Workers a node."""
     planned: int
     torch: str
     seconds: float
@@ -57,7 +60,7 @@ nodes at each point of a step, and in the middle of the moves that follow. A suc
 later, while the next faults strike. The training is exact: a sample that is lost or counted twice changes all
 weights from then on. `make soak` runs a dozen faults; this page is what the following command wrote.
 
-    python -m tests.launcher.soak_in_place --seed {seed} --faults {faults} --summary benchmarks/training/SOAK.md
+    python -m tests.launcher.soak_in_place --seed {seed} --faults {faults}{shape} --summary benchmarks/training/SOAK.md
 
 {table}
 The outage of a fault is the longest time without a step from it on to the next fault, on a machine with {load:.0f}
@@ -69,9 +72,14 @@ one size, and the least in the last third.
 
 def page(outcome: Outcome, load: float) -> str:
     """The summary with what it is, for readers of the documentation."""
-    table = render(outcome)
+    is_usual = (outcome.nodes, outcome.workers) == (plan.NODES, plan.WORKERS)
     return PAGE.format(
-        seed=outcome.seed, faults=outcome.planned, table=table, load=load, processors=os.cpu_count() or 1
+        seed=outcome.seed,
+        faults=outcome.planned,
+        shape="" if is_usual else f" --nodes {outcome.nodes} --workers {outcome.workers}",
+        table=render(outcome),
+        load=load,
+        processors=os.cpu_count() or 1,
     )
 
 
@@ -81,7 +89,7 @@ def render(outcome: Outcome) -> str:
     replaced = verdict.replaced(outcome.journal, outcome.struck)
     steps = max((line["step"] for line in outcome.journal if line["event"] == "step"), default=0)
     lines = [
-        f"Seed {outcome.seed}, torch {outcome.torch}, {plan.NODES} nodes of {plan.WORKERS} workers.",
+        f"Seed {outcome.seed}, torch {outcome.torch}, {outcome.nodes} nodes of {outcome.workers} workers.",
         f"{len(outcome.injections)} of {outcome.planned} faults, {outcome.seconds:.0f} s, {steps} steps.",
         f"{changes.moves} changes in place, {changes.restarts} restarts of all workers.",
         f"Survivors that were replaced (gloo left them in a collective, or they were late): {len(replaced)}.",

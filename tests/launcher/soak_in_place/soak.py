@@ -25,8 +25,8 @@ MAX_RESTARTS: Final = 3
 """The default: every restart must be earned by progress."""
 LAST_STEPS: Final = 60
 """Steps after the last fault, so many that all workers know the last one before they reach it."""
-RECENT: Final = 60
-"""Lines in which the present members are looked for."""
+RECENT: Final = 10
+"""Lines of each worker, at most, in which the present members are looked for."""
 
 
 class SoakError(Exception):
@@ -36,12 +36,16 @@ class SoakError(Exception):
 class Soak:
     """One job under faults."""
 
-    def __init__(self, folder: Path, faults: Sequence[plan.Fault], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, faults: Sequence[plan.Fault], nodes: int, workers: int, say: Callable[[str], None]
+    ) -> None:
         self._folder = folder
+        self._nodes = nodes
+        self._world = nodes * workers
         self._faults = faults
         self._say = say
-        options = ("--nproc-per-node", str(plan.WORKERS), "--max-restarts", str(MAX_RESTARTS))
-        self._job = Job(folder, f"1:{plan.NODES}", options, (str(SCRIPT), str(folder)))
+        options = ("--nproc-per-node", str(workers), "--max-restarts", str(MAX_RESTARTS))
+        self._job = Job(folder, f"1:{nodes}", options, (str(SCRIPT), str(folder)))
         self._back: list[float] = []
         """When the successors of killed nodes start."""
         self._furthest = 0
@@ -65,7 +69,7 @@ class Soak:
         """
         try:
             self._job.start_store()
-            for _ in range(plan.NODES):
+            for _ in range(self._nodes):
                 self._start_node()
             self._until(self._is_whole, "the first group")
             for fault in self._faults:
@@ -123,8 +127,8 @@ class Soak:
     def _is_whole(self) -> bool:
         """Whether all nodes are there and each worker has made steps with the others since the last fault."""
         mine = [line for line in self._recent() if line["step"] > self._furthest + 1]
-        members = {line["pid"] for line in mine if line["world"] == plan.NODES * plan.WORKERS}
-        return len(self._living()) == plan.NODES and len(members & set(self._members())) == plan.NODES * plan.WORKERS
+        members = {line["pid"] for line in mine if line["world"] == self._world}
+        return len(self._living()) == self._nodes and len(members & set(self._members())) == self._world
 
     def _strike(self, fault: plan.Fault) -> bool:
         """Let a fault happen; False where it has no victim right now."""
@@ -194,7 +198,7 @@ class Soak:
         return sorted(pids - self.struck, key=lambda pid: self._since[pid])
 
     def _recent(self) -> list[dict[str, Any]]:
-        return self.journal.last("step", RECENT)
+        return self.journal.last("step", RECENT * self._world)
 
     def _newest_step(self) -> int:
         return max((line["step"] for line in self._recent()), default=0)
