@@ -139,7 +139,7 @@ class ElasticGroup:
                 "nccl" where ``experimental`` allows it.
             sharded: whether the script spreads its model over the ranks (FSDP2, HSDP, DTensor), which gives torch's
                 usual group: such a model is built with its peers, and a lost node takes shards with it. False by
-                default.
+                default, as for a model that ``ElasticState(build=...)`` builds for each group.
             experimental: whether groups are rebuilt by torch's experimental ``_reconfigure``, the only way in place for
                 NCCL; call ``torch.cuda.set_device`` before. False by default, because no GPU has run it yet.
             timeout: timeout of a collective. None, the default: torch's own for the backend (gloo 30 minutes, NCCL 10),

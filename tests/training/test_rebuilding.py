@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from elastic_infra.training import ElasticSampler, ElasticState, Restored, shards
+from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError, shards
 
 
 def build() -> dict[str, Any]:
@@ -76,6 +76,26 @@ def test_a_process_may_have_another_rank_in_a_group_of_the_same_size() -> None:
             assert shards.box_in(state.capture()["shards"]["model.weight"]).begin == (2 * rank, 0)
         finally:
             dist.destroy_process_group()
+
+
+def test_a_build_of_another_shape_is_named(tmp_path: Path) -> None:
+    """It depends on the group, for example: the snapshot of the group before does not fit."""
+    widths = iter((3, 4))
+
+    def shard() -> dict[str, Any]:
+        return {"model": fully_shard(torch.nn.Linear(2, next(widths)), mesh=init_device_mesh("cpu", (1,)))}
+
+    state = ElasticState(tmp_path, build=shard)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        state.restore()
+        state.snapshot(durable=True)
+        state.wait()
+        state.rebuild()
+        with pytest.raises(StateError, match=r"model\.weight is 3x2 in the snapshot and 4x2 here"):
+            state.restore()
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
