@@ -1,6 +1,7 @@
 """From a command line to an exit code: reads, checks, starts the supervisor, and reports the end.
 
-Only this module knows all parts. Heavy modules are imported once the command line is checked.
+Only this module knows all parts. Heavy modules are imported once the command line is checked, and others where they are
+needed: the mounted launcher compiles what it imports, and the import of torch begins only then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from . import defaults, exit_codes, log
-from .command_line import devices, option_values, options, plan
+from .command_line import option_values, options, plan
 from .settings import SECRETS, LauncherSettings, SettingsError, env_name
 from .signals import Signals
 
@@ -181,6 +182,8 @@ def _announce(resolved: plan.Plan, settings: LauncherSettings, megabytes: int) -
 
 def _event(settings: LauncherSettings, event: event_log.Name, fields: Mapping[str, object]) -> None:
     """Write an event of the supervisor; the agent writes most events."""
+    if not settings.events:
+        return
     from . import event_log
 
     node = settings.node_name or socket.gethostname()
@@ -192,6 +195,8 @@ def _workers_per_node(text: str, environ: Mapping[str, str], signals: Signals) -
         return int(text)
     except ValueError:
         pass
+    from .command_line import devices
+
     cpus = len(os.sched_getaffinity(0))
     number = devices.count(text, environ, os.listdir("/dev"), cpus)
     if number is None:
