@@ -10,12 +10,10 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 Record = TypeVar("Record")
-_Reader = Callable[[object], Any]
-"""Makes a field's value out of JSON; raises ``TypeError`` where it is not of the field's type."""
 
 
 def to_json(record: object) -> dict[str, object]:
@@ -38,8 +36,10 @@ def from_json(kind: type[Record], value: object) -> Record:
     if not isinstance(value, Mapping):
         message = f"{kind.__name__} must be an object."
         raise TypeError(message)
-    readers = _readers_of(kind)  # type: ignore[arg-type]  # every class is hashable
-    return kind(**{name: read(value[name]) for name, read in readers.items() if name in value})
+    wanted = _types_of(kind)  # type: ignore[arg-type]  # every class is hashable
+    return kind(**{
+        name: _read(wanted[name], value[name], f"{kind.__name__}.{name}") for name in wanted if name in value
+    })  # fmt: skip
 
 
 def changed(record: Record, changes: object, dropped: object, spliced: object) -> Record:
@@ -56,14 +56,18 @@ def changed(record: Record, changes: object, dropped: object, spliced: object) -
         TypeError: an argument is not of this form, or a field is not of its type.
     """
     kind = type(record).__name__
-    readers = _readers_of(type(record))  # type: ignore[arg-type]  # every class is hashable
-    read = {name: readers[name](value) for name, value in _checked(dict, kind, changes).items() if name in readers}
-    for name, (at, removed, values) in _checked(dict, kind, spliced).items():
-        if name in readers:
+    wanted = _types_of(type(record))  # type: ignore[arg-type]  # every class is hashable
+    read = {
+        name: _read(wanted[name], value, f"{kind}.{name}")
+        for name, value in _checked(dict, changes, kind).items()
+        if name in wanted
+    }
+    for name, (at, removed, values) in _checked(dict, spliced, kind).items():
+        if name in wanted:
             before = getattr(record, name)
-            read[name] = (*before[:at], *readers[name](values), *before[at + removed :])
+            read[name] = (*before[:at], *_read(wanted[name], values, f"{kind}.{name}"), *before[at + removed :])
     defaults = {field.name: field.default for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # as above
-    read |= {name: defaults[name] for name in _checked(list, kind, dropped) if name in readers}
+    read |= {name: defaults[name] for name in _checked(list, dropped, kind) if name in wanted}
     if dataclasses.MISSING in read.values():
         message = f"{kind} lacks a field."
         raise TypeError(message)
@@ -71,11 +75,10 @@ def changed(record: Record, changes: object, dropped: object, spliced: object) -
 
 
 @functools.cache
-def _readers_of(kind: type) -> dict[str, _Reader]:
-    """What reads each field, made once from the text of the annotations: a generation has thousands of members."""
+def _types_of(kind: type) -> dict[str, Any]:
+    """Each field with its type, resolved from the text of its annotation."""
     hints = typing.get_type_hints(kind)
-    fields = (field.name for field in dataclasses.fields(kind))
-    return {name: _reader(hints[name], f"{kind.__name__}.{name}") for name in fields}
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def _plain(value: object) -> object:
@@ -86,25 +89,22 @@ def _plain(value: object) -> object:
     return value
 
 
-def _reader(wanted: Any, name: str) -> _Reader:  # noqa: ANN401  a type
-    """What makes a value of this type out of JSON; ``name`` is the field's, for errors."""
+def _read(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401  a type, and a value of it
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in {types.UnionType, typing.Union}:
         (inner,) = (each for each in arguments if each is not types.NoneType)  # the only unions are optional values
-        read_inner = _reader(inner, name)
-        return lambda value: None if value is None else read_inner(value)
+        return None if value is None else _read(inner, value, name)
     if dataclasses.is_dataclass(wanted):
-        return functools.partial(from_json, typing.cast("type", wanted))
+        return from_json(typing.cast("type", wanted), value)
     if origin is tuple:
-        read_item = _reader(arguments[0], name)
-        return lambda value: tuple(map(read_item, _checked(list, name, value)))
+        return tuple(_read(arguments[0], item, name) for item in _checked(list, value, name))
     if origin is dict:
-        read_value = _reader(arguments[1], name)
-        return lambda value: {key: read_value(item) for key, item in _checked(dict, name, value).items()}
-    return functools.partial(_checked, type(arguments[0]) if origin is Literal else wanted, name)
+        items = _checked(dict, value, name).items()
+        return {key: _read(arguments[1], item, name) for key, item in items}
+    return _checked(type(arguments[0]) if origin is Literal else wanted, value, name)
 
 
-def _checked(kind: type, name: str, value: object) -> Any:  # noqa: ANN401  it is of the type asked for
+def _checked(kind: type, value: object, name: str) -> Any:  # noqa: ANN401  it is of the type asked for
     """The value, if it has the type; JSON writes a float without a fraction as an int, and true is no number."""
     allowed = (int, float) if kind is float else kind
     if isinstance(value, allowed) and (kind in {bool, object} or not isinstance(value, bool)):

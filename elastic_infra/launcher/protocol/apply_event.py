@@ -188,7 +188,8 @@ def _workers_in(state: State, event: events.WorkersIn, now: float) -> State:
     if workers is None:
         return state
     # The script has started here, so the next workers on standby may too.
-    return with_workers(replace(state, standby_failed=False), replace(workers, can_move=event.can_move))
+    workers = replace(workers, can_move=event.can_move, behind=False)
+    return with_workers(replace(state, standby_failed=False), workers)
 
 
 def _worker_parked(state: State, event: events.WorkerParked, now: float) -> State:

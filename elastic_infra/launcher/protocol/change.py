@@ -47,7 +47,11 @@ def propose(state: State, now: float) -> Generation | None:
     # Only a member whose workers train proposes, and only one change at a time.
     if generation is None or workers is None or generation.phase != "running" or workers.phase != "running":
         return None
-    cause = _departure(state, generation, now) or _arrival(state, generation, workers, now)
+    cause = _departure(state, generation, now)
+    # The state would end with this change: a newcomer that is about to get it does so first.
+    if cause is not None and _is_arriving(state, generation, now):
+        return None
+    cause = cause or _arrival(state, generation, workers, now)
     if cause is None:
         return None
     mode = move.mode_of_change(state, generation, cause, now)
@@ -131,6 +135,13 @@ def _departure(state: State, generation: Generation, now: float) -> Cause | None
         if status.leaving and not status.done:
             return Cause("leaving", status.member.name, status.member.uuid)
     return None
+
+
+def _is_arriving(state: State, generation: Generation, now: float) -> bool:
+    """Whether no member with the state goes on, and one is about to get it."""
+    statuses = member_statuses(state, generation, now)
+    coming = any(status.can_move and not status.has_state and status.live is not None for status in statuses)
+    return coming and not move.goes_on(state, generation, now)
 
 
 def _arrival(state: State, generation: Generation, workers: LocalWorkers, now: float) -> Cause | None:

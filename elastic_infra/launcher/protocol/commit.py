@@ -105,6 +105,34 @@ def commit(state: State, now: float) -> Generation | None:
     return _next(state, replace(generation, budget=budget, charged=False), statuses, now)
 
 
+def give_back(state: State, now: float) -> Generation | None:
+    """The same generation without the charge for a worker whose node stepped back and was lost a moment later.
+
+    The failure was the first sign of the loss, as in ``_is_refundable``, but the loss of a node that is no member ends
+    no generation. So the charge is taken back at once, while the other nodes can tell when that node was lost.
+    """
+    generation = state.generation
+    if generation is None or not generation.charged or generation.phase != "running" or state.own_member() is None:
+        return None
+    culprit = generation.budget.culprit
+    if culprit not in generation.stepped_back or not _is_lost_at_once(state, generation, culprit, now):
+        return None
+    return replace(generation, budget=restart_budget.refund(generation.budget), charged=False)
+
+
+def _is_lost_at_once(state: State, generation: Generation, uuid: str, now: float) -> bool:
+    """Whether a node that is no member was lost, or told to end, within a moment of the generation's beginning."""
+    peer, limits = state.store.peer(uuid), state.limits
+    # The store has dropped the node's record, or was reborn: nobody knows when the node was lost.
+    if peer is None or generation.incarnation != state.store.incarnation:
+        return False
+    if peer.record.leaving:
+        return now - state.committed_since <= limits.loss_wait
+    away = peer.presence in {"silent", "ended"}
+    away = away or (peer.presence == "disconnected" and now - peer.since >= limits.reconnect_wait)
+    return away and peer.since - state.committed_since <= limits.loss_wait
+
+
 def _is_over(generation: Generation, statuses: tuple[MemberStatus, ...]) -> bool:
     """Whether the members agreed to stop, or no member is left that could agree."""
     # The members have been told to stop, by plan or by force.

@@ -107,7 +107,7 @@ def _started(
         kept=move.alive(workers),
         behind=workers.behind,
     )
-    running = replace(workers, phase="running", started=now, kept=(), behind=False, exits=())
+    running = replace(workers, phase="running", started=now, kept=(), exits=())
     return with_workers(state, running), (start,)
 
 

@@ -240,6 +240,7 @@ DECISIONS: Final = (
     commit.succeed,
     change.break_up,
     change.reclaim,
+    commit.give_back,
     commit.commit,
     change.agree,
     change.propose,

@@ -31,7 +31,9 @@ class MemberStatus:
     stepped: bool = False
     """The member's workers of this generation have made a step."""
     can_move: bool = False
-    """The member's workers are in this generation with its state, and can be moved or have parked."""
+    """The member's workers can be moved out of this generation, or have parked."""
+    has_state: bool = False
+    """The same, and they have been in the generation's group, so that they have its state."""
     hung_at: tuple[int, ...] = ()
     """In a hang: the lowest step of the member's workers, and the local rank at that step."""
     failure: str = ""
@@ -136,13 +138,14 @@ def _seen(
         orphaned=ours and said.orphaned,
         live=None if gone or said.leaving else said,
         stepped=ours and said.startup_seconds is not None,
-        can_move=ours and not gone and _has_state(said),
+        can_move=ours and not gone and _can_move(said),
+        has_state=ours and not gone and _can_move(said) and not said.behind,
         hung_at=said.hung_at if ours else (),
         failure=said.failure if ours else "",
     )
 
 
-def _has_state(said: NodeRecord) -> bool:
+def _can_move(said: NodeRecord) -> bool:
     return said.state == "parked" or (said.can_move and said.state in {"member", "draining"})
 
 

@@ -127,7 +127,7 @@ def park(state: State, now: float) -> Step:
 
 def goes_on(state: State, generation: Generation, now: float) -> bool:
     """Whether a member with the state lives and was not told to end."""
-    return any(status.can_move and status.live is not None for status in member_statuses(state, generation, now))
+    return any(status.has_state and status.live is not None for status in member_statuses(state, generation, now))
 
 
 def is_unheard(state: State) -> bool:

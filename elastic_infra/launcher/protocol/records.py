@@ -173,6 +173,8 @@ class NodeRecord:
     """Exit code and exception of the node's first worker that failed before any step: equal texts mean one cause."""
     can_move: bool = False
     """Whether the node's workers of ``generation`` have said that they can be moved to the next one."""
+    behind: bool = False
+    """Whether these workers have yet to get the state, which other members have."""
     incomplete: bool = False
     """Whether other workers of the node have ended while these parked, so that new ones are to be started first."""
 

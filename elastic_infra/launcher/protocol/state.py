@@ -136,7 +136,7 @@ class LocalWorkers:
     kept: tuple[int, ...] = ()
     """While preparing: local ranks of parked workers of the generation before, which go on in this one."""
     behind: bool = False
-    """While preparing: the kept workers were on standby, so that others have the job's newest state."""
+    """The kept workers were on standby, and are not in a group yet: others have the job's newest state."""
     parked: tuple[int, ...] = ()
     """Local ranks that have parked."""
     told_to_park: bool = False
@@ -266,6 +266,7 @@ def record(state: State) -> NodeRecord:
         hung_at=_hung_at(state, workers) if workers else (),
         failure=workers.start_failure if workers else "",
         can_move=workers is not None and workers.can_move,
+        behind=workers is not None and workers.behind,
         incomplete=workers is not None and workers.phase == "parked" and bool(workers.exits),
     )
 

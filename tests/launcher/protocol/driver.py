@@ -123,7 +123,7 @@ class Driver:
             host.step,
             host.stop,
             (host.movable, host.told, host.parked, host.broke, host.late, host.dismissed, host.starts),
-            (host.held, host.saved, host.settled),
+            (host.held, host.saved, host.settled, host.kept),
         )
 
     def _action_handlers(self, world: World, i: int, action: Action, queue: deque[Event]) -> World:
@@ -193,6 +193,7 @@ class Driver:
             stop=None,
             starts=host.starts + (not action.kept),
             settled=host.settled and bool(action.kept),
+            kept=bool(action.kept),
             **UNMOVED,
         ))  # fmt: skip
 

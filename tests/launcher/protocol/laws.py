@@ -9,7 +9,7 @@ from elastic_infra.launcher.protocol import node_faults, ranks
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation
 from elastic_infra.launcher.protocol.state import NOWHERE, State
-from tests.launcher.protocol.world import BrokenError, Host, World
+from tests.launcher.protocol.world import MOMENT, BrokenError, Host, World
 
 
 def one_generation_runs(world: World) -> None:
@@ -133,6 +133,30 @@ def the_last_saves(world: World) -> None:
     all_left = all(host.end == "exit 143" for host in world.hosts)
     if all_left and any(host.held for host in world.hosts) and not any(host.saved for host in world.hosts):
         message = "all nodes were told to end, and none of their workers saved the state"
+        raise BrokenError(message)
+
+
+def a_lost_node_costs_nothing(world: World) -> None:
+    """The failure of a node that stepped back and is lost a moment later is not charged, once the others know of it."""
+    if any(host.compare_and_set is not None for host in world.hosts):
+        return
+    for host in world.hosts:
+        generation = host.state.generation if host.state and host.awake and host.connected else None
+        if generation is None or host.state is None or not generation.charged or host.state.own_member() is None:
+            continue
+        culprit = host.state.store.peer(generation.budget.culprit)
+        if culprit is None or generation.budget.culprit not in generation.stepped_back:
+            continue
+        if culprit.presence == "disconnected" and culprit.since == host.state.committed_since == -MOMENT:
+            message = f"generation {generation.number} is charged for a node that was lost"
+            raise BrokenError(message)
+
+
+def the_state_survives(world: World) -> None:
+    """Where nodes only come and leave, workers that have the state live, or it was saved."""
+    lives = any(host.settled and host.workers is not None for host in world.hosts)
+    if any(host.held for host in world.hosts) and not lives and not any(host.saved for host in world.hosts):
+        message = "no workers have the state any more, and none has saved it"
         raise BrokenError(message)
 
 

@@ -124,8 +124,9 @@ class Model(Driver):
         """What workers that can be moved say of themselves, at once unless the scenario lets them be late."""
         if not self.scenario.moves or host.workers is None or host.stopping or host.suspended:
             return
-        together = all(other.workers == host.workers and not other.exited for other in self._members(world, host))
-        if together and not (host.movable or host.told or host.parked):
+        members = self._members(world, host)
+        met = host.step >= 0 or all(other.workers == host.workers and not other.exited for other in members)
+        if met and not (host.movable or host.told or host.parked):
             said = with_host(world, i, replaced(host, movable=True, settled=True, held=host.held or host.step >= 0))
             yield f"in {i}", self._feed(said, i, events.WorkersIn(host.number, can_move=True))
         for rank in range(self.scenario.local):
@@ -197,7 +198,7 @@ class Model(Driver):
 
     def _breaks(self, world: World, i: int, host: Host, rank: int) -> Iterator[tuple[str, World]]:
         """A collective fails: the worker ends, or says so and waits where it can be moved."""
-        if not host.movable:
+        if not (host.movable or host.kept):
             yield f"collective fails {i}.{rank}", self._exit_worker(world, i, rank, 1)
         elif not (host.broke or host.told):
             broke = with_host(world, i, replaced(host, broke=True))

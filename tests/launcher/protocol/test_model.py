@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,9 @@ DEEP = {
     "one of a newcomer's two workers fails": scenario("fail freeze", 1, nodes=2, settled=1, local=2, moves=True),
     "one that can move leaves, slowly": scenario("leave slow", 2, nodes=2, settled=2, steps=1, moves=True),
     "all that can move leave": scenario("leave", 2, nodes=2, settled=2, steps=1, moves=True),
+    "the only one with the state leaves while another joins": scenario(
+        "leave", 1, nodes=2, settled=1, steps=1, moves=True
+    ),
     "two faults between two that can move": scenario("crash fail store", 2, nodes=2, settled=2, moves=True),
     "one of a newcomer's or its peer's workers is killed": scenario(
         "fail", 1, nodes=2, settled=1, local=2, steps=1, moves=True
@@ -182,8 +186,10 @@ def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
     sizes = (laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()
     end = (laws.the_end_stands,) if explored.finish and "store" not in explored.kinds else ()
     faults = (laws.faults_are_bounded(explored.names, explored.limits.node_faults),) if explored.faulty else ()
-    saved = (laws.the_last_saves,) if explored.moves and explored.steps and explored.kinds == {"leave"} else ()
-    return (*laws.ALL, *stepping, *sizes, *end, *faults, *saved)
+    only_leave = explored.moves and explored.steps and explored.kinds == {"leave"}
+    saved = (laws.the_last_saves, laws.the_state_survives) if only_leave else ()
+    refunded = (laws.a_lost_node_costs_nothing,) if explored.moves and explored.kinds >= {"crash", "fail"} else ()
+    return (*laws.ALL, *stepping, *sizes, *end, *faults, *saved, *refunded)
 
 
 def explore(explored: world.Scenario, limit: int) -> checker.Explored:
@@ -427,6 +433,30 @@ def test_checker_finds_a_state_that_is_not_saved(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(world.BrokenError, match="none of their workers saved the state"):
         checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_newcomer_that_is_taken_for_one_with_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a newcomer counts before it has the state, the node that has it leaves, and nobody saves it."""
+    seen = member_status._seen
+
+    def too_early(*said: Any, **how: Any) -> MemberStatus:
+        status = seen(*said, **how)
+        return replace(status, has_state=status.can_move)
+
+    monkeypatch.setattr(member_status, "_seen", too_early)
+    explored = DEEP["the only one with the state leaves while another joins"]
+
+    with pytest.raises(world.BrokenError, match="none has saved it"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_charge_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only members' losses count, a node that stepped back and is lost costs a restart."""
+    monkeypatch.setattr(machine, "DECISIONS", tuple(each for each in machine.DECISIONS if each != commit.give_back))
+    explored = scenario("fail crash", 2, nodes=2, settled=2, steps=1, moves=True)
+
+    with pytest.raises(world.BrokenError, match="is charged for a node that was lost"):
+        checker.explore(explored, (laws.a_lost_node_costs_nothing,), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_newcomer_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

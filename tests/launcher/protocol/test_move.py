@@ -10,7 +10,7 @@ import pytest
 from elastic_infra.launcher.protocol import actions, change, commit, events, group, machine, move
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Cause, Generation
-from elastic_infra.launcher.protocol.state import LocalWorkers, State, record
+from elastic_infra.launcher.protocol.state import NOWHERE, LocalWorkers, State, record
 from tests.launcher.protocol.states import FAILURE, PAIR, connected, peer
 
 LIMITS = Limits(max_nodes=2, max_restarts=3, shutdown_grace=30.0, failure_grace=5.0)
@@ -57,6 +57,39 @@ def test_the_last_member_with_the_state_saves_it(mine: bool, said: dict[str, Any
     state = replace(member(MOVING, **said), leaving_since=1.0 if mine else None)
 
     assert move.saves(state, 2.0) == expected
+
+
+def test_a_newcomer_without_the_state_keeps_no_other_node_from_saving() -> None:
+    """It can be moved, and would go on from an older state."""
+    state = replace(member(MOVING, can_move=True, behind=True), leaving_since=1.0)
+
+    assert not move.goes_on(state, MOVING, 2.0)
+    assert move.saves(state, 2.0) == "whole"
+
+
+def test_workers_on_standby_have_the_state_once_they_are_in_a_group() -> None:
+    """A node's record says so from the moment at which the node is a member, also where that generation ended early."""
+    standby = LocalWorkers(NOWHERE, "parked", parked=(0,))
+    entering = move.carried_over(standby, PAIR, 1.0)
+    running = replace(entering, phase="running")
+    inside, _ = machine.step(member(workers=running), events.WorkersIn(PAIR.number, can_move=True), 2.0)
+    again = move.carried_over(move.parked_again(entering), replace(PAIR, number=2), 2.0)
+
+    assert [record(member(workers=each)).behind for each in (entering, running, again)] == [True] * 3
+    assert not record(inside).behind
+
+
+def test_the_last_node_with_the_state_leaves_once_a_newcomer_has_it() -> None:
+    """No change is proposed before: a newcomer gets the state within its first moments. Then both agree on a step."""
+    leaving = replace(member(can_move=True, behind=True), leaving_since=1.0)
+    told = replace(leaving, workers=replace(RUNNING, highest=5))
+    has_it = replace(told, store=member(can_move=True).store)
+
+    assert change.propose(leaving, 2.0) is None
+    assert change.propose(told, 2.0) is None
+    proposed = change.propose(has_it, 2.0)
+    assert proposed is not None
+    assert proposed.phase == "proposed"
 
 
 def test_all_save_their_part_where_all_leave_at_an_agreed_step() -> None:

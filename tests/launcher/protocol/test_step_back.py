@@ -8,7 +8,7 @@ import pytest
 
 from elastic_infra.launcher.protocol import actions, commit, events, machine
 from elastic_infra.launcher.protocol.limits import Limits
-from elastic_infra.launcher.protocol.records import Cause, Generation, Master, Member
+from elastic_infra.launcher.protocol.records import Budget, Cause, Generation, Master, Member
 from elastic_infra.launcher.protocol.state import NOWHERE, LocalWorkers, State, record
 from tests.launcher.protocol.states import FAILURE, INCARNATION, PAIR, connected, peer
 
@@ -137,6 +137,53 @@ def test_parked_workers_end_where_they_are_of_no_use(later: Generation) -> None:
     assert [type(order) for order in orders if isinstance(order, actions.PrepareWorkers | actions.StopWorkers)] == [
         actions.StopWorkers
     ]
+
+
+@pytest.mark.parametrize(
+    ("presence", "since", "leaving", "now", "given"),
+    [
+        ("disconnected", 11.0, False, 12.5, True),
+        ("disconnected", 11.0, False, 11.5, False),
+        ("disconnected", 13.0, False, 14.5, False),
+        ("ended", 9.0, False, 10.0, True),
+        ("silent", 11.5, False, 30.0, True),
+        ("live", 0.0, True, 11.0, True),
+        ("live", 0.0, True, 13.0, False),
+        ("live", 0.0, False, 11.0, False),
+    ],
+)
+def test_the_charge_of_a_node_that_is_lost_a_moment_later_is_given_back(
+    presence: str, since: float, leaving: bool, now: float, given: bool
+) -> None:
+    """The end of its worker was the first sign of its own: both are one loss, which costs no restart."""
+    budget = Budget(restarts=1, charged=1, culprit="n1")
+    charged = replace(WITHOUT, charged=True, budget=budget, members=PAIR.members[:1], stepped_back=("n1",))
+    lost = replace(peer("n1", "warming", BROKEN, leaving=leaving), presence=presence, since=since)  # type: ignore[arg-type]  # a presence
+    state = replace(connected(LIMITS, charged, lost, phase="running"), committed_since=10.0)
+
+    after = commit.give_back(state, now)
+    assert (after is not None) == given
+    if after is not None:
+        assert (after.identity, after.phase) == (charged.identity, "running")
+        assert (after.budget.restarts, after.budget.charged, after.charged) == (0, 0, False)
+        assert commit.give_back(replace(state, store=replace(state.store, generation=after)), now) is None
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [
+        replace(WITHOUT, charged=True, budget=Budget(culprit="n2")),
+        replace(WITHOUT, charged=False, budget=Budget(culprit="n1")),
+        replace(WITHOUT, charged=True, budget=Budget(culprit="n1"), incarnation="before"),
+    ],
+    ids=["of another node", "given back", "in a store before"],
+)
+def test_no_other_charge_is_given_back(generation: Generation) -> None:
+    """Only that of the last failure, while it is known when the node was lost."""
+    generation = replace(generation, members=PAIR.members[:1], stepped_back=("n1",))
+    lost = replace(peer("n1", "warming", BROKEN), presence="ended")
+
+    assert commit.give_back(connected(LIMITS, generation, lost, phase="running"), 0.0) is None
 
 
 def test_the_log_and_the_events_name_the_node() -> None:

@@ -114,6 +114,8 @@ class Host:
     """Stop step and consent in the progress memory."""
     movable: bool = False
     """Its workers are in the group of their generation and have said that they can be moved."""
+    kept: bool = False
+    """Its workers have entered their generation with their processes: what breaks there ends none of them."""
     told: bool = False
     """Whether the workers were told that the generation is over."""
     parked: frozenset[int] = frozenset()
@@ -161,6 +163,7 @@ class Host:
             suspended=False,
             orphaned=False,
             settled=False,
+            kept=False,
             **UNMOVED,
         )
 
