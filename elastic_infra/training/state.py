@@ -23,21 +23,19 @@ import torch.distributed as dist
 
 from ..launcher.workers import progress
 from . import exchange, fitting, generators, host_memory, shards, snapshots, transfer
-from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies, Invitation
 from .host_memory import DamagedError, Tree
 from .node_memory import Key, NodeMemory, Parts
 from .overlap import Overlap
-from .rebuilding import Build, Rebuilt
 from .shards import Assembly
 
 SHOWN: Final = 5
 """Misfits that an error names: with another model there are hundreds."""
-HANDED_SECONDS: Final = 30.0
-"""How long a group waits for the snapshot on disk of those who left at an agreed stop: a pod's usual grace."""
 Source = Literal["process", "memory", "peer", "disk", "nothing"]
-_OF_RANK: Final = frozenset({"rng", "rank", "shards", "run"})
+Version = tuple[int, int]
+"""Of a state: its step, and the number of the generation that made it, where two may have made the step."""
+_OF_RANK: Final = frozenset({"rng", "rank", "shards", "run", "attempt"})
 """What each rank has of its own in a captured state; the rest is the same on all ranks."""
 
 
@@ -84,6 +82,13 @@ class _Said:
     """Of rank 0: the steps on disk, newest first."""
     fault: str = ""
     """Of rank 0: why the disk cannot be used."""
+    attempt: int = 0
+    """The generation that made the state in this rank's memory, as a number that grows."""
+
+    @property
+    def version(self) -> Version:
+        """Equal on ranks with the same state: of one step that two generations made, the last bits may differ."""
+        return (self.step, self.attempt)
 
 
 class ElasticState:
@@ -103,10 +108,6 @@ class ElasticState:
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
         data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
-        build: builds members for the current process group, in place of ``model`` and ``optimizer``, and returns them
-            by name: ``{"model": model, "optimizer": optimizer}``. It is called once for each group, so that a sharded
-            model changes its ranks while the process stays. ``state.model`` is the present one. None, the default: all
-            members are given.
         keep: the rule by which durable snapshots stay; the newest 2 by default.
         in_memory: whether snapshots are kept in the node's memory, which takes twice the size of the state, and the
             generators of the node before this one with them. True by default; snapshots that do not fit are left out,
@@ -128,7 +129,6 @@ class ElasticState:
         optimizer: torch.optim.Optimizer | None = None,
         scheduler: Member | None = None,
         data: Member | None = None,
-        build: Build | None = None,
         keep: snapshots.Keep | None = None,
         in_memory: bool = True,
         **plain: Any,  # noqa: ANN401  a script's own value
@@ -140,25 +140,20 @@ class ElasticState:
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
-        object.__setattr__(self, "_rebuilt", Rebuilt(build) if build is not None else None)
         object.__setattr__(self, "_folder", _open(folder, keep) if folder is not None else None)
         memory = _node_memory() if in_memory else None
         object.__setattr__(self, "_memory", memory)
         object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
-        buddies = Buddies(memory, warn) if memory is not None and build is not None else None
-        object.__setattr__(self, "_buddies", buddies)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
         object.__setattr__(self, "_overlap", Overlap(warn))
         object.__setattr__(self, "_is_outdated", False)
-        object.__setattr__(self, "_handed", -1)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
         for values in (self.__dict__.get("members", {}), self.__dict__.get("plain", {})):
             if name in values:
                 return values[name]
-        later = " before it is built, which Elastic.steps does." if self._awaits_build else "."
-        message = f"The state has no {name!r}{later}"
+        message = f"The state has no {name!r}."
         raise AttributeError(message)
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401
@@ -175,7 +170,6 @@ class ElasticState:
         *,
         durable: bool = False,
         overlap: bool = False,
-        alone: bool = False,
         saved: Callable[[int], None] | None = None,
         failed: Callable[[int], None] | None = None,
     ) -> bool:
@@ -191,7 +185,6 @@ class ElasticState:
             overlap: whether weights and moments are copied while training goes on, until the next ``optimizer.step``
                 of any optimizer; ``Snapshots.overlap`` says what the script promises with it. A durable snapshot and
                 that of a sharded state are copied at once all the same.
-            alone: whether other ranks may take no snapshot of this step, so that none gets a copy of the shards.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
             failed: called in the same way where the snapshot cannot be saved, after a warning.
 
@@ -202,17 +195,14 @@ class ElasticState:
             TypeError: a member has values that a snapshot cannot hold.
         """
         self.end_copy()
-        if not durable and ((self._memory is None and not self._has_buddies) or self._memory_is_read):
+        if not durable and (self._memory is None or self._memory_is_read):
             return False
         if overlap and not durable and self._can_overlap:
             self._copy_to_memory(self.capture(), overlap=True)
             return True
         if durable:
             self.wait()
-        if self.is_sharded:
-            part = self._copy_shards(durable=durable and self._folder is not None, alone=alone)
-        else:
-            part = self._copy()
+        part = self._copy_shards(durable=durable and self._folder is not None) if self.is_sharded else self._copy()
         if part is not None and durable and self._folder is not None:
             object.__setattr__(self, "_saving", snapshots.Saving())
             save = self._saver(part, _writer(), saved, failed)
@@ -222,55 +212,6 @@ class ElasticState:
         return True
 
     @property
-    def is_rebuilt(self) -> bool:
-        """Whether members are built anew for each process group."""
-        return self._rebuilt is not None
-
-    def rebuild(self) -> None:
-        """Build the members for the current process group; the state is then that of the beginning, till a restore.
-
-        Raises:
-            TypeError: ``build`` does not return members by name.
-        """
-        self._rebuilt.rebuild(self.members, self.plain)
-        self.step = 0
-        self.__dict__.pop("is_sharded", None)
-
-    def hand_over(
-        self,
-        *,
-        durable: bool,
-        saved: Callable[[int], None] | None = None,
-        failed: Callable[[int], None] | None = None,
-    ) -> None:
-        """Keep a rebuilt state for the next group, in which nodes may be missing that have shards now.
-
-        Every rank must call this method. The snapshot goes to disk too where the memory of the others may lack a shard.
-
-        Args:
-            durable: whether a durable snapshot is due in any case.
-            saved, failed: as of ``snapshot``.
-        """
-        places = _gather(self._place())
-        # Of two nodes that keep each other's shards one stays; of three, two that are neighbours may leave at once.
-        is_safe = all(place.keeps for place in places) and (
-            exchange.are_copied(places) or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
-        )
-        self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)
-        self._handed = -1 if is_safe or self._folder is None else self.step
-
-    def _join_buddies(self) -> None:
-        """Have another node keep this rank's shards, where no other one has them in any case."""
-        places = _gather(self._place())
-        if self._buddies is not None:
-            needed = all(place.keeps for place in places) and not exchange.are_copied(places)
-            self._buddies.join([place.node for place in places] if needed else None, _rank())
-
-    def _place(self) -> exchange.Place:
-        keeps = self._memory is not None and self._buddies is not None and self._buddies.keep
-        return exchange.Place(os.environ.get("GROUP_RANK", "0"), shards.digest(self._unwrapped_members()), keeps)
-
-    @property
     def folder(self) -> str:
         """The folder of the durable snapshots as messages name it; empty where snapshots stay in memory only."""
         folder = cast("snapshots.Folder | None", self._folder)
@@ -278,7 +219,7 @@ class ElasticState:
 
     @functools.cached_property
     def is_sharded(self) -> bool:
-        """Whether members have tensors that are spread over the ranks, as they were when first asked or last built."""
+        """Whether members have tensors that are spread over the ranks, as they were when this was first asked."""
         return shards.are_in(self._unwrapped_members())
 
     @property
@@ -360,18 +301,18 @@ class ElasticState:
         self.end_copy()
         if self._folder is not None:
             self._folder.check()
-        if self._awaits_build:
-            self.rebuild()
         if self.is_sharded:
             return self._restore_shards()
         held = self._memory.newest() if self._memory is not None else None
         parts: Parts = self._memory.parts() if self._memory is not None else {}
-        ranks = self._exchange(held[0] if held else -1, parts, *(self._durable_steps() if _rank() == 0 else ()))
+        attempt = held[1].get("attempt", 0) if held else 0
+        durable, fault = self._durable_steps() if _rank() == 0 else ((), "")
+        ranks = self._exchange(held[0] if held else -1, parts, durable, fault, attempt)
         best, disk = max(said.step for said in ranks), ranks[0].durable
         if ranks[0].fault:
             raise StateError(ranks[0].fault)
         if best >= 0 and best >= max(disk, default=-1):
-            return self._from_memory(best, ranks, held[1] if held else None, parts.get(best, {}))
+            return self._from_memory(ranks, held[1] if held else None, parts.get(best, {}))
         return self._from_disk(disk)
 
     def share(self, *, holds: bool, confirm: Callable[[], None] = lambda: None) -> Restored:
@@ -390,18 +331,18 @@ class ElasticState:
             message = "A sharded state cannot enter another group: its shards are those of the ranks of the first one."
             raise StateError(message)
         ranks = self._exchange(self.step if holds else -1)
-        steps = [said.step for said in ranks]
-        newest = max(steps)
-        if newest < 0:
+        versions = [said.version for said in ranks]
+        newest = max(versions)
+        if newest[0] < 0:
             return self.restore()
-        lacks = steps[_rank()] != newest
-        if any(step != newest for step in steps):
-            tree = _from_peer(None if lacks else self.capture(), steps)
+        lacks = versions[_rank()] != newest
+        if any(version != newest for version in versions):
+            tree = _from_peer(None if lacks else self.capture(), versions)
             confirm()
             if lacks:
                 self.load(tree, rng=False)
-        self.step = newest
-        return _from_rank(ranks, newest) if lacks else Restored(newest, "process")
+        self.step = newest[0]
+        return _from_rank(ranks) if lacks else Restored(self.step, "process")
 
     def capture(self) -> Tree:
         """The state as one tree with the members' own tensors, without a copy; sharded tensors are in ``shards``.
@@ -444,18 +385,8 @@ class ElasticState:
         if rng:
             generators.restore(tree["rng"])
 
-    @property
-    def _awaits_build(self) -> bool:
-        rebuilt = self.__dict__.get("_rebuilt")
-        return rebuilt is not None and not rebuilt.is_built
-
     def _unwrapped_members(self) -> dict[str, Any]:
         return {name: _unwrapped(member) for name, member in self.members.items()}
-
-    @property
-    def _has_buddies(self) -> bool:
-        """Whether ranks of other nodes expect this rank's shards, or the word that there are none."""
-        return self._buddies is not None and self._buddies.are_joined
 
     @property
     def _memory_is_read(self) -> bool:
@@ -488,14 +419,11 @@ class ElasticState:
             return part
         return host_memory.bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
 
-    def _copy_shards(self, *, durable: bool, alone: bool) -> memoryview | None:
-        """Copy this rank's shards to this and the next node's memory; returns the part of a durable snapshot."""
+    def _copy_shards(self, *, durable: bool) -> memoryview | None:
+        """Copy this rank's shards to the node's memory, if it has room; returns the part of a durable snapshot."""
         tree = self.capture()
         own = {name: tree[name] for name in _OF_RANK & tree.keys()}
-        content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
-        if self._has_buddies and not alone:
-            with _gloo() as group:
-                self._buddies.swap(content, group)
+        self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
         if not durable:
             return None
         part = tree if _rank() == 0 else own
@@ -506,6 +434,7 @@ class ElasticState:
         if self._memory is None:
             return None
         part: memoryview | None = None
+        tree = {**tree, "attempt": _attempt()}
         try:
             if overlap:
                 self._begin_copy(self._memory.draft(self.step, _rank(), tree))
@@ -530,81 +459,73 @@ class ElasticState:
         self._overlap.begin(self.step, draft, optimizers)
 
     def _exchange(
-        self, step: int, parts: Parts | None = None, durable: tuple[int, ...] = (), fault: str = ""
+        self,
+        step: int,
+        parts: Parts | None = None,
+        durable: tuple[int, ...] = (),
+        fault: str = "",
+        attempt: int = 0,
     ) -> list[_Said]:
         """Say what this rank holds, hear it of all ranks, and join the ring of nodes that keep copies."""
         mine = self._copies.invitation() if self._copies is not None and self._memory is not None else None
         held = {step: tuple(ranks) for step, ranks in (parts or {}).items()}
-        said = _Said(step, socket.gethostname(), mine, held, self._copies is not None, durable, fault)
+        said = _Said(step, socket.gethostname(), mine, held, self._copies is not None, durable, fault, attempt)
         ranks = _gather(said)
         if self._copies is not None:
             self._copies.join([said.invitation for said in ranks], mine)
         return ranks
 
-    def _from_memory(self, best: int, ranks: Sequence[_Said], own: Tree | None, parts: Mapping[int, Tree]) -> Restored:
+    def _from_memory(self, ranks: Sequence[_Said], own: Tree | None, parts: Mapping[int, Tree]) -> Restored:
         """Load the newest state in any memory, and the generators of this rank where a memory holds them."""
-        lacks = ranks[_rank()].step != best
+        versions = [said.version for said in ranks]
+        best = max(versions)
+        lacks = versions[_rank()] != best
         tree = None if lacks else own
-        if any(said.step != best for said in ranks):
+        if any(version != best for version in versions):
             with _gloo() as group:
-                tree = _from_peer(tree, [said.step for said in ranks], group)
+                tree = _from_peer(tree, versions, group)
         self.load(tree, rng=False)
-        self.step = best
-        rng = _generators_of_rank(best, ranks, parts)
+        self.step = best[0]
+        rng = _generators_of_rank(self.step, ranks, parts)
         if rng is not None:
             generators.restore(rng)
-        if lacks and sum(said.keeps_state and said.step == best for said in ranks) == 1:
+        if lacks and sum(said.keeps_state and said.version == best for said in ranks) == 1:
             # Until the next snapshot the loss of that one node would be the loss of the state.
             is_whole = self._memory is not None and self._memory.keeps_state
             self._copy_to_memory(self.capture() if is_whole else {"rng": generators.capture()})
-        return _from_rank(ranks, best) if lacks else Restored(best, "memory")
+        return _from_rank(ranks) if lacks else Restored(self.step, "memory")
 
     def _restore_shards(self) -> Restored:
         held = self._memory.sharded() if self._memory is not None else {}
-        copies = self._memory.copies() if self._memory is not None else {}
-        parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}
-        mine = {key: shards.inventory(found) for key, found in parts.items()}
-        everywhere = _gather((mine, self._handed, *(self._durable_steps() if _rank() == 0 else ((), ""))))
-        inventories = [inventory for inventory, *_ in everywhere]
-        _, _, disk, fault = everywhere[0]
+        mine = {key: shards.inventory(tree["shards"]) for key, tree in held.items()}
+        everywhere = _gather((mine, *(self._durable_steps() if _rank() == 0 else ((), ""))))
+        inventories = [inventory for inventory, _, _ in everywhere]
+        _, disk, fault = everywhere[0]
         if fault:
             raise StateError(fault)
         key, reason = exchange.newest_whole(inventories)
-        handed = max(step for _, step, *_ in everywhere)
-        if handed > max(key[0] if key is not None else -1, *disk, -1):
-            disk = self._await_handed(handed, disk)
-        self._handed = -1
         if key is not None and key[0] < max(disk, default=-1):
             key = None
-        if key is not None:
-            restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories)
-        else:
-            restored = self._from_disk(disk)
-        if self.is_rebuilt:
-            self._join_buddies()
+        restored = self._from_memories(key, held.get(key), inventories) if key is not None else self._from_disk(disk)
         if max((step for inventory in inventories for step, _ in inventory), default=-1) > restored.step:
             # A peer may have sent rank 0's shards, and others have theirs from their own nodes.
             source = "memory" if key is not None else restored.source
             warn_for_job(f"{reason}. Training goes on from step {restored.step}, from {source}.")
         return restored
 
-    def _from_memories(
-        self, key: Key, held: Tree | None, own: list[Mapping[str, Tree]], inventories: list[exchange.Inventory]
-    ) -> Restored:
+    def _from_memories(self, key: Key, held: Tree | None, inventories: list[exchange.Inventory]) -> Restored:
         """Load a snapshot whose shards are all in the memory of the present nodes."""
         shared = {name: part for name, part in held.items() if name not in _OF_RANK} if held is not None else None
-        steps = [key[0] if key in inventory else -1 for inventory in inventories]
-        if any(step != key[0] for step in steps):
+        versions = [(key[0] if key in inventory else -1, 0) for inventory in inventories]
+        if any(step != key[0] for step, _ in versions):
             with _gloo() as group:
-                shared = _from_peer(shared, steps, group)
+                shared = _from_peer(shared, versions, group)
         assembly = self._assembly(cast("Tree", shared))
-        boxes = [inventory.get(key, {}) for inventory in inventories]
+        own, boxes = (held["shards"] if held else {}), [inventory.get(key, {}) for inventory in inventories]
         with _gloo() as group:
             from_others = exchange.fill(assembly, own, boxes, _gather(assembly.wanted()), group)
         tree = {**cast("Tree", shared), "members": assembly.put_into(cast("Tree", shared)["members"])}
         self.load({**tree, **({"rng": held["rng"]} if held else {})}, rng=held is not None)
-        if self._memory is not None:
-            self._memory.spare(key)
         self.step = key[0]
         return Restored(key[0], "peer" if from_others else "memory")
 
@@ -628,12 +549,6 @@ class ElasticState:
             raise DamagedError(message)
         rest = {name: part for name, part in tree.items() if name not in {"shards", "run"}}
         return {**rest, "members": assembly.put_into(tree["members"])}
-
-    def _await_handed(self, step: int, disk: tuple[int, ...]) -> tuple[int, ...]:
-        """The steps on disk, once the step is there that all ranks of the group before are saving."""
-        folder = cast("snapshots.Folder", self._folder)
-        is_there = transfer.said_by_first(_rank() == 0 and folder.await_step(step, HANDED_SECONDS))
-        return (step, *disk) if is_there else disk
 
     def _from_disk(self, steps: tuple[int, ...]) -> Restored:
         for step in steps:
@@ -698,9 +613,9 @@ def _tree_of(part: bytes | None) -> Tree:
     return host_memory.read(memoryview(bytearray(part)))["state"]
 
 
-def _from_peer(tree: Tree | None, steps: list[int], group: dist.ProcessGroup | None = None) -> Tree:
-    """The state of the first rank with the highest of these steps; other ranks with that step keep theirs."""
-    source, lacking = _source(steps)
+def _from_peer(tree: Tree | None, versions: Sequence[Version], group: dist.ProcessGroup | None = None) -> Tree:
+    """The state of the first rank with the highest of these; other ranks with the same keep theirs."""
+    source, lacking = _source(versions)
     return transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
 
 
@@ -733,15 +648,15 @@ def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, T
     return parts.get(_rank(), sent.get(_rank()))
 
 
-def _from_rank(ranks: Sequence[_Said], step: int) -> Restored:
-    source, _ = _source([said.step for said in ranks])
-    return Restored(step, "peer", ranks[source].node)
+def _from_rank(ranks: Sequence[_Said]) -> Restored:
+    source, _ = _source([said.version for said in ranks])
+    return Restored(ranks[source].step, "peer", ranks[source].node)
 
 
-def _source(steps: list[int]) -> tuple[int, tuple[int, ...]]:
+def _source(versions: Sequence[Version]) -> tuple[int, tuple[int, ...]]:
     """The rank that gives its state, and the ranks that take it."""
-    best = max(steps)
-    return steps.index(best), tuple(rank for rank, step in enumerate(steps) if step != best)
+    best = max(versions)
+    return versions.index(best), tuple(rank for rank, version in enumerate(versions) if version != best)
 
 
 def _node_memory() -> NodeMemory | None:
@@ -780,6 +695,10 @@ def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value
 
 def _writer() -> snapshots.Writer:
     return snapshots.Writer(_rank(), _world(), _run())
+
+
+def _attempt() -> int:
+    return int(os.environ.get("ELASTIC_INFRA_ATTEMPT", "0"))
 
 
 def _run() -> str:

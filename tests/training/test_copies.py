@@ -21,7 +21,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "replaced_node.py
 STEPS = 3
 
 
-def run(folder: pathlib.Path, *names: str) -> list[dict[str, Any]]:
+def run(folder: pathlib.Path, *names: str, attempt: int = 0) -> list[dict[str, Any]]:
     """Nodes of one worker each, in the order of their ranks; what each says at its end."""
     port, forks, processes = free_port(), forked.context(), []
     for rank, name in enumerate(names):
@@ -34,6 +34,7 @@ def run(folder: pathlib.Path, *names: str) -> list[dict[str, Any]]:
             "GROUP_WORLD_SIZE": str(len(names)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            "ELASTIC_INFRA_ATTEMPT": str(attempt),
             "ELASTIC_INFRA_PROGRESS": f"0:{folder / name / 'progress-1'}",
             "GLOO_SOCKET_IFNAME": "lo",
         }
@@ -71,3 +72,16 @@ def test_a_lost_node_is_replaced_from_the_memory_of_others(tmp_path: pathlib.Pat
     third = run(tmp_path, "c", "d")
     assert [said["restored"][:2] for said in third] == [[STEPS, "memory"], [STEPS, "peer"]]
     assert third[1]["draws"] == next_draws(1)
+
+
+@pytest.mark.parametrize("newer", ["a", "b"])
+def test_one_step_of_two_generations_is_restored_from_the_later_one(tmp_path: pathlib.Path, newer: str) -> None:
+    """One node finished a step that others repeated without it: the last bits may differ, and all take the same."""
+    for name in ("a", "b"):
+        run(tmp_path, name, attempt=10 if name == newer else 9)
+
+    said = dict(zip(("a", "b"), run(tmp_path, "a", "b", attempt=11), strict=True))
+    assert [each["weight"] for each in said.values()] == [10.0, 10.0]
+    assert {name: each["restored"][:2] for name, each in said.items()} == {
+        name: [STEPS, "memory" if name == newer else "peer"] for name in ("a", "b")
+    }
