@@ -171,8 +171,9 @@ def test_a_worker_that_dies_or_hangs_is_started_again_in_its_pod(space: Namespac
     jobs.await_step(space, 10)
     before = space.uids(JOB)
 
-    for number in (signal.SIGKILL, signal.SIGSTOP):
-        faults.signal_worker(space, f"{JOB}-worker-1", number)
+    # Two nodes: one that fails twice in a row alone is replaced.
+    for node, number in enumerate((signal.SIGKILL, signal.SIGSTOP)):
+        faults.signal_worker(space, f"{JOB}-worker-{node}", number)
         jobs.await_step(space, jobs.last_step(space) + 5)  # a step or two may be on their way
 
     assert space.uids(JOB) == before
