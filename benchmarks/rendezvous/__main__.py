@@ -30,13 +30,18 @@ from tests.ports import free_port
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 NODES: Final = (8, 64, 256, 1024, 4096)
 RUNS: Final = 3
-SLOPES: Final = ("form", "store CPU to form", "lost node", "store CPU, lost node", "newcomer", "kB sent by a node")
+CHANGES: Final = ("form", "lost node", "newcomer")
+WORK: Final = ("store CPU", "agent CPU", "simulation CPU")
+"""Whose processor time each change is told of: the store's, the real agent's, and that of all light nodes, which a job
+spends on as many machines."""
+SLOPES: Final = (*CHANGES, *(f"{work}, {change}" for change in CHANGES for work in WORK[:2]), "kB sent by a node")
 """Figures whose growth is told."""
 PATIENCE: Final = 120.0
 IDLE_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 1.0
 """Until the real node has connected."""
-TICKS: Final = os.sysconf("SC_CLK_TCK")
+LEAST_SECONDS: Final = 1e-4
+"""Of a figure in a slope: below it nothing is measured."""
 WORST: Final = ("lost connections", "longest_round", "reconnects")
 """Figures of which the worst run counts."""
 
@@ -48,6 +53,7 @@ class Run:
         self.store, self.probe = store, probe
         self.lights = Lights(port)
         self.figures: dict[str, float] = {}
+        self._spent = self._work()
         self._seen: list[Mapping[str, Any]] = []
         self._told = b""
 
@@ -67,6 +73,18 @@ class Run:
                     return line
         message = f"no generation of {nodes} nodes within {PATIENCE:g} s: {self._seen[-3:]}"
         raise TimeoutError(message)
+
+    def begin(self) -> None:
+        """A change begins: the processor time of each party counts from here."""
+        self._spent = self._work()
+
+    def tell(self, change: str, seconds: float) -> None:
+        """Take a change down that took so long, with the processor time of each party."""
+        spent = zip(WORK, self._work(), self._spent, strict=True)
+        self.figures |= {change: seconds, **{f"{work}, {change}": now - before for work, now, before in spent}}
+
+    def _work(self) -> tuple[float, float, float]:
+        return cpu_seconds(self.store.pid), cpu_seconds(self.probe.pid), time.process_time()
 
     def entered(self, generation: Mapping[str, Any]) -> float:
         """When the last node, the probe included, had entered a generation."""
@@ -88,8 +106,10 @@ def measure(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float]:
         smaller = _lose(run, nodes, formed["number"])
         run.lights.serve(1.0)
         begin = time.monotonic()
+        run.begin()
         run.lights.add(nodes + 1)
-        run.figures["newcomer"] = run.entered(run.wait_for(nodes + 1, smaller["number"])) - begin
+        larger = run.wait_for(nodes + 1, smaller["number"])
+        run.tell("newcomer", run.entered(larger) - begin)
         left = run.lights.nodes.values()
         run.figures["messages sent by a node"] = sum(each.call for each in left) / len(left)
         run.figures["kB sent by a node"] = sum(each.sent for each in left) / len(left) / 1e3
@@ -106,11 +126,11 @@ def form(run: Run, nodes: int) -> Mapping[str, Any]:
     for index in range(1, nodes):
         run.lights.add(index)
         run.lights.serve(0.0)
-    last, before = time.monotonic(), cpu_seconds(run.store.pid)
+    last = time.monotonic()
+    run.begin()
     run.lights.add(nodes)
     formed = run.wait_for(nodes + 1)
-    run.figures["form"] = run.entered(formed) - last
-    run.figures["store CPU to form"] = cpu_seconds(run.store.pid) - before
+    run.tell("form", run.entered(formed) - last)
     return formed
 
 
@@ -125,11 +145,11 @@ def _stand_idle(run: Run, seconds: float) -> None:
 
 
 def _lose(run: Run, nodes: int, number: int) -> Mapping[str, Any]:
-    begin, before = time.monotonic(), cpu_seconds(run.store.pid)
+    begin = time.monotonic()
+    run.begin()
     run.lights.lose(nodes)
     smaller = run.wait_for(nodes, number)
-    run.figures["lost node"] = run.entered(smaller) - begin
-    run.figures["store CPU, lost node"] = cpu_seconds(run.store.pid) - before
+    run.tell("lost node", run.entered(smaller) - begin)
     return smaller
 
 
@@ -152,9 +172,8 @@ def running(nodes: int) -> Iterator[Run]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """User and system time of a process with one thread."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _megabytes(pid: int) -> float:
@@ -164,7 +183,7 @@ def _megabytes(pid: int) -> float:
 
 def slope(results: Mapping[int, Mapping[str, float]], name: str) -> float:
     """How a figure grows over the three largest sizes: 1 is with the nodes, 2 with their square (least squares)."""
-    points = [(math.log(nodes), math.log(max(figures[name], 1 / TICKS))) for nodes, figures in results.items()][-3:]
+    points = [(math.log(nodes), math.log(max(figures[name], LEAST_SECONDS))) for nodes, figures in results.items()][-3:]
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
@@ -178,8 +197,10 @@ def document(results: Mapping[int, Mapping[str, float]], runs: int) -> str:
         f"Seconds unless a row says otherwise, medians of {runs} runs of each size, but the worst run's longest round, "
         "lost connections and reconnects; every node, the store and the load share the processors. `form` counts from "
         "the last node's hello to the moment at which every node has entered the generation; `lost node` from a "
-        "farewell, `newcomer` from a hello, to the same. `longest_round` is the real agent's longest time between two "
-        "beats: its watchdog allows 10 s."
+        "farewell, `newcomer` from a hello, to the same. The processor time of each change is that of the store, of "
+        "the one real agent, and of the program that plays all other nodes: a job has these on as many machines, and "
+        "waits for the store and one agent. `longest_round` is the real agent's longest time between two beats: its "
+        "watchdog allows 10 s."
     )
     grows = ", ".join(f"{name} {slope(results, name):.2f}" for name in SLOPES) if len(results) > 1 else "none"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -156,6 +157,8 @@ class Lights:
             self.lost_connections += 1
             return
         node.received += len(data)
+        if not node.tail and data == wire.BEAT * (len(data) // len(wire.BEAT)):
+            return
         node.tail += data
         if b"\n" not in data:
             return
@@ -197,6 +200,9 @@ class Lights:
     def _send_bytes(self, node: Light, data: bytes) -> None:
         node.call += 1
         node.sent += len(data)
-        node.end.settimeout(SEND_SECONDS)
-        node.end.sendall(data)
-        node.end.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            data = data[node.end.send(data) :]
+        if data:
+            node.end.settimeout(SEND_SECONDS)
+            node.end.sendall(data)
+            node.end.settimeout(0)

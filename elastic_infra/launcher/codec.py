@@ -10,10 +10,12 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 Record = TypeVar("Record")
+_Reader = Callable[[object], Any]
+"""Makes a field's value out of JSON; raises ``TypeError`` where it is not of the field's type."""
 
 
 def to_json(record: object) -> dict[str, object]:
@@ -36,10 +38,8 @@ def from_json(kind: type[Record], value: object) -> Record:
     if not isinstance(value, Mapping):
         message = f"{kind.__name__} must be an object."
         raise TypeError(message)
-    wanted = _types_of(kind)  # type: ignore[arg-type]  # every class is hashable
-    return kind(**{
-        name: _read(wanted[name], value[name], f"{kind.__name__}.{name}") for name in wanted if name in value
-    })  # fmt: skip
+    readers = _readers_of(kind)  # type: ignore[arg-type]  # every class is hashable
+    return kind(**{name: read(value[name]) for name, read in readers.items() if name in value})
 
 
 def changed(record: Record, changes: object, dropped: object, spliced: object) -> Record:
@@ -56,18 +56,14 @@ def changed(record: Record, changes: object, dropped: object, spliced: object) -
         TypeError: an argument is not of this form, or a field is not of its type.
     """
     kind = type(record).__name__
-    wanted = _types_of(type(record))  # type: ignore[arg-type]  # every class is hashable
-    read = {
-        name: _read(wanted[name], value, f"{kind}.{name}")
-        for name, value in _checked(dict, changes, kind).items()
-        if name in wanted
-    }
-    for name, (at, removed, values) in _checked(dict, spliced, kind).items():
-        if name in wanted:
+    readers = _readers_of(type(record))  # type: ignore[arg-type]  # every class is hashable
+    read = {name: readers[name](value) for name, value in _checked(dict, kind, changes).items() if name in readers}
+    for name, (at, removed, values) in _checked(dict, kind, spliced).items():
+        if name in readers:
             before = getattr(record, name)
-            read[name] = (*before[:at], *_read(wanted[name], values, f"{kind}.{name}"), *before[at + removed :])
+            read[name] = (*before[:at], *readers[name](values), *before[at + removed :])
     defaults = {field.name: field.default for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # as above
-    read |= {name: defaults[name] for name in _checked(list, dropped, kind) if name in wanted}
+    read |= {name: defaults[name] for name in _checked(list, kind, dropped) if name in readers}
     if dataclasses.MISSING in read.values():
         message = f"{kind} lacks a field."
         raise TypeError(message)
@@ -75,10 +71,11 @@ def changed(record: Record, changes: object, dropped: object, spliced: object) -
 
 
 @functools.cache
-def _types_of(kind: type) -> dict[str, Any]:
-    """Each field with its type, resolved from the text of its annotation."""
+def _readers_of(kind: type) -> dict[str, _Reader]:
+    """What reads each field, made once from the text of the annotations: a generation has thousands of members."""
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    fields = (field.name for field in dataclasses.fields(kind))
+    return {name: _reader(hints[name], f"{kind.__name__}.{name}") for name in fields}
 
 
 def _plain(value: object) -> object:
@@ -89,22 +86,25 @@ def _plain(value: object) -> object:
     return value
 
 
-def _read(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401  a type, and a value of it
+def _reader(wanted: Any, name: str) -> _Reader:  # noqa: ANN401  a type
+    """What makes a value of this type out of JSON; ``name`` is the field's, for errors."""
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in {types.UnionType, typing.Union}:
         (inner,) = (each for each in arguments if each is not types.NoneType)  # the only unions are optional values
-        return None if value is None else _read(inner, value, name)
+        read_inner = _reader(inner, name)
+        return lambda value: None if value is None else read_inner(value)
     if dataclasses.is_dataclass(wanted):
-        return from_json(typing.cast("type", wanted), value)
+        return functools.partial(from_json, typing.cast("type", wanted))
     if origin is tuple:
-        return tuple(_read(arguments[0], item, name) for item in _checked(list, value, name))
+        read_item = _reader(arguments[0], name)
+        return lambda value: tuple(map(read_item, _checked(list, name, value)))
     if origin is dict:
-        items = _checked(dict, value, name).items()
-        return {key: _read(arguments[1], item, name) for key, item in items}
-    return _checked(type(arguments[0]) if origin is Literal else wanted, value, name)
+        read_value = _reader(arguments[1], name)
+        return lambda value: {key: read_value(item) for key, item in _checked(dict, name, value).items()}
+    return functools.partial(_checked, type(arguments[0]) if origin is Literal else wanted, name)
 
 
-def _checked(kind: type, value: object, name: str) -> Any:  # noqa: ANN401  it is of the type asked for
+def _checked(kind: type, name: str, value: object) -> Any:  # noqa: ANN401  it is of the type asked for
     """The value, if it has the type; JSON writes a float without a fraction as an int, and true is no number."""
     allowed = (int, float) if kind is float else kind
     if isinstance(value, allowed) and (kind in {bool, object} or not isinstance(value, bool)):

@@ -267,7 +267,7 @@ class SharedMemory:
         layout = layout_of({"step": step, "state": state})
         header = header_of(layout)
         size = needed(layout, header)
-        turn = self._newest_turn() ^ 1 if self._turn is None else self._turn ^ 1
+        turn = self._next_turn()
         room = memoryview(self._room(turn, size))
         room[:8] = bytes(8)  # the snapshot is not whole while it is written
 
@@ -277,6 +277,33 @@ class SharedMemory:
             return room[:written]
 
         return Draft(tuple(copies_of(layout, room, header)), finish)
+
+    def receive(self, size: int) -> tuple[memoryview, Callable[[], None]]:
+        """Room for the bytes of a snapshot from elsewhere, and what makes it whole once all but its magic is there.
+
+        Raises:
+            OSError: the memory has no space left.
+        """
+        turn = self._next_turn()
+        room = memoryview(self._room(turn, size))[:size]
+        room[: len(MAGIC)] = bytes(len(MAGIC))
+
+        def finish() -> None:
+            room[: len(MAGIC)] = MAGIC
+            self._turn = turn
+
+        return room, finish
+
+    def spare(self, is_used: Callable[[int, Tree], bool]) -> None:
+        """Have the next snapshot overwrite another one than that from which training goes on.
+
+        Args:
+            is_used: whether training goes on from a snapshot with this step and state.
+        """
+        for turn in (0, 1):
+            snapshot = self._read(turn)
+            if snapshot is not None and is_used(*snapshot):
+                self._turn = turn
 
     def newest(self) -> tuple[int, Tree] | None:
         """The step and the state of the newest whole snapshot under this name; None without one."""
@@ -299,6 +326,9 @@ class SharedMemory:
     def whole(self) -> list[tuple[int, Tree]]:
         """Step and state of each whole snapshot under this name."""
         return [snapshot for turn in (0, 1) if (snapshot := self._read(turn))]
+
+    def _next_turn(self) -> int:
+        return (self._newest_turn() if self._turn is None else self._turn) ^ 1
 
     def _newest_turn(self) -> int:
         """Which of the two a former worker wrote last, so that this worker begins with the other one."""

@@ -112,7 +112,9 @@ class Elastic:
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
-        self._undo = StepUndo(state, self._group.confirm) if self._group.is_movable else None
+        self._undo: StepUndo | None = None
+        if self._group.is_movable and not state.is_rebuilt:
+            self._undo = StepUndo(state, self._group.confirm)
         self._outside = Outside(state)
         self._holds = False
         """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
@@ -131,8 +133,9 @@ class Elastic:
 
         Raises:
             RuntimeError: the loop went on without ``with elastic.step()`` around the step's work, or the model is
-                sharded and the group was not made for that.
+                sharded and neither is there a function that builds it nor was the group made for that.
             StateError: the restored snapshot does not fit the state.
+            TypeError: the state's ``build`` does not return members by name.
         """
         self._begin()
         batches = self._batches()
@@ -165,12 +168,11 @@ class Elastic:
                     yield
                 finally:
                     self.state.end_copy()
-            if self._undo is not None:
-                self._undo.confirm()
+            (self._undo or self._group).confirm()
         except Exception as error:
-            if self._undo is None or not self._group.takes(error):
+            if not self._group.takes(error):
                 raise
-            self._holds = self._undo.undo()
+            self._holds = self._undo is not None and self._undo.undo()
             self._step = "broken"
             return
         self.state.step += 1
@@ -180,7 +182,10 @@ class Elastic:
         self._step = "stop" if self.progress.step(self.state.step) else "done"
         self.stopped = self._step == "stop" and not self._group.is_movable
         self._agree()
-        self._keep(durable=self.stopped or self._durable_is_due())
+        if self._step == "stop" and self.state.is_rebuilt and self._group.is_movable:
+            self._hand_over()
+        else:
+            self._keep(durable=self.stopped or self._durable_is_due())
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward of a micro-batch's **mean** loss, weighted so that the gradients are the global batch's.
@@ -219,10 +224,11 @@ class Elastic:
         return self.finished
 
     def _begin(self) -> None:
-        if self._group.is_movable and self.state.is_sharded:
+        if self._group.is_movable and not self.state.is_rebuilt and self.state.is_sharded:
             message = (
-                "The model is sharded over a group of this process alone. Make the group with "
-                "ElasticGroup.start(sharded=True): workers then restart when nodes come or go."
+                "The model is sharded over a group of this process alone. Give ElasticState a function that builds it "
+                "for each group (build=...), or make the group with ElasticGroup.start(sharded=True): workers then "
+                "restart when nodes come or go."
             )
             raise RuntimeError(message)
         if self._group.is_movable:
@@ -233,7 +239,8 @@ class Elastic:
     def _end_generation(self) -> None:
         """Follow the launcher: enter the next generation in this process, or leave the loop."""
         if self._group.is_movable:
-            self.state.end_generation()
+            if not (self.state.is_rebuilt and self._step == "stop"):  # the parts of what is handed over still come
+                self.state.end_generation()
             self._dismissed_by(self._group.move(self.state.step, self._settle))
         else:
             self.stopped = True
@@ -243,12 +250,22 @@ class Elastic:
             return
         self.stopped = True
         if dismissed.saves == "part" and self._holds:
-            self._keep(durable=True)
+            saved, failed = self._reports()
+            self.state.snapshot(durable=True, alone=True, saved=saved, failed=failed)
         elif dismissed.saves == "whole" and self._holds:
             self.state.save_alone(*self._reports())
 
     def _settle(self) -> None:
-        """Make the wrappers use the new group, and bring all ranks to the newest state."""
+        """Make the wrappers use the new group, or build the model for it, and bring all ranks to the newest state."""
+        if self.state.is_rebuilt:
+            self._holds = False
+            with self._group.remade():
+                self.state.rebuild()
+            restored = self.state.restore()
+            self._group.confirm()
+            self._tell(restored)
+            self._holds = True
+            return
         for member in self.state.members.values():
             if isinstance(member, torch.nn.parallel.DistributedDataParallel):
                 rebind(member)
@@ -269,15 +286,31 @@ class Elastic:
         """The loader's micro-batches from the sampler's position on, for this worker's current rank and world size."""
         return iter(self._loader) if self._loader is not None and not self.stopped else iter(())
 
+    def _hand_over(self) -> None:
+        """Keep a rebuilt state for the next generation."""
+        saved, failed = self._reports()
+        with self._after_step():
+            self.state.hand_over(durable=self._durable_is_due(), saved=saved, failed=failed)
+
+    @contextlib.contextmanager
+    def _after_step(self) -> Iterator[None]:
+        """Collectives after a step, which is done: where they break, the generation ends after it."""
+        try:
+            yield
+        except Exception as error:
+            if not self._group.takes(error):
+                raise
+
     def _keep(self, *, durable: bool) -> None:
         self._group.look()
         if durable or self.state.step % (self._snapshots.memory_steps or self._plan.memory_steps) == 0:
             begin = time.monotonic()
             saved, failed = self._reports()
             overlap = self._snapshots.overlap
-            copied = self.state.snapshot(durable=durable, overlap=overlap, saved=saved, failed=failed)
-            if copied and not durable:
-                self._copy_seconds = time.monotonic() - begin
+            with self._after_step():
+                copied = self.state.snapshot(durable=durable, overlap=overlap, saved=saved, failed=failed)
+                if copied and not durable:
+                    self._copy_seconds = time.monotonic() - begin
         if durable:
             self._durable_at = time.monotonic()
 
@@ -305,12 +338,8 @@ class Elastic:
         by_steps = self._snapshots.memory_steps is not None and self._snapshots.durable_steps is not None
         if by_steps or self.state.step < self._plan.look_at:
             return
-        try:
+        with self._after_step():
             self._plan = transfer.said_by_first(self._planned())
-        except Exception as error:
-            # The step is done, so the generation ends after it.
-            if not self._group.takes(error):
-                raise
 
     def _planned(self) -> schedule.Plan:
         now, step = time.monotonic(), self.state.step

@@ -3,6 +3,7 @@
 Workers of one node hold the same model and optimizer, so the first worker writes the state and the others read it:
 eight workers cost the memory of one. Random number generators and shards differ, so every worker writes its own. The
 first worker also keeps the generators of the node before this one, in rank order, since no other memory holds them.
+Where the state is sharded, each worker may keep all of a worker's snapshot of the node before (``buddies``).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class NodeMemory:
         self.keeps_state = local_rank == 0
         """Whether this worker writes the state for all workers of the node."""
         self._folder = folder
+        self._local_rank = local_rank
+        self._others: dict[int, SharedMemory] = {}
         self._state = SharedMemory(folder, "state", warn if self.keeps_state else None)
         self._own = self._state if self.keeps_state else self._generators(local_rank)
         self._kept = 0
@@ -125,6 +128,36 @@ class NodeMemory:
         state = _by_key(self._state)
         own = state if self.keeps_state else _by_key(self._own)
         return {key: {**state[key], **own[key]} for key in state.keys() & own.keys()}
+
+    def receive(self, place: int, size: int) -> tuple[memoryview, Callable[[], None]]:
+        """Room for the snapshot of a worker of another node, and what makes it whole once all but its magic is there.
+
+        Args:
+            place: which of those workers it is whose snapshots this worker keeps.
+            size: bytes of the snapshot.
+
+        Raises:
+            OSError: the memory has no room for it.
+        """
+        if place not in self._others:
+            self._others[place] = SharedMemory(self._folder, f"copy-{self._local_rank}-{place}")
+        return self._others[place].receive(size)
+
+    def copies(self) -> Mapping[Key, list[Tree]]:
+        """The sharded snapshots of other nodes' workers that this worker keeps."""
+        for path in Path(self._folder).glob(f"copy-{self._local_rank}-*.0"):
+            place = int(path.stem.rpartition("-")[2])
+            self._others.setdefault(place, SharedMemory(self._folder, path.stem))
+        found: dict[Key, list[Tree]] = {}
+        for memory in self._others.values():
+            for key, tree in _by_key(memory).items():
+                found.setdefault(key, []).append(tree)
+        return found
+
+    def spare(self, key: Key) -> None:
+        """Have the next snapshots overwrite others than those from which training goes on."""
+        for memory in (self._own, *self._others.values()):
+            memory.spare(lambda step, tree: (step, tree.get("run")) == key)
 
 
 def _is_beyond(memory: SharedMemory, step: int) -> bool:

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from typing import Final
 
@@ -116,6 +116,7 @@ class ElasticGroup:
         self._serves: tuple[str, int] | None = None
         """Host and port at which this process serves the store; None in all processes but rank 0."""
         self._obstacle = ""
+        self._remade: frozenset[str] = frozenset()
         self.generation = 0
         """The generation in whose group this process is; 0 before the first."""
         self.is_behind = False
@@ -138,7 +139,7 @@ class ElasticGroup:
                 "nccl" where ``experimental`` allows it.
             sharded: whether the script spreads its model over the ranks (FSDP2, HSDP, DTensor), which gives torch's
                 usual group: such a model is built with its peers, and a lost node takes shards with it. False by
-                default.
+                default, as for a model that ``ElasticState(build=...)`` builds for each group.
             experimental: whether groups are rebuilt by torch's experimental ``_reconfigure``, the only way in place for
                 NCCL; call ``torch.cuda.set_device`` before. False by default, because no GPU has run it yet.
             timeout: timeout of a collective. None, the default: torch's own for the backend (gloo 30 minutes, NCCL 10),
@@ -228,8 +229,18 @@ class ElasticGroup:
 
     def look(self) -> None:
         """Tell the agent where this process cannot be moved any more; cheap where nothing changed."""
-        if self._agent is not None and not self._obstacle and obstacle():
+        if self._agent is not None and not self._obstacle and obstacle(self._remade):
             self._say_in()
+
+    @contextlib.contextmanager
+    def remade(self) -> Iterator[None]:
+        """Take down the process groups made inside the block, which makes them anew in each generation."""
+        for group, name in tuple(dist.distributed_c10d._world.pg_names.items()):  # noqa: SLF001  torch has no public list
+            if name in self._remade:  # the group of all has outlived its members
+                dist.destroy_process_group(group)
+        before = _names_of_groups()
+        yield
+        self._remade = _names_of_groups() - before
 
     def leave(self) -> None:
         """Tell the agent that training is over here, so that this process cannot be moved any more."""
@@ -260,7 +271,7 @@ class ElasticGroup:
         return order
 
     def _say_in(self) -> None:
-        self._obstacle = obstacle()
+        self._obstacle = obstacle(self._remade)
         if self._obstacle:
             warn(f"Workers restart when nodes come or go: {self._obstacle}.")
         self._say(channel.In(self.generation, self._obstacle))
@@ -338,12 +349,20 @@ def _why_not_in_place(backend: str, *, sharded: bool, experimental: bool, enviro
     return regroup.obstacle(backend, experimental=experimental)
 
 
-def obstacle() -> str:
-    """Why this process cannot be moved; empty where it can."""
-    groups = len(dist.distributed_c10d._world.pg_map)  # noqa: SLF001  torch has no public list
-    if groups > 1:
-        return f"the script made {groups - 1} process groups of its own, which only the script could make again"
+def obstacle(remade: frozenset[str] = frozenset()) -> str:
+    """Why this process cannot be moved; empty where it can.
+
+    Args:
+        remade: the process groups that are made anew in each generation.
+    """
+    foreign = len(_names_of_groups() - remade) - 1
+    if foreign > 0:
+        return f"the script made {foreign} process groups of its own, which only the script could make again"
     return ""
+
+
+def _names_of_groups() -> frozenset[str]:
+    return frozenset(dist.distributed_c10d._world.pg_names.values())  # noqa: SLF001  torch has no public list
 
 
 def rebind(wrapper: torch.nn.parallel.DistributedDataParallel) -> None:

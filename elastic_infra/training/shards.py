@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -129,6 +130,21 @@ def is_sharded(value: object) -> bool:
     return module is not None and isinstance(value, module.DTensor)
 
 
+def forget_meshes() -> None:
+    """Have DTensor keep nothing of a process group that is gone.
+
+    It keeps results of its operators by mesh. Two meshes of as many ranks are equal to it, and a result has the older
+    mesh, in which this process may have had another rank.
+    """
+    if "torch.distributed.tensor" in sys.modules:
+        from torch.distributed.tensor import _redistribute
+        from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+        _clear_sharding_prop_cache()
+        if hasattr(_redistribute, "_gen_transform_infos"):
+            _redistribute._gen_transform_infos.cache_clear()  # noqa: SLF001  torch names no public way
+
+
 def is_reference(value: object) -> bool:
     """Whether a value stands for a sharded tensor."""
     return isinstance(value, Mapping) and REFERENCE in value
@@ -177,9 +193,24 @@ def first_copies(shards: Mapping[str, Tree]) -> dict[str, Tree]:
     return {name: shard for name, shard in shards.items() if shard["first"] and box_in(shard).volume}
 
 
-def inventory(shards: Mapping[str, Tree]) -> dict[str, Held]:
-    """What a rank's shards are, for the other ranks."""
-    return {name: Held(tuple(shard["whole"]), box_in(shard)) for name, shard in shards.items()}
+def inventory(parts: Sequence[Mapping[str, Tree]]) -> dict[str, tuple[Held, ...]]:
+    """What the shards are that a rank finds, for the other ranks: its own, and those of each rank whose it keeps."""
+    found: dict[str, tuple[Held, ...]] = {}
+    for part in parts:
+        for name, shard in part.items():
+            found[name] = (*found.get(name, ()), Held(tuple(shard["whole"]), box_in(shard)))
+    return found
+
+
+def digest(members: Mapping[str, Any]) -> int:
+    """A number that two ranks share where they have the same boxes of all members' tensors."""
+    boxes = [
+        _box_here(name, tensor)
+        for name, member in members.items()
+        for tensor in _tensors_of(member)
+        if is_sharded(tensor)
+    ]
+    return zlib.crc32(repr(boxes).encode())
 
 
 def box_in(shard: Tree) -> Box:

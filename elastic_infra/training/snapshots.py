@@ -146,6 +146,13 @@ class Folder:
                 found.append(int(name.removeprefix(_STEP)))
         return tuple(found)
 
+    def await_step(self, step: int, seconds: float) -> bool:
+        """Wait until the snapshot of a step is whole; False where it is not in time."""
+        deadline = time.monotonic() + seconds
+        while not (is_whole := self._is_whole(_name_of(step))) and time.monotonic() < deadline:
+            time.sleep(self._place.poll_seconds)
+        return is_whole
+
     def world(self, step: int) -> int:
         """Number of ranks that saved a snapshot.
 

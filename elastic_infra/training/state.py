@@ -23,15 +23,19 @@ import torch.distributed as dist
 
 from ..launcher.workers import progress
 from . import exchange, fitting, generators, host_memory, shards, snapshots, transfer
+from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies, Invitation
 from .host_memory import DamagedError, Tree
 from .node_memory import Key, NodeMemory, Parts
 from .overlap import Overlap
+from .rebuilding import Build, Rebuilt
 from .shards import Assembly
 
 SHOWN: Final = 5
 """Misfits that an error names: with another model there are hundreds."""
+HANDED_SECONDS: Final = 30.0
+"""How long a group waits for the snapshot on disk of those who left at an agreed stop: a pod's usual grace."""
 Source = Literal["process", "memory", "peer", "disk", "nothing"]
 Version = tuple[int, int]
 """Of a state: its step, and the number of the generation that made it, where two may have made the step."""
@@ -108,6 +112,10 @@ class ElasticState:
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
         data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
+        build: builds members for the current process group, in place of ``model`` and ``optimizer``, and returns them
+            by name: ``{"model": model, "optimizer": optimizer}``. It is called once for each group, so that a sharded
+            model changes its ranks while the process stays. ``state.model`` is the present one. None, the default: all
+            members are given.
         keep: the rule by which durable snapshots stay; the newest 2 by default.
         in_memory: whether snapshots are kept in the node's memory, which takes twice the size of the state, and the
             generators of the node before this one with them. True by default; snapshots that do not fit are left out,
@@ -129,6 +137,7 @@ class ElasticState:
         optimizer: torch.optim.Optimizer | None = None,
         scheduler: Member | None = None,
         data: Member | None = None,
+        build: Build | None = None,
         keep: snapshots.Keep | None = None,
         in_memory: bool = True,
         **plain: Any,  # noqa: ANN401  a script's own value
@@ -140,20 +149,25 @@ class ElasticState:
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
+        object.__setattr__(self, "_rebuilt", Rebuilt(build) if build is not None else None)
         object.__setattr__(self, "_folder", _open(folder, keep) if folder is not None else None)
         memory = _node_memory() if in_memory else None
         object.__setattr__(self, "_memory", memory)
         object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
+        buddies = Buddies(memory, warn) if memory is not None and build is not None else None
+        object.__setattr__(self, "_buddies", buddies)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
         object.__setattr__(self, "_overlap", Overlap(warn))
         object.__setattr__(self, "_is_outdated", False)
+        object.__setattr__(self, "_handed", -1)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
         for values in (self.__dict__.get("members", {}), self.__dict__.get("plain", {})):
             if name in values:
                 return values[name]
-        message = f"The state has no {name!r}."
+        later = " before it is built, which Elastic.steps does." if self._awaits_build else "."
+        message = f"The state has no {name!r}{later}"
         raise AttributeError(message)
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401
@@ -170,6 +184,7 @@ class ElasticState:
         *,
         durable: bool = False,
         overlap: bool = False,
+        alone: bool = False,
         saved: Callable[[int], None] | None = None,
         failed: Callable[[int], None] | None = None,
     ) -> bool:
@@ -185,6 +200,7 @@ class ElasticState:
             overlap: whether weights and moments are copied while training goes on, until the next ``optimizer.step``
                 of any optimizer; ``Snapshots.overlap`` says what the script promises with it. A durable snapshot and
                 that of a sharded state are copied at once all the same.
+            alone: whether other ranks may take no snapshot of this step, so that none gets a copy of the shards.
             saved: called with the step once this rank's part is on disk, from the thread that wrote it.
             failed: called in the same way where the snapshot cannot be saved, after a warning.
 
@@ -195,14 +211,17 @@ class ElasticState:
             TypeError: a member has values that a snapshot cannot hold.
         """
         self.end_copy()
-        if not durable and (self._memory is None or self._memory_is_read):
+        if not durable and ((self._memory is None and not self._has_buddies) or self._memory_is_read):
             return False
         if overlap and not durable and self._can_overlap:
             self._copy_to_memory(self.capture(), overlap=True)
             return True
         if durable:
             self.wait()
-        part = self._copy_shards(durable=durable and self._folder is not None) if self.is_sharded else self._copy()
+        if self.is_sharded:
+            part = self._copy_shards(durable=durable and self._folder is not None, alone=alone)
+        else:
+            part = self._copy()
         if part is not None and durable and self._folder is not None:
             object.__setattr__(self, "_saving", snapshots.Saving())
             save = self._saver(part, _writer(), saved, failed)
@@ -212,6 +231,55 @@ class ElasticState:
         return True
 
     @property
+    def is_rebuilt(self) -> bool:
+        """Whether members are built anew for each process group."""
+        return self._rebuilt is not None
+
+    def rebuild(self) -> None:
+        """Build the members for the current process group; the state is then that of the beginning, till a restore.
+
+        Raises:
+            TypeError: ``build`` does not return members by name.
+        """
+        self._rebuilt.rebuild(self.members, self.plain)
+        self.step = 0
+        self.__dict__.pop("is_sharded", None)
+
+    def hand_over(
+        self,
+        *,
+        durable: bool,
+        saved: Callable[[int], None] | None = None,
+        failed: Callable[[int], None] | None = None,
+    ) -> None:
+        """Keep a rebuilt state for the next group, in which nodes may be missing that have shards now.
+
+        Every rank must call this method. The snapshot goes to disk too where the memory of the others may lack a shard.
+
+        Args:
+            durable: whether a durable snapshot is due in any case.
+            saved, failed: as of ``snapshot``.
+        """
+        places = _gather(self._place())
+        # Of two nodes that keep each other's shards one stays; of three, two that are neighbours may leave at once.
+        is_safe = all(place.keeps for place in places) and (
+            exchange.are_copied(places) or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
+        )
+        self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)
+        self._handed = -1 if is_safe or self._folder is None else self.step
+
+    def _join_buddies(self) -> None:
+        """Have another node keep this rank's shards, where no other one has them in any case."""
+        places = _gather(self._place())
+        if self._buddies is not None:
+            needed = all(place.keeps for place in places) and not exchange.are_copied(places)
+            self._buddies.join([place.node for place in places] if needed else None, _rank())
+
+    def _place(self) -> exchange.Place:
+        keeps = self._memory is not None and self._buddies is not None and self._buddies.keep
+        return exchange.Place(os.environ.get("GROUP_RANK", "0"), shards.digest(self._unwrapped_members()), keeps)
+
+    @property
     def folder(self) -> str:
         """The folder of the durable snapshots as messages name it; empty where snapshots stay in memory only."""
         folder = cast("snapshots.Folder | None", self._folder)
@@ -219,7 +287,7 @@ class ElasticState:
 
     @functools.cached_property
     def is_sharded(self) -> bool:
-        """Whether members have tensors that are spread over the ranks, as they were when this was first asked."""
+        """Whether members have tensors that are spread over the ranks, as they were when first asked or last built."""
         return shards.are_in(self._unwrapped_members())
 
     @property
@@ -301,6 +369,8 @@ class ElasticState:
         self.end_copy()
         if self._folder is not None:
             self._folder.check()
+        if self._awaits_build:
+            self.rebuild()
         if self.is_sharded:
             return self._restore_shards()
         held = self._memory.newest() if self._memory is not None else None
@@ -385,8 +455,18 @@ class ElasticState:
         if rng:
             generators.restore(tree["rng"])
 
+    @property
+    def _awaits_build(self) -> bool:
+        rebuilt = self.__dict__.get("_rebuilt")
+        return rebuilt is not None and not rebuilt.is_built
+
     def _unwrapped_members(self) -> dict[str, Any]:
         return {name: _unwrapped(member) for name, member in self.members.items()}
+
+    @property
+    def _has_buddies(self) -> bool:
+        """Whether ranks of other nodes expect this rank's shards, or the word that there are none."""
+        return self._buddies is not None and self._buddies.are_joined
 
     @property
     def _memory_is_read(self) -> bool:
@@ -419,11 +499,14 @@ class ElasticState:
             return part
         return host_memory.bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
 
-    def _copy_shards(self, *, durable: bool) -> memoryview | None:
-        """Copy this rank's shards to the node's memory, if it has room; returns the part of a durable snapshot."""
+    def _copy_shards(self, *, durable: bool, alone: bool) -> memoryview | None:
+        """Copy this rank's shards to this and the next node's memory; returns the part of a durable snapshot."""
         tree = self.capture()
         own = {name: tree[name] for name in _OF_RANK & tree.keys()}
-        self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
+        content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
+        if self._has_buddies and not alone:
+            with _gloo() as group:
+                self._buddies.swap(content, group)
         if not durable:
             return None
         part = tree if _rank() == 0 else own
@@ -497,23 +580,36 @@ class ElasticState:
 
     def _restore_shards(self) -> Restored:
         held = self._memory.sharded() if self._memory is not None else {}
-        mine = {key: shards.inventory(tree["shards"]) for key, tree in held.items()}
-        everywhere = _gather((mine, *(self._durable_steps() if _rank() == 0 else ((), ""))))
-        inventories = [inventory for inventory, _, _ in everywhere]
-        _, disk, fault = everywhere[0]
+        copies = self._memory.copies() if self._memory is not None else {}
+        parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}
+        mine = {key: shards.inventory(found) for key, found in parts.items()}
+        everywhere = _gather((mine, self._handed, *(self._durable_steps() if _rank() == 0 else ((), ""))))
+        inventories = [inventory for inventory, *_ in everywhere]
+        _, _, disk, fault = everywhere[0]
         if fault:
             raise StateError(fault)
         key, reason = exchange.newest_whole(inventories)
+        handed = max(step for _, step, *_ in everywhere)
+        if handed > max(key[0] if key is not None else -1, *disk, -1):
+            disk = self._await_handed(handed, disk)
+        self._handed = -1
         if key is not None and key[0] < max(disk, default=-1):
             key = None
-        restored = self._from_memories(key, held.get(key), inventories) if key is not None else self._from_disk(disk)
+        if key is not None:
+            restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories)
+        else:
+            restored = self._from_disk(disk)
+        if self.is_rebuilt:
+            self._join_buddies()
         if max((step for inventory in inventories for step, _ in inventory), default=-1) > restored.step:
             # A peer may have sent rank 0's shards, and others have theirs from their own nodes.
             source = "memory" if key is not None else restored.source
             warn_for_job(f"{reason}. Training goes on from step {restored.step}, from {source}.")
         return restored
 
-    def _from_memories(self, key: Key, held: Tree | None, inventories: list[exchange.Inventory]) -> Restored:
+    def _from_memories(
+        self, key: Key, held: Tree | None, own: list[Mapping[str, Tree]], inventories: list[exchange.Inventory]
+    ) -> Restored:
         """Load a snapshot whose shards are all in the memory of the present nodes."""
         shared = {name: part for name, part in held.items() if name not in _OF_RANK} if held is not None else None
         versions = [(key[0] if key in inventory else -1, 0) for inventory in inventories]
@@ -521,11 +617,13 @@ class ElasticState:
             with _gloo() as group:
                 shared = _from_peer(shared, versions, group)
         assembly = self._assembly(cast("Tree", shared))
-        own, boxes = (held["shards"] if held else {}), [inventory.get(key, {}) for inventory in inventories]
+        boxes = [inventory.get(key, {}) for inventory in inventories]
         with _gloo() as group:
             from_others = exchange.fill(assembly, own, boxes, _gather(assembly.wanted()), group)
         tree = {**cast("Tree", shared), "members": assembly.put_into(cast("Tree", shared)["members"])}
         self.load({**tree, **({"rng": held["rng"]} if held else {})}, rng=held is not None)
+        if self._memory is not None:
+            self._memory.spare(key)
         self.step = key[0]
         return Restored(key[0], "peer" if from_others else "memory")
 
@@ -549,6 +647,12 @@ class ElasticState:
             raise DamagedError(message)
         rest = {name: part for name, part in tree.items() if name not in {"shards", "run"}}
         return {**rest, "members": assembly.put_into(tree["members"])}
+
+    def _await_handed(self, step: int, disk: tuple[int, ...]) -> tuple[int, ...]:
+        """The steps on disk, once the step is there that all ranks of the group before are saving."""
+        folder = cast("snapshots.Folder", self._folder)
+        is_there = transfer.said_by_first(_rank() == 0 and folder.await_step(step, HANDED_SECONDS))
+        return (step, *disk) if is_there else disk
 
     def _from_disk(self, steps: tuple[int, ...]) -> Restored:
         for step in steps:

@@ -18,6 +18,17 @@ def samples(generator: torch.Generator | None = None) -> TensorDataset:
     return TensorDataset(inputs, inputs.sum(1, keepdim=True), torch.arange(50))
 
 
+def one_layer() -> torch.nn.Linear:
+    """A model with one row."""
+    return torch.nn.Linear(4, 1, dtype=torch.float64)
+
+
+def two_layers() -> torch.nn.Sequential:
+    """A model whose rows several ranks can share, though not evenly."""
+    layers = torch.nn.Linear(4, 5, dtype=torch.float64), torch.nn.Linear(5, 1, dtype=torch.float64)
+    return torch.nn.Sequential(*layers)
+
+
 def train(
     elastic: Elastic,
     sampler: ElasticSampler,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from elastic_infra.training import node_memory
+from elastic_infra.training.host_memory import bytes_of
 from elastic_infra.training.node_memory import NodeMemory
 
 WORKERS = 8
@@ -102,3 +103,45 @@ def test_a_damaged_copy_is_not_taken(tmp_path: Path) -> None:
     for damaged in (content[:40], content[:-1], content[:50] + bytes([content[50] ^ 1]) + content[51:]):
         file.write_bytes(damaged)
         assert memory.parts() == {}
+
+
+def sharded(step: int, run: str = "run") -> dict[str, object]:
+    """What the first worker of a node captures of a sharded state."""
+    return {"shards": {"weight": torch.tensor([step])}, "run": run, "rng": torch.tensor([step])}
+
+
+def test_a_copy_of_another_node_is_whole_or_not_there(tmp_path: Path) -> None:
+    """It counts from the moment on at which its first bytes are the magic; the last two stay."""
+    memory = NodeMemory(str(tmp_path), 0)
+    for step in (1, 2, 3):
+        content = bytes_of(step, sharded(step))
+        room, finish = memory.receive(0, len(content))
+        room[8:] = content[8:]
+        assert (step, "run") not in memory.copies()
+        finish()
+        assert (step, "run") in memory.copies()
+
+    found = NodeMemory(str(tmp_path), 0).copies()
+    assert {key: [tree["shards"]["weight"].tolist() for tree in trees] for key, trees in found.items()} == {
+        (2, "run"): [[2]],
+        (3, "run"): [[3]],
+    }
+    assert NodeMemory(str(tmp_path), 1).copies() == {}
+
+
+@pytest.mark.parametrize("used", [4, 5])
+def test_what_training_goes_on_from_is_not_overwritten_first(tmp_path: Path, used: int) -> None:
+    """Of two steps only one may be whole on all nodes, and it is needed until the next one is."""
+    memory = NodeMemory(str(tmp_path), 0)
+    for step in (4, 5):
+        memory.store(step, 0, sharded(step))
+        content = bytes_of(step, sharded(step))
+        room, finish = memory.receive(0, len(content))
+        room[8:] = content[8:]
+        finish()
+    memory.spare((used, "run"))
+    memory.store(6, 0, sharded(6, "next"))
+    memory.receive(0, 100)
+
+    assert memory.sharded().keys() == {(used, "run"), (6, "next")}
+    assert memory.copies().keys() == {(used, "run")}

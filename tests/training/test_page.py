@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-LOOP, GROUP, SHARDED = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+LOOP, GROUP, SHARDED, REBUILT = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def net() -> torch.nn.Module:
@@ -63,6 +63,25 @@ def test_a_sharded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         sampler, names = ElasticSampler(4, global_batch=2), {"fully_shard": fully_shard, "dist": dist, "torch": torch}
         found = run(code, model=model, sampler=sampler, dataset=[0] * 4, init_device_mesh=init_device_mesh, **names)
         assert found["elastic"].state.is_sharded
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_sharded_model_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state builds the model in the group that it is restored in."""
+    monkeypatch.delenv("RANK", raising=False)
+
+    def blocks() -> torch.nn.Module:
+        model = torch.nn.Module()
+        model.blocks = torch.nn.ModuleList([net(), net()])
+        return model
+
+    try:
+        names = {"fully_shard": fully_shard, "dist": dist, "torch": torch, "init_device_mesh": init_device_mesh}
+        given = {"sampler": ElasticSampler(4, global_batch=2), "dataset": [0] * 4, "Net": blocks}
+        found = run(REBUILT.replace("/checkpoints", str(tmp_path)), **given, **names)
+        assert found["state"].restore().source == "nothing"
+        assert found["state"].is_sharded
     finally:
         dist.destroy_process_group()
 

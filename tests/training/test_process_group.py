@@ -57,6 +57,36 @@ def agent_and_worker(tmp_path: pathlib.Path) -> Iterator[tuple[channel.Connectio
         end.close()
 
 
+def test_groups_that_are_made_anew_in_each_generation_are_no_obstacle(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """Those of a mesh in the function that builds the model; older ones are gone, and another group is named."""
+    agent, connection = agent_and_worker
+    group = ElasticGroup(connection, environ={})
+    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
+    assert group._orders is not None
+    group._orders.listen()
+
+    def settle() -> None:
+        with group.remade():
+            dist.new_group(backend="gloo")
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for generation in (1, 2):
+            agent.send(channel.Enter(generation, {}))
+            assert group.begin(settle) is None
+            assert [agent.receive(), agent.receive()] == [channel.Ready(), channel.In(generation)]
+            assert len(dist.distributed_c10d._world.pg_map) == 2
+        dist.new_group(backend="gloo")
+        group.look()
+        assert agent.receive() == channel.In(
+            2, "the script made 1 process groups of its own, which only the script could make again"
+        )
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_worker_that_others_went_on_without_takes_their_state(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
 ) -> None:

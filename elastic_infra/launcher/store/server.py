@@ -293,8 +293,7 @@ class Server:
         presence.heard = self._clock()
         if presence.state != "live" and connection.job is not None:
             self._notify(connection.job, self._keyspaces[connection.job].heard(connection.node, presence.heard))
-        for _ in range(beats):
-            connection.put(self._beat)
+        connection.put(self._beat if beats == 1 else Chunk(wire.BEAT * beats, self._held))
         self._flush(connection)
 
     def _reply(self, connection: Connection, job: str, request: Mapping[str, object]) -> dict[str, object]:
@@ -443,8 +442,9 @@ class Server:
         """Keep the sum of the bytes that all connections hold; beyond the bound the largest holder is ended."""
         if connection.socket not in self._connections:
             return
-        self._held.size += connection.unread - connection.counted
-        connection.counted = connection.unread
+        unread = connection.unread
+        self._held.size += unread - connection.counted
+        connection.counted = unread
         while self._held.size > BUFFERED_BYTES and self._connections:
             self._drop(max(self._connections.values(), key=lambda each: each.buffered))
 

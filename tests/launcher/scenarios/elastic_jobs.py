@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Callable
 from typing import cast
 
 import torch
 
 from elastic_infra.training.sampler import ElasticSampler
 from tests.launcher.loopback import Job, Line
+from tests.training.recorded_step import one_layer, two_layers
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "elastic_loop.py"
 QUICK = ("last_call_timeout=1", "join_timeout=120")
@@ -24,7 +26,8 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
         seconds: that a step takes until the folder has a file ``hurry``.
         durable_steps: between two snapshots on disk.
         mode: ``in-place``: workers keep their processes when nodes come and go; ``reconfigured``: and their process
-            group; ``sharded``: the model is sharded.
+            group; ``sharded``: the model is sharded; ``rebuilt`` and ``copied``: workers keep their processes, and
+            build a sharded model of two layers for each group (FSDP2 and HSDP).
         steps: of the whole training.
     """
     script = (
@@ -42,19 +45,19 @@ def assert_as_undisturbed(job: Job) -> None:
     """Every sample was trained on exactly once, and the weights are those of one worker that is never disturbed."""
     steps = int(job.script[2])
     assert_exactly_once([line for line in job.journal() if line["event"] == "step"], steps)
-    weights, bias = json.loads((job.folder / "weights.json").read_text())
-    expected = undisturbed(steps)
-    assert torch.allclose(torch.tensor(weights), torch.tensor(expected[0]), atol=1e-12, rtol=0)
-    assert torch.allclose(torch.tensor(bias), torch.tensor(expected[1]), atol=1e-12, rtol=0)
+    weights = json.loads((job.folder / "weights.json").read_text())
+    expected = undisturbed(*((one_layer, 0.05) if len(weights) == 2 else (two_layers, 0.01)), steps)
+    for found, parameter in zip(weights, expected.parameters(), strict=True):
+        assert torch.allclose(torch.tensor(found, dtype=torch.float64), parameter, atol=1e-12, rtol=0)
 
 
-def undisturbed(steps: int) -> list[list[list[float]] | list[float]]:
-    """The weights of one worker that is never disturbed."""
+def undisturbed(build: Callable[[], torch.nn.Module], rate: float, steps: int) -> torch.nn.Module:
+    """The model of one worker that is never disturbed."""
     torch.manual_seed(0)
     inputs = torch.randn(50, 4, dtype=torch.float64)
     targets = inputs.sum(1, keepdim=True)
-    model = torch.nn.Linear(4, 1, dtype=torch.float64)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     sampler = ElasticSampler(50, global_batch=12)
     for _ in range(steps):
         batch = list(sampler.step(0, 1)[0].indices)
@@ -62,7 +65,7 @@ def undisturbed(steps: int) -> list[list[list[float]] | list[float]]:
         optimizer.step()
         optimizer.zero_grad()
         sampler.advance()
-    return [model.weight.tolist(), model.bias.tolist()]
+    return model
 
 
 def assert_exactly_once(lines: list[Line], steps: int) -> None:

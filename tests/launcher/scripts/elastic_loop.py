@@ -1,13 +1,14 @@
 """Trains with ``Elastic`` and writes which samples every step had.
 
-Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|reconfigured|sharded]``. A step takes SECONDS until
-FOLDER has a file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk every DURABLE
-steps, with 0 every half second. With ``in-place`` the workers keep their processes when nodes come and go, with
-``reconfigured`` their process group too; with ``sharded`` the model is sharded, and its weight is one row, so that rank
-0 alone has it. A worker whose pid is in FOLDER/victim kills itself while the gradients of its next step are under way;
-one whose pid is in FOLDER/waiting waits there to be killed, and empties the file. Building the model takes the seconds
-in FOLDER/building, where it exists. A step that is repeated has a line in each generation that tried; those of the last
-one count.
+Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|reconfigured|sharded|rebuilt|copied]``. A step takes
+SECONDS until FOLDER has a file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk
+every DURABLE steps, with 0 every half second. With ``in-place`` the workers keep their processes when nodes come and
+go, with ``reconfigured`` their process group too; with ``sharded`` the model is sharded, and its weight is one row, so
+that rank 0 alone has it. With ``rebuilt`` workers keep their processes and build two sharded layers in each group; with
+``copied`` there are two copies of these where the number of workers is even (HSDP). A worker whose pid is in
+FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
+there to be killed, and empties the file. Building the model takes the seconds in FOLDER/building, where it exists. A
+step that is repeated has a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState, Snapshots
-from tests.training.recorded_step import samples, train
+from tests.training.recorded_step import one_layer, samples, train, two_layers
 
 folder, until, pause, durable_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
-is_sharded = sys.argv[5:] == ["sharded"]
+is_sharded, is_rebuilt = sys.argv[5:] == ["sharded"], sys.argv[5:] in (["rebuilt"], ["copied"])
 experimental = sys.argv[5:] == ["reconfigured"]
 group = ElasticGroup.start(sharded=is_sharded, experimental=experimental) if sys.argv[5:] else None
 if group is None:
@@ -39,30 +40,10 @@ if (folder / "building").exists():
     time.sleep(float((folder / "building").read_text()))
 torch.manual_seed(0)
 dataset = samples()
-layer = torch.nn.Linear(4, 1, dtype=torch.float64)
-if is_sharded:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    model = fully_shard(layer, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-else:
-    model = DistributedDataParallel(layer, bucket_cap_mb=0.00001)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
-state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
-loader = DataLoader(dataset, batch_sampler=sampler)
-snapshots = Snapshots(durable_steps=durable_steps) if durable_steps else Snapshots(durable_seconds=0.5)
-if not durable_steps:
-    time.sleep(0.25 * dist.get_rank())  # the clocks of two ranks are half an interval apart
-elastic = Elastic(state, loader, snapshots, group=group)
-
-
-def note(event: str, **fields: object) -> None:
-    """Write a line to the journal."""
-    generation = group.generation if group and group.is_movable else int(os.environ["ELASTIC_INFRA_GENERATION"])
-    place = {"rank": dist.get_rank(), "world": dist.get_world_size(), "pid": os.getpid(), "generation": generation}
-    with (folder / "journal").open("a") as journal:
-        journal.write(json.dumps({"event": event, **place, **fields, "time": time.monotonic()}) + "\n")
+if is_sharded or is_rebuilt:
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    from torch.distributed.fsdp import fully_shard
 
 
 def is_chosen(name: str) -> bool:
@@ -80,7 +61,51 @@ def end_if_chosen(_: torch.Tensor) -> None:
         time.sleep(600)
 
 
-next(iter(layer.parameters())).register_hook(end_if_chosen)
+def mesh() -> DeviceMesh:
+    """All ranks, in two halves with a copy each where that is asked for and can be done."""
+    world = dist.get_world_size()
+    if sys.argv[5:] == ["copied"] and world % 2 == 0:
+        return init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("copies", "shards"))
+    return init_device_mesh("cpu", (world,), mesh_dim_names=("shards",))
+
+
+def build() -> dict[str, torch.nn.Module | torch.optim.Optimizer]:
+    """A model of two layers that is sharded over the present group, and its optimizer."""
+    layers, ranks = two_layers(), mesh()
+    for layer in layers:
+        fully_shard(layer, mesh=ranks)
+    layers[0].register_forward_hook(lambda _, __, output: output.register_hook(end_if_chosen) and None)
+    model = fully_shard(layers, mesh=ranks)
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)}
+
+
+if is_rebuilt:
+    state = ElasticState(folder / "checkpoints", build=build, data=sampler)
+else:
+    layer = one_layer()
+    next(iter(layer.parameters())).register_hook(end_if_chosen)
+    model = fully_shard(layer, mesh=mesh()) if is_sharded else DistributedDataParallel(layer, bucket_cap_mb=0.00001)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
+loader = DataLoader(dataset, batch_sampler=sampler)
+snapshots = (
+    Snapshots(1 if is_rebuilt else None, durable_steps=durable_steps)
+    if durable_steps
+    else Snapshots(durable_seconds=0.5)
+)
+if not durable_steps:
+    time.sleep(0.25 * dist.get_rank())  # the clocks of two ranks are half an interval apart
+elastic = Elastic(state, loader, snapshots, group=group)
+
+
+def note(event: str, **fields: object) -> None:
+    """Write a line to the journal."""
+    generation = group.generation if group and group.is_movable else int(os.environ["ELASTIC_INFRA_GENERATION"])
+    place = {"rank": dist.get_rank(), "world": dist.get_world_size(), "pid": os.getpid(), "generation": generation}
+    with (folder / "journal").open("a") as journal:
+        journal.write(json.dumps({"event": event, **place, **fields, "time": time.monotonic()}) + "\n")
+
+
 if group is not None:
     note("built")
 for _, micro in elastic.steps(until):
@@ -89,8 +114,9 @@ for _, micro in elastic.steps(until):
         time.sleep(0 if (folder / "hurry").exists() else pause)
 note("left", restored=elastic.restored and elastic.restored.source, finished=elastic.finished)
 if elastic.finished:
-    weights = [part.full_tensor() if is_sharded else part for part in (layer.weight, layer.bias)]
+    parameters = list(state.model.parameters())
+    weights = [part.full_tensor() if hasattr(part, "full_tensor") else part for part in parameters]
     if dist.get_rank() == 0:
         (folder / "weights.json").write_text(json.dumps([part.tolist() for part in weights]))
-dist.barrier()
+    dist.barrier()
 dist.destroy_process_group()

@@ -1,0 +1,114 @@
+"""Members that a function builds anew for each process group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError, shards
+
+
+def build() -> dict[str, Any]:
+    """A layer with random weights, and its optimizer."""
+    model = torch.nn.Linear(2, 2)
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+
+
+def test_a_restore_fills_what_is_built(tmp_path: Path) -> None:
+    """The first restore builds; each later build has new members, which the next restore fills."""
+    state = ElasticState(tmp_path, build=build, data=ElasticSampler(9, global_batch=3))
+    with pytest.raises(AttributeError, match="no 'model' before it is built"):
+        _ = state.model
+    assert state.restore() == Restored(0, "nothing")
+    state.model.weight.data.fill_(7)
+    state.step = 1
+    state.snapshot(durable=True)
+    state.wait()
+    old = state.model
+    state.rebuild()
+
+    assert state.model is not old
+    assert state.optimizer.param_groups[0]["params"][0] is state.model.weight
+    assert state.restore() == Restored(1, "disk")
+    assert torch.equal(state.model.weight, torch.full((2, 2), 7.0))
+
+
+def test_each_build_begins_where_the_first_one_did() -> None:
+    """Random numbers, plain values, the step and the other members are as before the first build."""
+    sampler = ElasticSampler(9, global_batch=3)
+    state = ElasticState(None, build=build, data=sampler, best=0.0, seen=[])
+    state.rebuild()
+    weight, random = state.model.weight.detach().clone(), torch.rand(1)
+    sampler.advance()
+    state.step, state.best = 1, 2.0
+    state.seen.append(3)
+    for _ in range(2):
+        state.rebuild()
+        assert torch.equal(state.model.weight, weight)
+        assert torch.equal(torch.rand(1), random)
+        assert (state.step, state.best, state.seen) == (0, 0.0, [])
+        assert sampler.state_dict() == ElasticSampler(9, global_batch=3).state_dict()
+        state.seen.append(4)
+
+
+def test_a_process_may_have_another_rank_in_a_group_of_the_same_size() -> None:
+    """DTensor takes the two meshes for equal, and would give results of its operators the older one."""
+
+    def shard() -> dict[str, Any]:
+        model = torch.nn.Linear(4, 5, bias=False)
+        fully_shard(model, mesh=init_device_mesh("cpu", (3,)))
+        return {"model": model}
+
+    state = ElasticState(None, build=shard)
+    for rank in (2, 1, 0):
+        dist.init_process_group("fake", rank=rank, world_size=3, store=FakeStore())
+        try:
+            state.rebuild()
+            mine = state.model.state_dict()["weight"].detach().clone()
+            assert mine.device_mesh.get_coordinate() == (rank,)
+            assert shards.box_in(state.capture()["shards"]["model.weight"]).begin == (2 * rank, 0)
+        finally:
+            dist.destroy_process_group()
+
+
+def test_a_build_of_another_shape_is_named(tmp_path: Path) -> None:
+    """It depends on the group, for example: the snapshot of the group before does not fit."""
+    widths = iter((3, 4))
+
+    def shard() -> dict[str, Any]:
+        return {"model": fully_shard(torch.nn.Linear(2, next(widths)), mesh=init_device_mesh("cpu", (1,)))}
+
+    state = ElasticState(tmp_path, build=shard)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        state.restore()
+        state.snapshot(durable=True)
+        state.wait()
+        state.rebuild()
+        with pytest.raises(StateError, match=r"model\.weight is 3x2 in the snapshot and 4x2 here"):
+            state.restore()
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (torch.nn.Linear(1, 1), "must return its members by name"),
+        ({}, "must return its members by name"),
+        ({"model": 3}, "must return its members by name"),
+        ({"data": torch.nn.Linear(1, 1)}, "'data', which ElasticState was given as well"),
+    ],
+)
+def test_what_a_build_may_not_return(result: Any, says: str) -> None:
+    """An error says what it must return."""
+    state = ElasticState(None, build=lambda: result, data=ElasticSampler(9, global_batch=3))
+    with pytest.raises(TypeError, match=says):
+        state.restore()
