@@ -1,8 +1,9 @@
-"""What this launcher's arms train: DistributedDataParallel on gloo with Adam, a journal of the steps that are done.
+"""What this launcher's arms train: a model on gloo with Adam, and a journal of the steps that are done.
 
-Usage: train.py FOLDER MEGABYTES in-place|restart. The two arms differ in the group alone. The journal's path is in the
-environment; it holds a line for each step of each worker once the step counts, its snapshot included, timed by
-CLOCK_MONOTONIC, which all processes of a machine share. It runs until it is ended.
+Usage: train.py FOLDER MEGABYTES [sharded-]in-place|restart. The model is DistributedDataParallel, or FSDP2 that is
+built for each group; in place and restart differ in the group alone. The journal's path is in the environment; it holds
+a line for each step of each worker once the step counts, its snapshot included, timed by CLOCK_MONOTONIC, which all
+processes of a machine share. It runs until it is ended.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,23 +28,37 @@ STEP_SECONDS = 0.05
 ENDLESS = 10**9
 
 
+def sharded(megabytes: int) -> dict[str, Any]:
+    """The model over the present group."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    network, mesh = model.network(megabytes), init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in network:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(network, mesh=mesh)
+    return {"model": network, "optimizer": model.optimizer(network)}
+
+
 def main(folder: Path, megabytes: int, arm: str) -> None:
     """Train until this process is killed."""
     torch.set_num_threads(1)
-    group = ElasticGroup.start() if arm == "in-place" else None
+    group = ElasticGroup.start() if arm.endswith("in-place") else None
     if group is None:
         dist.init_process_group("gloo")
     torch.manual_seed(0)
-    network = DistributedDataParallel(model.network(megabytes))
-    optimizer = model.optimizer(network)
-    state = ElasticState(folder / "checkpoints", model=network, optimizer=optimizer)
+    if arm.startswith("sharded"):
+        state = ElasticState(folder / "checkpoints", build=partial(sharded, megabytes))
+    else:
+        network = DistributedDataParallel(model.network(megabytes))
+        state = ElasticState(folder / "checkpoints", model=network, optimizer=model.optimizer(network))
     snapshots = Snapshots(memory_steps=SNAPSHOT_STEPS, durable_steps=ENDLESS)
     elastic = Elastic(state, snapshots=snapshots, group=group)
     for step, _ in elastic.steps(ENDLESS):
         with elastic.step():
-            model.loss(network).backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            model.loss(state.model).backward()
+            state.optimizer.step()
+            state.optimizer.zero_grad()
             time.sleep(STEP_SECONDS)
         if state.step == step:
             generation = group.generation if group else int(os.environ["ELASTIC_INFRA_GENERATION"])

@@ -120,3 +120,18 @@ def test_shards_without_a_living_copy_come_from_disk(start: Start) -> None:
     finish(job)
     assert job.said("a shard is in the memory of no present node") == 1
     assert job.said("from disk.") == 1
+
+
+def test_neighbours_that_leave_at_once_lose_no_step(start: Start) -> None:
+    """The copies of one's shards leave with the other: the third node takes them from disk, at the agreed step."""
+    job = start("rebuilt")
+    lines = grow(job, 3)
+    kept = pid_of(lines, 0)
+    for node in job.nodes[1:]:
+        node.send_signal(signal.SIGTERM)
+    lines = job.wait_for_world(1, after=at(job.journal()[-1]))
+    assert pid_of(lines, 0) == kept, job.logs()
+    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
+    assert len(steps) == len(set(steps)), "a planned change repeats no step"
+
+    finish(job)

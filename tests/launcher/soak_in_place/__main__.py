@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-"))
-    outcome = run(folder, given.seed, given.faults, given.nodes, given.workers)
+    outcome = run(folder, given.seed, given.faults, given.nodes, given.workers, sharded=given.sharded)
     print(report.render(outcome))
     if given.summary:
         given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
@@ -34,10 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def run(folder: Path, seed: int, count: int, nodes: int = plan.NODES, workers: int = plan.WORKERS) -> report.Outcome:
+def run(
+    folder: Path,
+    seed: int,
+    count: int,
+    nodes: int = plan.NODES,
+    workers: int = plan.WORKERS,
+    *,
+    sharded: bool = False,
+) -> report.Outcome:
     """One soak in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    job = soak.Soak(folder, plan.draw(seed, count), nodes, workers, lambda line: print(line, flush=True))
+    job = soak.Soak(
+        folder, plan.draw(seed, count), nodes, workers, lambda line: print(line, flush=True), sharded=sharded
+    )
     began, trouble = time.monotonic(), ""
     try:
         job.run()
@@ -72,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=plan.NODES)
     parser.add_argument("--workers", type=int, default=plan.WORKERS, help="of each node")
+    parser.add_argument("--sharded", action="store_true", help="build a sharded model (FSDP2) for each group")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
     parser.add_argument("--summary", type=Path, help="file for the page")
     return parser

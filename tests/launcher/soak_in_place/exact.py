@@ -37,6 +37,18 @@ class Linear(nn.Module):  # type: ignore[misc]  # torch is not read by mypy
         return sum((part(mine) for part, mine in zip(self.parts, given, strict=True)), torch.zeros(()))
 
 
+class Rows(nn.Module):  # type: ignore[misc]  # torch is not read by mypy
+    """The same layer with a row for each number of its input, so that several ranks have a shard of it."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(layer.weight.detach().t().clone())
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """One number for each sample."""
+        return inputs @ self.weight
+
+
 def samples() -> TensorDataset:
     """The samples, and each one's index."""
     generator = torch.Generator().manual_seed(0)
@@ -55,8 +67,9 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def mark(model: nn.Module) -> float:
-    """One number in which every weight has a part of its own."""
-    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    """One number in which every weight has a part of its own; of a sharded model every rank must ask for it."""
+    whole = [getattr(parameter, "full_tensor", parameter.detach)() for parameter in model.parameters()]
+    weights = torch.cat([values.detach().flatten() for values in whole])
     return float(weights @ torch.arange(1, len(weights) + 1, dtype=torch.float64).sqrt())
 
 

@@ -37,7 +37,14 @@ class Soak:
     """One job under faults."""
 
     def __init__(
-        self, folder: Path, faults: Sequence[plan.Fault], nodes: int, workers: int, say: Callable[[str], None]
+        self,
+        folder: Path,
+        faults: Sequence[plan.Fault],
+        nodes: int,
+        workers: int,
+        say: Callable[[str], None],
+        *,
+        sharded: bool = False,
     ) -> None:
         self._folder = folder
         self._nodes = nodes
@@ -45,7 +52,7 @@ class Soak:
         self._faults = faults
         self._say = say
         options = ("--nproc-per-node", str(workers), "--max-restarts", str(MAX_RESTARTS))
-        self._job = Job(folder, f"1:{nodes}", options, (str(SCRIPT), str(folder)))
+        self._job = Job(folder, f"1:{nodes}", options, (str(SCRIPT), str(folder), *(["sharded"] if sharded else [])))
         self._back: list[float] = []
         """When the successors of killed nodes start."""
         self._furthest = 0

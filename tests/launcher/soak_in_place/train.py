@@ -1,9 +1,10 @@
 """One worker of the soak in place: the exact training, which dies where its order says.
 
-Usage: train.py FOLDER. An order is the file ``order-PID``: a point of the step and ``kill`` or ``wait``. Waiting, the
-worker renames it to ``there-PID`` and is killed with its node. FOLDER/journal gets lines from every worker: ``begun``
-with the step's samples before anything is exchanged, ``step`` with the weights' mark once the step counts, and what
-the process holds when a generation has settled. The job ends after the step in the file ``finish``.
+Usage: train.py FOLDER [sharded]. With ``sharded`` the model is built anew and sharded in each group. An order is the
+file ``order-PID``: a point of the step and ``kill`` or ``wait``. Waiting, the worker renames it to ``there-PID`` and is
+killed with its node. FOLDER/journal gets lines from every worker: ``begun`` with the step's samples before anything is
+exchanged, ``step`` with the weights' mark once the step counts, and what the process holds when a generation has
+settled. The job ends after the step in the file ``finish``.
 """
 
 from __future__ import annotations
@@ -28,16 +29,12 @@ DURABLE_STEPS = 500
 SETTLED = 4
 """The step of a generation after which a worker says what it holds."""
 
-folder = Path(sys.argv[1])
+folder, is_sharded = Path(sys.argv[1]), sys.argv[2:] == ["sharded"]
 torch.set_num_threads(1)
 group = ElasticGroup.start()
 torch.manual_seed(0)
-model = DistributedDataParallel(exact.Linear(), bucket_cap_mb=0.00001)
-optimizer = exact.optimizer(model)
 sampler = exact.sampler(micro_batch=2)
-state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
 loader = DataLoader(exact.samples(), batch_sampler=sampler)
-elastic = Elastic(state, loader, Snapshots(durable_steps=DURABLE_STEPS), group=group)
 order, there = (folder / f"{name}-{os.getpid()}" for name in ("order", "there"))
 
 
@@ -78,7 +75,33 @@ def last_step() -> int | None:
     return int(path.read_text()) if path.exists() else None
 
 
-next(iter(model.parameters())).register_hook(lambda _: pass_point("backward"))
+def sharded() -> dict[str, torch.nn.Module | torch.optim.Optimizer]:
+    """The model over the present group."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    network, mesh = exact.Linear(), init_device_mesh("cpu", (dist.get_world_size(),))
+    for place, layer in enumerate(network.parts):
+        network.parts[place] = fully_shard(exact.Rows(layer), mesh=mesh)
+    network.parts[0].register_forward_hook(lambda _, __, output: output.register_hook(in_backward) and None)
+    model = fully_shard(network, mesh=mesh)
+    return {"model": model, "optimizer": exact.optimizer(model)}
+
+
+def in_backward(_: torch.Tensor) -> None:
+    """The point in the middle of backward."""
+    pass_point("backward")
+
+
+if is_sharded:
+    state = ElasticState(folder / "checkpoints", build=sharded, data=sampler)
+    snapshots = Snapshots(memory_steps=1, durable_steps=DURABLE_STEPS // 10)
+else:
+    model = DistributedDataParallel(exact.Linear(), bucket_cap_mb=0.00001)
+    next(iter(model.parameters())).register_hook(in_backward)
+    state = ElasticState(folder / "checkpoints", model=model, optimizer=exact.optimizer(model), data=sampler)
+    snapshots = Snapshots(durable_steps=DURABLE_STEPS)
+elastic = Elastic(state, loader, snapshots, group=group)
 settled = (0, 0)
 for step, micro in elastic.steps(10**9):
     with elastic.step():
@@ -86,15 +109,16 @@ for step, micro in elastic.steps(10**9):
         note("begun", step=step, seen=[index for part in sampler.step() if part.weight for index in part.indices])
         for (inputs, _), sync in micro:
             with sync:
-                elastic.backward(model(inputs).mean())
+                elastic.backward(state.model(inputs).mean())
         pass_point("reduced")
-        optimizer.step()
-        optimizer.zero_grad()
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+        mark = exact.mark(state.model)
         pass_point("optimized")
         time.sleep(STEP_SECONDS)
     if state.step == step:
         settled = (group.generation, settled[1] + 1 if settled[0] == group.generation else 1)
-        note("step", step=step, mark=exact.mark(model), **(holdings() if settled[1] == SETTLED else {}))
+        note("step", step=step, mark=mark, **(holdings() if settled[1] == SETTLED else {}))
     pass_point("done")
     if (last := last_step()) is not None and state.step >= last:
         break
