@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,27 @@ def test_a_process_may_have_another_rank_in_a_group_of_the_same_size() -> None:
             assert shards.box_in(state.capture()["shards"]["model.weight"]).begin == (2 * rank, 0)
         finally:
             dist.destroy_process_group()
+
+
+def test_the_old_model_is_gone_before_the_new_one_is_built() -> None:
+    """A device has no room for two; the parts of an FSDP2 model refer to each other."""
+    built: list[weakref.ref[torch.nn.Module]] = []
+
+    def shard() -> dict[str, Any]:
+        assert [old for old in built if old() is not None] == []
+        model = fully_shard(torch.nn.Linear(2, 3), mesh=init_device_mesh("cpu", (1,)))
+        built.append(weakref.ref(model))
+        return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+
+    state = ElasticState(None, build=shard)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for _ in range(3):
+            state.rebuild()
+    finally:
+        dist.destroy_process_group()
+
+    assert len(built) == 3
 
 
 def test_a_build_of_another_shape_is_named(tmp_path: Path) -> None:
