@@ -134,15 +134,18 @@ def forget_meshes() -> None:
     """Have DTensor keep nothing of a process group that is gone.
 
     It keeps results of its operators by mesh. Two meshes of as many ranks are equal to it, and a result has the older
-    mesh, in which this process may have had another rank.
+    mesh, in which this process may have had another rank, and which keeps its group's threads and descriptors.
     """
     if "torch.distributed.tensor" in sys.modules:
-        from torch.distributed.tensor import _redistribute
+        from torch.distributed.tensor import _collective_utils, _redistribute
         from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
         _clear_sharding_prop_cache()
-        if hasattr(_redistribute, "_gen_transform_infos"):
-            _redistribute._gen_transform_infos.cache_clear()  # noqa: SLF001  torch names no public way
+        _collective_utils.MeshTopoInfo.build_from_mesh.cache_clear()
+        for kept in ("_gen_transform_infos", "_planner_cache"):  # torch names no public way, and 2.6 has not both
+            found = getattr(_redistribute, kept, None)
+            if found is not None:
+                found.clear() if isinstance(found, dict) else found.cache_clear()
 
 
 def is_reference(value: object) -> bool:

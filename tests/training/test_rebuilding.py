@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -68,12 +68,16 @@ def test_a_process_may_have_another_rank_in_a_group_of_the_same_size() -> None:
         return {"model": model}
 
     state = ElasticState(None, build=shard)
+    old: list[weakref.ref[DeviceMesh]] = []
     for rank in (2, 1, 0):
         dist.init_process_group("fake", rank=rank, world_size=3, store=FakeStore())
         try:
             state.rebuild()
+            assert [mesh for mesh in old if mesh() is not None] == [], "its group keeps threads and descriptors"
+            old.append(weakref.ref(state.model.weight.device_mesh))
             mine = state.model.state_dict()["weight"].detach().clone()
             assert mine.device_mesh.get_coordinate() == (rank,)
+            del mine
             assert shards.box_in(state.capture()["shards"]["model.weight"]).begin == (2 * rank, 0)
         finally:
             dist.destroy_process_group()
