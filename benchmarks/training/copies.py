@@ -99,7 +99,7 @@ def _overlapped(state: ElasticState) -> tuple[list[float], list[float]]:
 
 
 def _compute(state: ElasticState) -> None:
-    """Forward and backward."""
+    """One forward and one backward pass, which leaves the gradients in the parameters."""
     model.loss(state.model, SAMPLES).backward()
     state.optimizer.zero_grad()
 

@@ -45,7 +45,7 @@ class Communicator:
             self._stands = True
 
     def settling(self) -> contextlib.AbstractContextManager[None]:
-        """The communicator stands."""
+        """Nothing is held back: the communicator is set up by now."""
         return contextlib.nullcontext()
 
     def forget(self) -> None:

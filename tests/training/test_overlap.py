@@ -78,7 +78,7 @@ def made(optimizer: str = "adam", **plain: Any) -> ElasticState:
 
 
 def compute(state: ElasticState) -> torch.Tensor:
-    """Forward and backward."""
+    """One forward and one backward pass, which leaves the gradients in the parameters."""
     state.optimizer.zero_grad()
     loss: torch.Tensor = state.model(torch.randn(4, WIDTH)).square().mean()
     loss.backward()
