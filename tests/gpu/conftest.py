@@ -37,15 +37,16 @@ def start(device: devices.Kind, tmp_path: pathlib.Path) -> Iterator[Start]:
     """Starts a job of so many nodes of one worker, which train; skips where so many ranks cannot meet."""
     jobs: list[Job] = []
 
-    def started(nodes: int, *, largest: int = 0, backend: str = "", **environ: str) -> Job:
+    def started(nodes: int, *, largest: int = 0, backend: str = "", in_place: bool = False, **environ: str) -> Job:
         if max(nodes, largest) > 1 and (reason := _missing_for_two(device)):
             pytest.skip(reason)
         events = {"events": str(tmp_path / "events")}
-        script = (str(SCRIPT), str(tmp_path), str(STEPS), str(STEP_SECONDS))
+        backend = backend or (devices.IN_PLACE[device] if in_place else devices.BACKENDS[device][0])
+        script = (str(SCRIPT), str(tmp_path), str(STEPS), str(STEP_SECONDS), device, backend)
         job = Job(
             tmp_path,
             options=("--max-restarts", "1"),
-            script=(*script, device, backend or devices.BACKENDS[device][0]),
+            script=(*script, *(["experimental"] if in_place else [])),
             environ={f"ELASTIC_INFRA_{name.upper()}": value for name, value in {**events, **environ}.items()},
         )
         jobs.append(job)

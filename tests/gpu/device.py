@@ -22,6 +22,8 @@ VARIABLE: Final = "TEST_DEVICE"
 """Chooses the device: ``cuda``, the default, or ``cpu``."""
 BACKENDS: Final[dict[Kind, tuple[str, ...]]] = {"cuda": ("nccl",), "cpu": ("cpu:gloo", "gloo")}
 """The backends of a job's group; with the first, workers restart when nodes come or go."""
+IN_PLACE: Final[dict[Kind, str]] = {"cuda": "nccl", "cpu": "gloo"}
+"""The backend of a group that is reconfigured when nodes come or go."""
 PROBE: Final = pathlib.Path(__file__).parent / "scripts" / "probe.py"
 PROBE_SECONDS: Final = 120.0
 
@@ -84,16 +86,16 @@ def _end_of(rank: subprocess.Popen[str]) -> str:
 def take(kind: str) -> torch.device:
     """The device of this worker, by its rank; call it in the worker, before its process group is made.
 
-    NCCL refuses two ranks on one GPU of one host ("Duplicate GPU detected"). Where ranks outnumber GPUs each rank
-    therefore claims to be a host of its own, so that they talk over sockets:
+    NCCL refuses two ranks on one GPU of one host ("Duplicate GPU detected"). Where ranks outnumber GPUs, or may once
+    nodes come, each worker therefore claims to be a host of its own, so that they talk over sockets:
     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid
     """
     if kind == "cpu":
         torch.set_num_threads(1)
         return torch.device("cpu")
     rank, count = int(os.environ.get("RANK", "0")), torch.cuda.device_count()
-    if int(os.environ.get("WORLD_SIZE", "1")) > count:
-        os.environ["NCCL_HOSTID"] = f"rank-{rank}"
+    if max(2, int(os.environ.get("WORLD_SIZE", "1"))) > count:
+        os.environ["NCCL_HOSTID"] = f"worker-{os.getpid()}"
     device = torch.device("cuda", rank % count)
     torch.cuda.set_device(device)
     return device

@@ -1,8 +1,10 @@
 """Trains the fifty samples of other tests with ``Elastic``, on a device, and writes which samples every step had.
 
-Usage: train.py FOLDER UNTIL SECONDS_A_STEP DEVICE BACKEND. A step takes so many seconds until FOLDER has a file
-``hurry``. A worker whose pid is in FOLDER/victim kills itself while the gradients of its next step are under way. One
-whose pid is in FOLDER/standing stands still between the exchange of gradients and its report: a rank ahead waits.
+Usage: train.py FOLDER UNTIL SECONDS_A_STEP DEVICE BACKEND [experimental]. A step takes so many seconds until FOLDER has
+a file ``hurry``. With ``experimental`` the group is reconfigured as nodes come and go. At its end a worker tells the
+sum of what it put on the device before it began. A worker whose pid is in FOLDER/victim kills itself while the
+gradients of its next step are under way. One whose pid is in FOLDER/standing stands still between the exchange of
+gradients and its report: a rank ahead waits.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def end_if_chosen(_: torch.Tensor) -> None:
 
 
 device = take(kind)
-group = ElasticGroup.start(backend)
+kept = torch.arange(8.0, device=device)
+group = ElasticGroup.start(backend, experimental=sys.argv[6:] == ["experimental"])
 torch.manual_seed(0)
 dataset = TensorDataset(*(tensor.to(device) for tensor in samples().tensors))
 layer = torch.nn.Linear(4, 1, dtype=torch.float64).to(device)
@@ -70,7 +73,7 @@ for _, micro in elastic.steps(until):
         if is_chosen("standing"):
             stand_still(device)
         time.sleep(0 if (folder / "hurry").exists() else pause)
-note("left", restored=elastic.restored and elastic.restored.source, finished=elastic.finished)
+note("left", kept=float(kept.sum()), restored=elastic.restored and elastic.restored.source, finished=elastic.finished)
 if elastic.finished and dist.get_rank() == 0:
     (folder / "weights.json").write_text(json.dumps([layer.weight.tolist(), layer.bias.tolist()]))
 dist.barrier()
