@@ -40,11 +40,11 @@ class App:
         script = (str(self.folder / command[0]), *self.arguments(command))
         return self._start(module, *options, *script, environ=environ)
 
-    def run(self, command: Command) -> Run:
-        """Two nodes of one worker, by `elastic-infra run` on a terminal, where faults can be typed."""
+    def run(self, command: Command, workers: int = 1) -> Run:
+        """Two nodes with so many workers each, by `elastic-infra run` on a terminal, where faults can be typed."""
         terminal, keyboard = os.openpty()
         options = ("--workdir", str(self.folder / "work"), "--nodes", "2", "--env", f"STORAGE={self.storage.folder}")
-        job = self._start("elastic_infra.cli", "run", str(self._write_job(command)), *options, stdin=keyboard)
+        job = self._start("elastic_infra.cli", "run", str(self._write_job(command, workers)), *options, stdin=keyboard)
         os.close(keyboard)
         return Run(job, terminal, self.folder / "work" / "logs")
 
@@ -60,13 +60,13 @@ class App:
         self.ours += self.launches[-1:] if module.startswith("elastic_infra") else []
         return self.launches[-1]
 
-    def _write_job(self, command: Command) -> Path:
+    def _write_job(self, command: Command, workers: int) -> Path:
         job = {
             "image": "registry.example.com/training:1",
             "script": command[0],
             "args": self.arguments(command),
             "working_dir": "/app",
-            "elastic": {"nnodes": "1:3", "max_restarts": 3},
+            "elastic": {"nnodes": "1:3", "max_restarts": 3, "nproc_per_node": workers},
             "env": {"OMP_NUM_THREADS": "1"},
             "storage": {"checkpoint": {"size": "1Gi"}},
         }

@@ -69,3 +69,20 @@ def test_a_job_lives_through_its_faults(command: Command, app: App) -> None:
     assert job.wait() == 0, job.output
     assert f"finished at step {STEPS}" in job.output
     assert len(resumed(job.output)) >= 3, job.output
+
+
+@pytest.mark.parametrize("framework", ["transformers", "lightning"])
+def test_nodes_of_four_workers(framework: str, app: App) -> None:
+    """Two nodes; one of the eight workers is killed, and a third node joins: the script trains on and finishes."""
+    storage = app.storage
+    job = app.run(COMMANDS[framework], workers=4)
+    job.wait_for(lambda: storage.trains(8), "training")
+    for fault, world in (("kill worker 1.2", 8), ("scale 3", 12)):
+        old = storage.everyone()
+        job.type(fault)
+        job.wait_for(lambda old=old, world=world: storage.trains(world, old), f"training after {fault!r}")  # type: ignore[misc]
+    storage.speed_up()
+
+    assert job.wait() == 0, job.output
+    assert f"finished at step {STEPS}" in job.output
+    assert len(resumed(job.output)) == 2, job.output
