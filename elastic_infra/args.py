@@ -553,6 +553,9 @@ class Placement(TypedDict):
     spot: NotRequired[str]
     """Spot nodes of GKE, EKS, AKS and Karpenter, which cost less and may be taken away. `allowed`: their taints are tolerated. `preferred` and `required`: by a node affinity as well, which excludes `affinity.nodeAffinity`. The store's pod tolerates none of them. Unset: the pods know nothing of spot nodes."""
 
+    avoid_bad_nodes: NotRequired[bool]
+    """Keep the pods away from a cluster node on which the workers failed again and again while the other nodes were healthy: a small pod is put there, which a pod anti-affinity of the job's pods avoids, until the job ends. At most four cluster nodes. A container in the store's pod does so, with a token and a Role of its own. Off, because that Role may create any pod in the namespace. Excludes `affinity.podAntiAffinity`."""
+
     affinity: NotRequired[Affinity]
     """Affinity rules, verbatim."""
 

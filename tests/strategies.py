@@ -129,13 +129,13 @@ def job_configs(draw: DrawFn) -> Data:
     etcd = elastic.get("rdzv_backend", "c10d") != "c10d"
     rendezvous = {} if shape == "single" or etcd else draw(_rendezvous(shape))
     low, high = _bounds(elastic)
-    initial = elastic.get("initial_nodes") or low
     targets = ["pytorchjob"] if etcd else ["pytorchjob", "trainjob", *(["job"] if high > 1 else [])]
     target = "single" if shape == "single" else draw(st.sampled_from(targets))
     if target == "trainjob":
         elastic.pop("initial_nodes", None)
-        initial = high
-    placement = draw(_placement(queue, target, _modes(target, shape, elastic)))
+    initial = high if target == "trainjob" else elastic.get("initial_nodes") or low
+    has_store_pod = _has_store_pod(elastic, rendezvous)
+    placement = draw(_placement(queue, target, _modes(target, shape, elastic), has_store_pod=has_store_pod))
     parts: Data = {
         "elastic": elastic,
         "resources": resources,
@@ -145,7 +145,7 @@ def job_configs(draw: DrawFn) -> Data:
         "placement": placement,
         "security": draw(SECURITIES),
         "overlays": draw(OVERLAYS),
-        "launcher": draw(_launcher(elastic, rendezvous)),
+        "launcher": draw(_launcher(rendezvous.get("port", 29400), has_store_pod=has_store_pod)),
         **draw(_grace()),
     }
     parts["disruption"] |= draw(_disruption(shape))
@@ -153,7 +153,7 @@ def job_configs(draw: DrawFn) -> Data:
     parts["storage"] = draw(_storage(host_path=is_baseline))
     parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
     if shape == "range" and queue is None and draw(st.booleans()):
-        parts |= draw(_autoscaled(resources, target, has_store_pod=_has_store_pod(elastic, rendezvous)))
+        parts |= draw(_autoscaled(resources, target, has_store_pod=has_store_pod))
     if shape == "fixed" or target in {"job", "trainjob"}:
         parts["target"] = target
     given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
@@ -282,7 +282,7 @@ def _run_policy(draw: DrawFn, kind: str, *, queued: bool, gang: int) -> Data:
 
 
 @st.composite
-def _placement(draw: DrawFn, queue: str | None, target: str, modes: list[str]) -> Data:
+def _placement(draw: DrawFn, queue: str | None, target: str, modes: list[str], *, has_store_pod: bool) -> Data:
     tolerations = st.one_of(
         st.fixed_dictionaries({}, optional={"key": LABEL_KEYS, "effect": st.sampled_from(["NoSchedule", "NoExecute"])}),
         st.fixed_dictionaries({"key": LABEL_KEYS, "operator": st.just("Equal"), "value": LABEL_VALUES}),
@@ -312,6 +312,7 @@ def _placement(draw: DrawFn, queue: str | None, target: str, modes: list[str]) -
         drawn["topology_pack"] = st.fixed_dictionaries(
             {"topology_key": LABEL_KEYS}, optional={"required": st.booleans()}
         )
+    drawn |= {"avoid_bad_nodes": st.booleans()} if has_store_pod and "affinity" not in placement else {}
     placement |= draw(some(drawn))
     gangs = [
         {"scheduler": "coscheduling"},
@@ -362,8 +363,7 @@ def _has_store_pod(elastic: Data, rendezvous: Data) -> bool:
 
 
 @st.composite
-def _launcher(draw: DrawFn, elastic: Data, rendezvous: Data) -> Data:
-    port = rendezvous.get("port", 29400)
+def _launcher(draw: DrawFn, port: int, *, has_store_pod: bool) -> Data:
     delivered = draw(some({"delivery": st.sampled_from(["configmap", "image"])}))
     shared = {} if delivered.get("delivery") == "image" else draw(some({"config_map": LABELS}))
     return delivered | shared | draw(some({
@@ -371,7 +371,7 @@ def _launcher(draw: DrawFn, elastic: Data, rendezvous: Data) -> Data:
         "events": st.sampled_from(["", "-", "/var/log/events.jsonl"]),
         "metrics_port": PORTS.filter(lambda other: other != port),
         "webhook": st.fixed_dictionaries({"secret": LABELS}, optional={"key": LABELS}),
-        **({"kubernetes_events": st.booleans()} if _has_store_pod(elastic, rendezvous) else {}),
+        **({"kubernetes_events": st.booleans()} if has_store_pod else {}),
     }))  # fmt: skip
 
 

@@ -259,8 +259,13 @@ class JobConfig(Part):
 
     @property
     def has_driver(self) -> bool:
-        """Whether a container beside the store has a token: to grow the job, or to tell of it in Kubernetes Events."""
-        return self.follows_capacity or self.launcher.kubernetes_events
+        """Whether a container beside the store has a token: for growth, Kubernetes Events, or nodes to avoid."""
+        return self.follows_capacity or self.follows_records
+
+    @property
+    def follows_records(self) -> bool:
+        """Whether that container reads the store."""
+        return self.launcher.kubernetes_events or self.placement.avoid_bad_nodes
 
     @property
     def nproc_per_node(self) -> int:

@@ -13,6 +13,9 @@ from elastic_infra.config.values import DnsLabel
 TRAIN_NODES = "node"
 """Name of the one Job in a TrainJob's JobSet, as Trainer's own runtimes have it."""
 
+MOST_AVOIDED = 4
+"""Cluster nodes that a job avoids at a time; the driver in the launcher knows the number too."""
+
 MAX_LABEL = 63
 """Longest DNS label and longest value of a label: RFC 1123."""
 
@@ -42,6 +45,11 @@ class ObjectNames:
     def driver(self) -> str:
         """The ServiceAccount, the Role and the RoleBinding of the driver beside the store."""
         return f"{self.job}-driver"
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Pods that the driver puts on cluster nodes that the job avoids."""
+        return tuple(f"{self.job}-avoid-{number}" for number in range(MOST_AVOIDED))
 
     @property
     def disruption_budget(self) -> str:

@@ -159,6 +159,7 @@ def only_for_several_nodes(config: JobConfig) -> Iterator[Fault]:
             "disruption.pod_disruption_budget": config.disruption.pod_disruption_budget,
             "placement.gang": config.placement.gang,
             "placement.topology_pack": config.placement.topology_pack,
+            "placement.avoid_bad_nodes": config.placement.avoid_bad_nodes,
             "launcher.kubernetes_events": config.launcher.kubernetes_events,
         }
         yield from (Fault(path, reason) for path, value in given.items() if value is not None and value is not False)
@@ -332,6 +333,7 @@ def driver_has_a_store_pod(config: JobConfig) -> Iterator[Fault]:
     given = {
         "autoscaling.policy": config.follows_capacity and config.kind != "TrainJob",
         "launcher.kubernetes_events": config.launcher.kubernetes_events,
+        "placement.avoid_bad_nodes": config.placement.avoid_bad_nodes,
     }
     if config.rendezvous_host == "worker0":
         why = "rendezvous.host 'worker0' has none. Set it to 'dedicated'."
@@ -408,6 +410,10 @@ def affinity_is_written_once(config: JobConfig) -> Iterator[Fault]:
         yield Fault(
             "placement.spot",
             f"{placement.spot!r} writes affinity.nodeAffinity itself. Use 'allowed' and name the spot nodes there.",
+        )
+    if verbatim.podAntiAffinity is not None and placement.avoid_bad_nodes:
+        yield Fault(
+            "placement.avoid_bad_nodes", "writes affinity.podAntiAffinity itself. Write both there, or remove one."
         )
     if verbatim.podAffinity is not None and placement.topology_pack is not None and placement.queue is None:
         yield Fault(

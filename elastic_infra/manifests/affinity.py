@@ -1,4 +1,4 @@
-"""Which cluster nodes the pods of a job are drawn to: those of one domain, and spot nodes."""
+"""Which cluster nodes the pods of a job are drawn to, those of one domain and spot nodes, and which they avoid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from elastic_infra.config import JobConfig
 from elastic_infra.config.placement import SPOT_LABELS, SPOT_TAINTS
 from elastic_infra.config.rules import TOPOLOGY_REQUESTS
-from elastic_infra.manifests.metadata import COMPONENT, INSTANCE
+from elastic_infra.manifests.metadata import AVOID, COMPONENT, INSTANCE
 from elastic_infra.manifests.model import Value
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -20,7 +20,7 @@ def affinity(name: str, config: JobConfig) -> dict[str, Value]:
     """The affinity of the pods: that of the config as it is, and what shorter fields of the config mean."""
     placement = config.placement
     given = placement.affinity.model_dump(exclude_none=True) if placement.affinity else {}
-    return {**given, **_spot(config), **_pack(name, config)}
+    return {**given, **_spot(config), **_pack(name, config), **_avoidance(name, config)}
 
 
 def _spot(config: JobConfig) -> dict[str, Value]:
@@ -55,6 +55,14 @@ def _pack(name: str, config: JobConfig) -> dict[str, Value]:
         if pack.required
         else {PREFERRED: [{"weight": WEIGHT, "podAffinityTerm": term}]}
     }
+
+
+def _avoidance(name: str, config: JobConfig) -> dict[str, Value]:
+    """A rule that keeps pods off a cluster node on which the driver has put a pod for that."""
+    if not config.placement.avoid_bad_nodes:
+        return {}
+    term: Value = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {AVOID: name}}}
+    return {"podAntiAffinity": {REQUIRED: [term]}}
 
 
 def topology_request(config: JobConfig) -> dict[str, Value]:

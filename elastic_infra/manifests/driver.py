@@ -39,8 +39,8 @@ def driver_container(
         run: the id of the job's run in the store.
     """
     command: list[Value] = ["python3", "-m", DRIVER_MODULE, "--kind", config.kind, "--namespace", config.namespace]
-    command += ["--name", name, *_capacity_options(name, config), *_event_options(config, run)]
-    token = [store_token_variable(name)] if config.launcher.kubernetes_events else []
+    command += ["--name", name, *_capacity_options(name, config), *_record_options(config, run)]
+    token = [store_token_variable(name)] if config.follows_records else []
     return without_none(
         name="driver",
         image=image,
@@ -62,8 +62,12 @@ def _capacity_options(name: str, config: JobConfig) -> list[Value]:
     return ["--selector", selector, "--sizes", _sizes(config), "--probe-seconds", str(probe)]
 
 
-def _event_options(config: JobConfig, run: Value) -> list[Value]:
-    return ["--run", run, "--port", str(config.rendezvous.port)] if config.launcher.kubernetes_events else []
+def _record_options(config: JobConfig, run: Value) -> list[Value]:
+    if not config.follows_records:
+        return []
+    events: list[Value] = ["--events"] if config.launcher.kubernetes_events else []
+    avoid: list[Value] = ["--avoid"] if config.placement.avoid_bad_nodes else []
+    return [*events, *avoid, "--run", run, "--port", str(config.rendezvous.port)]
 
 
 def _sizes(config: JobConfig) -> str:
@@ -92,7 +96,8 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
 
     Capacity: resize this job, and list what the decision needs; a name cannot bound a list. A batch/v1 Job has no scale
     subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. Events: make
-    them, in the whole namespace, since a name cannot bound what is to be made either.
+    them, in the whole namespace, since a name cannot bound what is to be made either. Cluster nodes to avoid: list pods
+    and make some, of which the same is true, and delete those that it makes.
     """
     group, resource = _KINDS[config.kind]
     rules = [_rule(group, resource, "get", name)]
@@ -102,6 +107,9 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
         rules += [_rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")]
     if config.launcher.kubernetes_events:
         rules.append(_rule("", "events", "create"))
+    if config.placement.avoid_bad_nodes:
+        rules += [] if config.follows_capacity else [_rule("", "pods", "list")]
+        rules += [_rule("", "pods", "create"), _rule("", "pods", "delete", *ObjectNames(name).holders)]
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "Role",
@@ -129,6 +137,5 @@ def driver_role_binding(name: str, config: JobConfig) -> Manifest:
     }
 
 
-def _rule(group: str, resource: str, verb: str, name: str | None = None) -> Value:
-    names: list[Value] | None = [name] if name else None
-    return without_none(apiGroups=[group], resources=[resource], resourceNames=names, verbs=[verb])
+def _rule(group: str, resource: str, verb: str, *names: str) -> Value:
+    return without_none(apiGroups=[group], resources=[resource], resourceNames=[*names] or None, verbs=[verb])

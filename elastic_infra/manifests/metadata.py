@@ -43,6 +43,9 @@ MIN_NODES: Final = "elastic-infra/min-nodes"
 """On the pods of a job that grows into idle capacity: the minimum of its nodes. No other such job makes room for those
 beyond it. The driver in the launcher reads the annotation."""
 
+AVOID: Final = "elastic-infra/avoid"
+"""On the pods that the driver puts on cluster nodes that the job of this name avoids."""
+
 SKIP_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Do not wait for readiness: a job may queue for hours. https://www.pulumi.com/registry/packages/kubernetes/"""
 

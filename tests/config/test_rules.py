@@ -447,6 +447,27 @@ CASES: Final = (
         )
     ),
     Case(
+        "affinity_is_written_once",
+        {**RANGE, "placement": {"avoid_bad_nodes": True, "affinity": {"podAntiAffinity": {}}}},
+        "placement.avoid_bad_nodes",
+        ("affinity.podAntiAffinity",),
+        {**RANGE, "placement": {"avoid_bad_nodes": True, "affinity": {"podAffinity": {}}}},
+    ),
+    Case(
+        "only_for_several_nodes",
+        {"placement": {"avoid_bad_nodes": True}},
+        "placement.avoid_bad_nodes",
+        ("single pod",),
+        {**RANGE, "placement": {"avoid_bad_nodes": True}},
+    ),
+    Case(
+        "driver_has_a_store_pod",
+        {"elastic": {"nnodes": 2}, "placement": {"avoid_bad_nodes": True}},
+        "placement.avoid_bad_nodes",
+        ("'dedicated'",),
+        {"elastic": {"nnodes": 2}, "placement": {"avoid_bad_nodes": True}, "rendezvous": {"host": "dedicated"}},
+    ),
+    Case(
         "topology_is_asked_for_once",
         {
             **INDEXED,

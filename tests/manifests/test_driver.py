@@ -8,6 +8,7 @@ import pytest
 
 from elastic_infra.config import ConfigError
 from elastic_infra.config.values import KnownLater
+from elastic_infra.launcher.driver import avoidance
 from tests import jobs
 
 CAPACITY = {"autoscaling": {"policy": "capacity"}}
@@ -198,7 +199,7 @@ def test_a_driver_that_tells_events_reads_the_store_and_its_own_job(
 
     assert driver["command"] == [
         *("python3", "-m", "elastic_infra.launcher.driver", "--kind", kind, "--namespace", "default", "--name", "job"),
-        *("--run", told, "--port", "29400", "--credentials", "/var/run/secrets/elastic-infra"),
+        *("--events", "--run", told, "--port", "29400", "--credentials", "/var/run/secrets/elastic-infra"),
     ]
     assert driver["env"][0] == objects["store"]["spec"]["template"]["spec"]["containers"][0]["env"][0]
     assert objects["role"]["rules"] == [
@@ -217,3 +218,27 @@ def test_one_driver_does_both() -> None:
         *capacity["role"]["rules"],
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]
+
+
+@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed, jobs.train_job])
+def test_pods_avoid_the_driver_s_pods_on_bad_cluster_nodes(make: Any) -> None:
+    """The label and the names are those that the driver gives; it deletes no other pod."""
+    config = make(elastic={"nnodes": "2:4"}, placement={"avoid_bad_nodes": True})
+    (term,) = jobs.pod_spec(config)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    rules = jobs.objects(config)["role"]["rules"][1:]
+
+    assert "--avoid" in _driver(config)["command"]
+    assert "--events" not in _driver(config)["command"]
+    assert term == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {avoidance.LABEL: "job"}}}
+    assert rules == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": avoidance.names("job"), "verbs": ["delete"]},
+    ]
+
+
+def test_a_right_is_given_once() -> None:
+    """Growth lists pods as well."""
+    both = jobs.objects(jobs.elastic(**CAPACITY, placement={"avoid_bad_nodes": True}))["role"]["rules"]
+
+    assert both.count({"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}) == 1

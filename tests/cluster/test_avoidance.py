@@ -1,0 +1,58 @@
+"""A cluster node on which workers fail again and again, on the real API server and the real scheduler."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.cluster import faults, jobs, kube
+from tests.cluster.cluster import Namespace
+from tests.cluster.test_capacity import may
+from tests.cluster.waiting import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+JOB = "careful"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def second(space: Namespace) -> kube.Object:
+    """The newest pod of the second node."""
+    found = space.api.list("v1", "Pod", space.name, f"{INDEX}=1")
+    return max(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
+def holders(space: Namespace) -> list[kube.Object]:
+    """The pods that keep the job's pods away from a cluster node."""
+    return space.api.list("v1", "Pod", space.name, f"elastic-infra/avoid={JOB}")
+
+
+def is_kept_away(space: Namespace) -> bool:
+    """Whether the scheduler refuses the only cluster node for what the pod is to avoid."""
+    conditions = second(space)["status"].get("conditions", ())
+    return any("anti-affinity" in each.get("message", "") for each in conditions)
+
+
+def test_the_replacement_goes_elsewhere_until_the_job_ends(space: Namespace) -> None:
+    """Where there is no other cluster node it waits, and the job trains on; what holds it away goes at the end."""
+    settings = jobs.config(space, jobs.Training(), target="job", placement={"avoid_bad_nodes": True})
+    jobs.submit(space, JOB, settings, "ours")
+    for _ in range(2):
+        jobs.await_world(space, 2, after=jobs.last_step(space))
+        faults.signal_worker(space, second(space)["metadata"]["name"], signal.SIGKILL)
+        jobs.await_step(space, jobs.last_step(space) + 2)
+    until("the replacement to be kept away", lambda: is_kept_away(space), describe=space.describe)
+    held = [pod["spec"]["nodeName"] for pod in holders(space)]
+    jobs.await_world(space, 1, after=jobs.last_step(space))
+    jobs.tell_to_finish(space)
+    until("the end", lambda: not holders(space), describe=space.describe)
+    user = f"system:serviceaccount:{space.name}:{JOB}-driver"
+    rights = [
+        ("list", "", "pods", ""),
+        ("create", "", "pods", ""),
+        ("delete", "", "pods", f"{JOB}-avoid-0"),
+    ]
+    more = [("delete", "", "pods", f"{JOB}-0"), ("get", "", "secrets", ""), ("create", "", "pods/exec", "")]
+
+    assert len(held) == 1
+    assert [each for each in (*rights, *more) if may(space, user, *each)] == rights
