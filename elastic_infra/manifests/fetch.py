@@ -23,9 +23,14 @@ MARKER = ".initialized.json"
 BEAT_SECONDS = 10.0
 STALE_SECONDS = 180.0  # longer than a network file system keeps the attributes of a folder
 RETRY, CONFLICT = 200, 2
+# The files are counted, since the client calls what an earlier attempt has left a success where it reaches no hub.
 HUGGING_FACE = (
-    "import sys, huggingface_hub as hub; name, revision, kind, folder = sys.argv[1:];"
-    "hub.snapshot_download(name, revision=revision or None, repo_type=kind, local_dir=folder)"
+    "import os, sys, huggingface_hub as hub; name, revision, kind, folder = sys.argv[1:];"
+    "found = hub.HfApi().repo_info(name, revision=revision or None, repo_type=kind);"
+    "hub.snapshot_download(name, revision=found.sha, repo_type=kind, local_dir=folder);"
+    "names = [each.rfilename for each in found.siblings or ()];"
+    "missing = [each for each in names if not os.path.exists(os.path.join(folder, each))];"
+    "sys.exit(f'{len(missing)} of {len(names)} files are missing' if missing else 0)"
 )
 S3FS = "import sys, s3fs; s3fs.S3FileSystem().get(sys.argv[1].rstrip('/') + '/', sys.argv[2], recursive=True)"
 

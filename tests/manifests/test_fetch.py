@@ -187,19 +187,39 @@ def test_git_has_the_revision_alone(tmp_path: Path) -> None:
     assert (code, "v9" in said) == (fetch.RETRY, True), said
 
 
-def test_the_hub_is_asked_by_its_own_library(tmp_path: Path) -> None:
-    """With the folder, the revision and the kind; its own notes are left out."""
-    (tmp_path / "huggingface_hub.py").write_text(
+def hub(folder: Path, *files: str) -> None:
+    """A client of a hub whose repository has these files, of which it fetches `model`."""
+    (folder / "huggingface_hub.py").write_text(
         "from pathlib import Path\n"
+        "from types import SimpleNamespace as Made\n"
+        "class HfApi:\n"
+        "    def repo_info(self, name, *, revision, repo_type):\n"
+        f"        files = [Made(rfilename=each) for each in {files}]\n"
+        "        return Made(sha=f'commit of {revision}', siblings=files)\n"
         "def snapshot_download(name, *, revision, repo_type, local_dir):\n"
         "    Path(local_dir, '.cache/huggingface').mkdir(parents=True)\n"
         "    Path(local_dir, 'model').write_text(f'{name} {revision} {repo_type}')\n"
     )
+
+
+def test_a_repository_of_which_files_are_missing_is_not_there(tmp_path: Path) -> None:
+    """The client returns what an earlier attempt has left, without an error, where it reaches no hub."""
+    hub(tmp_path, "model", "weights/part-1", "weights/part-2")
+    target = tmp_path / "cache/model"
+    code, said = ran(order(target, "huggingface", source="org/model"), PYTHONPATH=str(tmp_path))
+
+    assert (code, target.exists()) == (200, False)
+    assert said.endswith("failed 1 times: 2 of 3 files are missing.")
+
+
+def test_the_hub_is_asked_by_its_own_library(tmp_path: Path) -> None:
+    """With the folder, the commit of the revision and the kind; its own notes are left out."""
+    hub(tmp_path, "model")
     target = tmp_path / "cache/model"
     text = order(target, "huggingface", source="org/model", revision="abc", repository="dataset")
 
     assert ran(text, PYTHONPATH=str(tmp_path))[0] == 0
-    assert (target / "model").read_text() == "org/model abc dataset"
+    assert (target / "model").read_text() == "org/model commit of abc dataset"
     assert not (target / ".cache/huggingface").exists()
 
 
