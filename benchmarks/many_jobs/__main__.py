@@ -58,7 +58,9 @@ with the square of the number of jobs, whatever the program (https://github.com/
 ABOUT: Final = """\
 Each job is a PyTorchJob, a Service, a Secret, a NetworkPolicy, the store's Deployment and an autoscaler; the launcher
 comes from another stack. The component adds two resources to a job: itself, and the record of the launcher with which
-the job started. Of what these add to the state, two thirds are the stack traces that Pulumi stores with each resource.
+the job started. A program can read such a record only as a resource of its own: Pulumi gives a program nothing back
+that the state holds of a component. The resources of the component have the program's line in the state, and not the
+whole stack of calls, which is more than a third of the state of the other programs.
 
 The engine writes its state once at the end of an `up` (`PULUMI_SKIP_CHECKPOINTS`): with the default it writes all of it
 after each step, which alone grows with the square of the number of objects, for each program alike. The provider is the

@@ -20,13 +20,9 @@ _Reader = Callable[[object], Any]
 
 def to_json(record: object) -> dict[str, object]:
     """The JSON object of a dataclass; tuples become arrays, nested dataclasses become objects."""
-    fields = dataclasses.fields(record)  # type: ignore[arg-type]  # any dataclass; there is no type for that in 3.10
-    given = ((field, getattr(record, field.name)) for field in fields)
-    return {
-        field.name: _plain(value)
-        for field, value in given
-        if field.default is dataclasses.MISSING or value != field.default
-    }
+    defaults = _defaults_of(type(record))  # type: ignore[arg-type]  # every class is hashable
+    given = ((name, default, getattr(record, name)) for name, default in defaults.items())
+    return {name: _plain(value) for name, default, value in given if value != default}
 
 
 def from_json(kind: type[Record], value: object) -> Record:
@@ -62,7 +58,7 @@ def changed(record: Record, changes: object, dropped: object, spliced: object) -
         if name in readers:
             before = getattr(record, name)
             read[name] = (*before[:at], *readers[name](values), *before[at + removed :])
-    defaults = {field.name: field.default for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # as above
+    defaults = _defaults_of(type(record))  # type: ignore[arg-type]  # as above
     read |= {name: defaults[name] for name in _checked(list, kind, dropped) if name in readers}
     if dataclasses.MISSING in read.values():
         message = f"{kind} lacks a field."
@@ -76,6 +72,12 @@ def _readers_of(kind: type) -> dict[str, _Reader]:
     hints = typing.get_type_hints(kind)
     fields = (field.name for field in dataclasses.fields(kind))
     return {name: _reader(hints[name], f"{kind.__name__}.{name}") for name in fields}
+
+
+@functools.cache
+def _defaults_of(kind: type) -> dict[str, object]:
+    """Each field with its default, ``MISSING`` where it has none."""
+    return {field.name: field.default for field in dataclasses.fields(kind)}
 
 
 def _plain(value: object) -> object:

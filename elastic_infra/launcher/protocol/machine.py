@@ -15,7 +15,6 @@ from .. import exit_codes
 from . import blame, change, commit, events, group, move, node_faults, standby
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
 from .apply_event import apply_event
-from .events import Peer
 from .group import Step
 from .limits import Limits
 from .member_status import member_statuses
@@ -173,20 +172,17 @@ def _ending(state: State, now: float) -> Exit | None:
 
 def _tell_namesake(state: State, now: float) -> Step:
     """Warn once in the later of two launchers with one name: both train, but logs and events show them as one."""
-    mine = state.store.peer(state.node.uuid)
+    peers, mine = state.store.peers, state.store.peer(state.node.uuid)
     if state.told_namesake or not state.node.name or mine is None:
         return state, ()
-    if not any(_is_earlier_namesake(peer, mine) for peer in state.store.peers):
+    name, arrived = mine.record.name, mine.arrived
+    if not any(each.record.name == name and each.arrived < arrived and each.presence == "live" for each in peers):
         return state, ()
     line = (
         f"Another launcher of this job is connected as {state.node.name} too. Both take part; give each a different "
         "name (ELASTIC_INFRA_NODE_NAME) to tell them apart."
     )
     return replace(state, told_namesake=True), (Tell("warning", line),)
-
-
-def _is_earlier_namesake(peer: Peer, mine: Peer) -> bool:
-    return peer.presence == "live" and peer.record.name == mine.record.name and peer.arrived < mine.arrived
 
 
 def _tell(state: State, now: float) -> Step:
