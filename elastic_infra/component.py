@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pulumi
 
-from elastic_infra import child_names, guards, inputs, launcher_pin, size_pin
+from elastic_infra import child_names, guards, inputs, launcher_pin
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
+from elastic_infra.made_anew import ROLE as MADE_ANEW
+from elastic_infra.made_anew import MadeAnew, made_anew
 from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
@@ -23,7 +25,7 @@ from elastic_infra.manifests.model import ROLES
 from elastic_infra.manifests.render import lasting
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
-from elastic_infra.manifests.updates import RUNTIME_RESTARTS, foreign_paths, parts, restart_paths
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, depends_on_novelty, foreign_paths, parts, restart_paths
 from elastic_infra.provider import provider_version
 from elastic_infra.traces import short_traces
 
@@ -95,7 +97,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 manifests = Manifests(manifests.workload)
                 self._publish(job, config, manifests, self._adopt(names, manifests.workload, common))
                 return
-            pin_of_size = size_pin.size_pin(names, config, stable, first) if config.begins_as_configured else None
+            anew = made_anew(names, config, stable, first) if depends_on_novelty(config) else None
             mounting = common
             if newest is not None:
                 pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
@@ -103,7 +105,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 manifests = render(job, config, cast("Late", pin.name))
             of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
             of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
-            workload = self._register(names, config, manifests, of_roles, pin_of_size)
+            workload = self._register(names, config, manifests, of_roles, anew)
             self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -179,11 +181,11 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         config: JobConfig,
         manifests: Manifests,
         common: Mapping[str, pulumi.ResourceOptions],
-        pin_of_size: size_pin.SizePin | None,
+        anew: MadeAnew | None,
     ) -> pulumi.Input[pulumi.Resource]:
-        """Register every object but the launcher; returns the workload, which waits for the pin of its size.
+        """Register every object but the launcher; returns the workload, which waits to hear whether it is made anew.
 
-        Where a change was refused the pin is unknown, and the workload is registered all the same: under
+        Where a change was refused this is unknown, and the workload is registered all the same: under
         `--continue-on-error` Pulumi deletes what a program does not register.
         """
         children: dict[str, pulumi.Resource] = {}
@@ -196,16 +198,16 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             properties = _with_token(manifest) if role == "token" else dict(manifest)
             return pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
 
-        def register_once_known(manifest: Manifest, pin: size_pin.SizePin) -> pulumi.Output[pulumi.Resource]:
-            before = {**children, size_pin.ROLE: pin.stash}
-            return pin.is_new.apply(
+        def register_once_known(manifest: Manifest, anew: MadeAnew) -> pulumi.Output[pulumi.Resource]:
+            before = {**children, MADE_ANEW: anew.stash}
+            return anew.is_new.apply(
                 lambda is_new: register("workload", manifest, before, is_new=is_new is True), run_with_unknowns=True
             )
 
         workload: pulumi.Input[pulumi.Resource] | None = None
         for role, manifest in manifests.objects():
-            if role == "workload" and pin_of_size is not None:
-                workload = register_once_known(manifest, pin_of_size)
+            if role == "workload" and anew is not None:
+                workload = register_once_known(manifest, anew)
             elif role != "launcher":
                 children[role] = register(role, manifest, children)
         return children["workload"] if workload is None else workload

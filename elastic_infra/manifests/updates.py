@@ -125,11 +125,17 @@ def foreign_paths(config: JobConfig, *, is_new: bool = False) -> tuple[str, ...]
     """Paths of the workload that other writers change after its creation, and that an update leaves alone.
 
     Args:
-        is_new: whether the job is made anew: then a size that people set begins with the number of the config.
+        is_new: whether the job is made anew: then a size that people set begins with the number of the config, and
+            what Kueue wrote for the job before is no more.
     """
-    queue = RULES[config.kind].queue if config.placement.queue is not None else ()
+    queue = RULES[config.kind].queue if config.placement.queue is not None and not is_new else ()
     is_set_here = config.size_owner == "config" or (config.begins_as_configured and is_new)
     return (() if is_set_here else size_paths(config)) + queue
+
+
+def depends_on_novelty(config: JobConfig) -> bool:
+    """Whether these paths are others where the job is made anew."""
+    return foreign_paths(config) != foreign_paths(config, is_new=True)
 
 
 def size_paths(config: JobConfig) -> tuple[str, ...]:

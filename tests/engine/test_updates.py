@@ -352,3 +352,16 @@ def _inputs(state: list[dict[str, Any]]) -> list[Any]:
 
 def _without_cipher(value: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in value.items() if name != "ciphertext"}
+
+
+@pytest.mark.parametrize("fields", [{}, {"elastic": {"nnodes": 2}}, {"target": "job"}])
+def test_a_queued_job_that_is_made_anew_has_the_placement_of_its_config(stack: Stack, fields: dict[str, Any]) -> None:
+    """Kueue's selectors and tolerations are left alone in a job that goes on, and are not those of the next one."""
+    stack.up(job(**fields, placement={"queue": "gpu"}))
+    changed = stack.up(job(**fields, placement={"queue": "gpu", "spot": "allowed", "node_selector": {"pool": "a"}}))
+    (workload,) = (each for each in stack.state() if each["urn"].endswith(WORKLOAD))
+    pod = str(workload["inputs"]["spec"])
+
+    assert changed.ops()[WORKLOAD] == "delete-replaced"
+    assert "gke-spot" in pod
+    assert "'pool': 'a'" in pod

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_infra.manifests import render
-from elastic_infra.manifests.updates import foreign_paths, restart_paths, steps
+from elastic_infra.manifests.updates import depends_on_novelty, foreign_paths, restart_paths, steps
 from tests import jobs
 
 WORKER = "spec.pytorchReplicaSpecs.Worker"
@@ -62,6 +62,15 @@ def test_a_job_that_is_made_anew_has_the_size_of_its_config() -> None:
     assert foreign_paths(jobs.elastic(), is_new=True) == foreign_paths(jobs.indexed(), is_new=True) == ()
     assert foreign_paths(jobs.elastic(autoscaling=METRICS), is_new=True) == (f"{WORKER}.replicas",)
     assert SIZES.isdisjoint(foreign_paths(jobs.indexed(**PARTIAL), is_new=True))
+
+
+@pytest.mark.parametrize("fields", [{}, {"elastic": {"nnodes": 2}}, {"target": "job"}, {"target": "trainjob"}])
+def test_a_queued_job_that_is_made_anew_has_the_placement_of_its_config(fields: dict[str, Any]) -> None:
+    """What Kueue wrote belongs to the job before, whose quota goes with it."""
+    queued = jobs.elastic(**fields, placement={"queue": "gpu"})
+
+    assert foreign_paths(queued, is_new=True) == ()
+    assert depends_on_novelty(queued)
 
 
 def _at(manifest: Any, path: str) -> object:

@@ -1,8 +1,8 @@
-"""Whether a job is made anew in this deployment, and so begins with the number of nodes of its config.
+"""Whether a job is made anew in this deployment, and so takes from its config what others wrote into the one before.
 
-Where people or a queue set the size, Pulumi leaves that path alone by `ignore_changes`. The engine (3.230) leaves it
-alone in a replacement as well: a job whose range becomes 5 to 8 would be made with the 4 nodes that it had, and wait
-for ever.
+Where people or a queue set the size, and where Kueue chooses cluster nodes, Pulumi leaves those paths alone by
+`ignore_changes`. The engine (3.230) leaves them alone in a replacement as well: a job whose range becomes 5 to 8 would
+be made with the 4 nodes that it had, and wait for ever; one in a queue would keep its earlier tolerations.
 
 A `pulumi.Stash` keeps a word that is drawn in each deployment. Its output is this deployment's word exactly where the
 stash was made or replaced now, by the trigger that is the fingerprint of the workload.
@@ -22,19 +22,20 @@ from elastic_infra.manifests import Manifests
 from elastic_infra.manifests.updates import replacing
 
 ROLE: Final = "size"
+"""Part of the stash's name in state files: never to be changed."""
 
 
-class SizePin(NamedTuple):
+class MadeAnew(NamedTuple):
     """What keeps the word, and whether the job is made anew; unknown where a change of the job was refused."""
 
     stash: pulumi.Resource
     is_new: pulumi.Output[bool]
 
 
-def size_pin(
+def made_anew(
     names: child_names.ChildNames, config: JobConfig, stable: Manifests, options: pulumi.ResourceOptions
-) -> SizePin:
-    """The pin of a job.
+) -> MadeAnew:
+    """What a job needs whose foreign paths depend on it.
 
     Args:
         stable: the job's objects of `lasting`.
@@ -46,4 +47,4 @@ def size_pin(
     )
     word = secrets.token_hex(8)
     stash = child_names.stash(names, ROLE, word, options, own)
-    return SizePin(stash, pulumi.Output.from_input(stash.output).apply(lambda kept: kept == word))
+    return MadeAnew(stash, pulumi.Output.from_input(stash.output).apply(lambda kept: kept == word))
