@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from elastic_infra.preview.model import Change, Comparison, Consequence, Delta, JobDiff, Shown
@@ -121,14 +121,41 @@ def from_to(change: Change) -> str:
 
 
 def places(paths: Sequence[str], most: int) -> tuple[tuple[str, ...], int]:
-    """The first places, and how many are left out; those that only follow from others come last."""
-    ordered = sorted(paths, key=lambda path: path.endswith(DERIVED))
+    """The first places, and how many are left out.
+
+    Whole objects come first, those that are added as one place and those that are removed as another; then the places
+    of the workload, which say why the job restarts. Those that only follow from others come last.
+    """
+    ordered = sorted(_with_objects_in_one(paths), key=_turn)
     return tuple(_POD.sub("…", path) for path in ordered[:most]), max(0, len(ordered) - most)
 
 
+def _with_objects_in_one(paths: Sequence[str]) -> Iterator[str]:
+    """``ServiceAccount, Role, RoleBinding (added)`` in the place of three."""
+    for fate in ("(added)", "(removed)"):
+        if kinds := [path.removesuffix(f" {fate}") for path in paths if path.endswith(f" {fate}")]:
+            yield f"{', '.join(kinds)} {fate}"
+    yield from (path for path in paths if not path.endswith(OBJECTS))
+
+
+def _turn(path: str) -> int:
+    if path.endswith(DERIVED):
+        return 4
+    if " (becomes a " in path:
+        return 0
+    return 1 if path.endswith(OBJECTS) else 2 if path.startswith(WORKLOADS) else 3
+
+
+OBJECTS: Final = (" (added)", " (removed)")
+WORKLOADS: Final = ("PyTorchJob ", "Job ", "TrainJob ", "TrainingRuntime ")
 _POD: Final = re.compile(r"spec\.(pytorchReplicaSpecs\.Worker\.)?template\.spec\.")
 """The way down to a pod, which every reader knows."""
 
 
-DERIVED: Final = ("spec.elasticPolicy.rdzvId", "env[PET_RDZV_ID].value")
-"""The run id, a hash of the workload: it changes with everything else."""
+DERIVED: Final = (
+    "spec.elasticPolicy.rdzvId",
+    "env[PET_RDZV_ID].value",
+    "TrainingRuntime metadata.name",
+    "TrainJob spec.runtimeRef.name",
+)
+"""What holds a hash of the workload, the run id or a runtime's name: it changes with everything else."""

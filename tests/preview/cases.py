@@ -52,6 +52,7 @@ def side(*faults: SideFault, **jobs: Data) -> Side:
 
 
 METRICS: Final = [{"type": "cpu", "target": 80}, {"type": "memory", "target": 70}]
+QUEUED: Final = changed(LLM, placement={"queue": "gpus"})
 SCALED: Final = changed(LLM, autoscaling={"metrics": METRICS})
 CONFLICT: Final = SideFault(
     "base", "eval.yaml", "holds a merge conflict marker at line 7. Resolve the merge first.", "eval"
@@ -117,6 +118,40 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
     "launcher": (
         dataclasses.replace(side(llm=LLM), package="0.1.0"),
         dataclasses.replace(side(llm=LLM), package="0.2.0"),
+    ),
+    "topology-pack": (
+        side(llm=LLM, queued=QUEUED),
+        side(
+            llm=changed(LLM, placement__topology_pack={"topology_key": "topology.kubernetes.io/zone"}),
+            queued=changed(QUEUED, placement__topology_pack={"topology_key": "example.com/rack", "required": True}),
+        ),
+    ),
+    "spot": (
+        side(llm=LLM, queued=QUEUED, trained=changed(LLM, target="trainjob")),
+        side(
+            llm=changed(LLM, placement__spot="preferred"),
+            queued=changed(QUEUED, placement__spot="allowed"),
+            trained=changed(LLM, target="trainjob", placement__spot="required"),
+        ),
+    ),
+    "avoid-bad-nodes": (
+        side(llm=LLM, told=changed(LLM, launcher={"kubernetes_events": True})),
+        side(
+            llm=changed(LLM, placement__avoid_bad_nodes=True),
+            told=changed(LLM, launcher={"kubernetes_events": True}, placement__avoid_bad_nodes=True),
+        ),
+    ),
+    "own-account": (
+        side(llm=LLM, alone=SMALL, shared=changed(LLM, security__own_service_account=True)),
+        side(
+            llm=changed(LLM, security__own_service_account=True),
+            alone=changed(SMALL, security__own_service_account=True),
+            shared=LLM,
+        ),
+    ),
+    "kubernetes-events": (
+        side(llm=LLM, silent=changed(LLM, launcher__kubernetes_events=True)),
+        side(llm=changed(LLM, launcher__kubernetes_events=True), silent=LLM),
     ),
     "nothing": (side(llm=LLM, eval=SMALL), side(llm=LLM, eval=SMALL)),
     "broken-base": (side(CONFLICT, llm=LLM), side(llm=changed(LLM, elastic__max_restarts=8), eval=SMALL)),
