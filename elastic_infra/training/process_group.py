@@ -239,8 +239,10 @@ class ElasticGroup:
             if name in self._remade:  # the group of all has outlived its members
                 dist.destroy_process_group(group)
         before = _names_of_groups()
-        yield
-        self._remade = _names_of_groups() - before
+        try:
+            yield
+        finally:  # those made so far, where a peer is lost meanwhile
+            self._remade = _names_of_groups() - before
 
     def leave(self) -> None:
         """Tell the agent that training is over here, so that this process cannot be moved any more."""

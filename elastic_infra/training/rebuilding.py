@@ -48,6 +48,7 @@ class Rebuilt:
         """
         for name in self._names:
             del members[name]
+        self._names = frozenset()  # until the function returns, which it does not where a peer is lost meanwhile
         shards.forget_meshes()
         if self._beginning is None:
             self._beginning = _Beginning(members, plain)

@@ -730,8 +730,10 @@ def _gloo() -> Iterator[dist.ProcessGroup | None]:
         yield None
         return
     group = dist.new_group(backend="gloo")
-    yield group
-    dist.destroy_process_group(group)
+    try:
+        yield group
+    finally:  # where a peer is lost, its other peers wait for this rank until the connections close
+        dist.destroy_process_group(group)
 
 
 def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, Tree]) -> Tree | None:

@@ -87,6 +87,36 @@ def test_groups_that_are_made_anew_in_each_generation_are_no_obstacle(
         dist.destroy_process_group()
 
 
+def test_groups_of_a_build_that_broke_are_gone_before_the_next_one(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """Torch's group stays where it is reconfigured: those made so far would be an obstacle, and have the next names."""
+    agent, connection = agent_and_worker
+    group = ElasticGroup(connection, environ={})
+    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
+    assert group._orders is not None
+    group._orders.listen()
+
+    def settle() -> None:
+        with group.remade():
+            dist.new_group(backend="gloo")
+            if group.generation == 1:
+                agent.send(channel.Break(1))
+                agent.send(channel.Enter(2, {}))
+                while not group.is_broken:
+                    time.sleep(0.001)
+                raise BrokenError
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        agent.send(channel.Enter(1, {}))
+        assert group.begin(settle) is None
+        assert [agent.receive() for _ in range(3)] == [channel.Ready(), channel.Parked(1, 0), channel.In(2)]
+        assert len(dist.distributed_c10d._world.pg_map) == 2
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_worker_that_others_went_on_without_takes_their_state(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,26 @@ def test_each_build_begins_where_the_first_one_did() -> None:
         assert (state.step, state.best, state.seen) == (0, 0.0, [])
         assert sampler.state_dict() == ElasticSampler(9, global_batch=3).state_dict()
         state.seen.append(4)
+
+
+def test_a_build_that_broke_is_tried_again() -> None:
+    """A peer is lost while the groups of a mesh are made: the next generation builds as if nothing had been tried."""
+    broken = [False]
+
+    def fragile() -> dict[str, Any]:
+        if broken[0]:
+            message = "Connection closed by peer"
+            raise RuntimeError(message)
+        return build()
+
+    state = ElasticState(None, build=fragile)
+    for broken[0] in (False, True, True):
+        with pytest.raises(RuntimeError) if broken[0] else contextlib.nullcontext():
+            state.rebuild()
+    broken[0] = False
+    state.rebuild()
+
+    assert state.optimizer.param_groups[0]["params"][0] is state.model.weight
 
 
 def test_a_process_may_have_another_rank_in_a_group_of_the_same_size() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from elastic_infra.launcher.workers.progress import VARIABLE
 from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError
@@ -233,6 +234,18 @@ def test_memory_without_room_is_a_warning(
 
     assert "Snapshots in memory are off: " in capsys.readouterr().err
     assert trained(tmp_path / "c", 0).restore() == Restored(1, "disk")
+
+
+def test_a_group_for_shards_goes_with_the_error_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside NCCL: left over, it would keep this rank's peers waiting, and this process from being moved."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+        with pytest.raises(ConnectionError), state_module._gloo():
+            raise ConnectionError
+        assert len(dist.distributed_c10d._world.pg_map) == 1
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_script_can_do_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
