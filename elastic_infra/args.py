@@ -687,6 +687,9 @@ class Launcher(TypedDict):
     config_map: NotRequired[pulumi.Input[str]]
     """A ConfigMap in the job's namespace that has the launcher, such as an `ElasticLauncher`'s `config_map`, shared by many jobs. Unset makes one for the job."""
 
+    verify: NotRequired[bool]
+    """Compare the mounted launcher with the SHA-256 in the pod's template at each start of a container, and run nothing of it where it is another. Needs a `config_map` whose name ends in that digest, as that of an `ElasticLauncher` with `verify` does. Off, because it protects only from those who may replace ConfigMaps in the namespace but not the job, and because turning it on restarts the job."""
+
     version: NotRequired[str]
     """Any text; a change of it takes the newest launcher, and restarts the job. Without that a job keeps its launcher until something else restarts it."""
 

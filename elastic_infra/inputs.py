@@ -17,7 +17,7 @@ from elastic_infra.config import ConfigError, JobConfig, warnings
 from elastic_infra.config.base import Part
 from elastic_infra.config.errors import Fault, faults_of
 from elastic_infra.config.names import label_faults
-from elastic_infra.config.values import InputNamespace, Late
+from elastic_infra.config.values import InputNamespace
 from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.manifests import Manifests, Value, render
 from elastic_infra.manifests.launcher import digest
@@ -51,9 +51,12 @@ class SharedLauncher(Part):
     namespace: InputNamespace = "default"
     """Namespace of the ConfigMap."""
 
+    verify: bool = False
+    """Whether the ConfigMap's name ends in the whole digest."""
 
-def launcher_namespace(name: str, args: Mapping[str, Any]) -> str | Late:
-    """The namespace in the arguments of an `ElasticLauncher`.
+
+def shared_launcher(name: str, args: Mapping[str, Any]) -> SharedLauncher:
+    """The arguments of an `ElasticLauncher`.
 
     Raises:
         pulumi.RunError: the name or an argument is not valid, as in `rendered`.
@@ -64,7 +67,7 @@ def launcher_namespace(name: str, args: Mapping[str, Any]) -> str | Late:
         raise _refusal((*label_faults(name), *faults_of(error, SharedLauncher)), "ElasticLauncher", name) from None
     if faults := label_faults(name):
         raise _refusal(faults, "ElasticLauncher", name)
-    return found.namespace
+    return found
 
 
 def _refusal(faults: Iterable[Fault], kind: str, name: str) -> pulumi.RunError:

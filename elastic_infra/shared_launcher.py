@@ -8,7 +8,7 @@ import pulumi
 from typing_extensions import NotRequired, TypedDict
 
 from elastic_infra import inputs
-from elastic_infra.manifests.launcher import digest, launcher_data
+from elastic_infra.manifests.launcher import digest, launcher_data, whole_digest
 from elastic_infra.manifests.metadata import COMPONENT, MANAGED_BY
 from elastic_infra.provider import provider_version
 
@@ -21,6 +21,9 @@ class ElasticLauncherArgs(TypedDict):
 
     namespace: NotRequired[pulumi.Input[str]]
     """Namespace of the ConfigMap, which is that of the jobs that mount it. Default `default`."""
+
+    verify: NotRequired[bool]
+    """End the ConfigMap's name in the launcher's SHA-256, which jobs with `launcher.verify` need. Default false."""
 
 
 class ElasticLauncher(pulumi.ComponentResource):
@@ -44,15 +47,15 @@ class ElasticLauncher(pulumi.ComponentResource):
         Raises:
             pulumi.RunError: the name or an argument is not valid; the text has every fault as `path: reason`.
         """
-        namespace = inputs.launcher_namespace(name, cast("Mapping[str, Any]", args))
-        super().__init__(TYPE, name, {"namespace": namespace, "launcher": digest()}, opts)
+        given = inputs.shared_launcher(name, cast("Mapping[str, Any]", args))
+        super().__init__(TYPE, name, {"namespace": given.namespace, "launcher": digest()}, opts)
         suffix = self._suffix(name)
-        object_name = suffix.apply(lambda found: f"{name}-launcher-{digest()}-{found}")
+        object_name = suffix.apply(lambda found: f"{name}-launcher-{_end(found, is_verified=given.verify)}")
         labels = {MANAGED_BY: "elastic-infra", COMPONENT: "launcher"}
         properties: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": object_name, "namespace": namespace, "labels": labels},
+            "metadata": {"name": object_name, "namespace": given.namespace, "labels": labels},
             "immutable": True,
             "binaryData": launcher_data(),
         }
@@ -73,3 +76,8 @@ class ElasticLauncher(pulumi.ComponentResource):
         made = secrets.token_hex(3)
         stash = pulumi.Stash(f"{name}-suffix", input=made, opts=options)
         return stash.output.apply(lambda found: str(found or made))  # mocks give none
+
+
+def _end(suffix: str, *, is_verified: bool) -> str:
+    """The end of the ConfigMap's name: what tells launchers apart, and the suffix of the stack."""
+    return f"{suffix}-{whole_digest()}" if is_verified else f"{digest()}-{suffix}"

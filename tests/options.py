@@ -300,7 +300,7 @@ VALUES: Final[Mapping[str, Sequence[object]]] = {
     "storage.mounts[].volume": ["data"],
     "storage.mounts[].mount_path": ["/mnt/some data"],
     "storage.mounts[].sub_path": ["runs/a b"],
-    "launcher.config_map": ["launcher-1", LONG_DOMAIN],
+    "launcher.config_map": ["launcher-1", LONG_DOMAIN, f"launcher-{'0' * 64}"],
     "launcher.version": ["2"],
     "launcher.events": ["-", "/checkpoints/events.jsonl"],
     "launcher.webhook.secret": ["webhook"],

@@ -366,7 +366,8 @@ def _has_store_pod(elastic: Data, rendezvous: Data) -> bool:
 def _launcher(draw: DrawFn, port: int, *, has_store_pod: bool) -> Data:
     delivered = draw(some({"delivery": st.sampled_from(["configmap", "image"])}))
     shared = {} if delivered.get("delivery") == "image" else draw(some({"config_map": LABELS}))
-    return delivered | shared | draw(some({
+    verified = {} if delivered.get("delivery") == "image" or shared else draw(some({"verify": st.booleans()}))
+    return delivered | shared | verified | draw(some({
         "version": TEXT,
         "events": st.sampled_from(["", "-", "/var/log/events.jsonl"]),
         "metrics_port": PORTS.filter(lambda other: other != port),

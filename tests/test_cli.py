@@ -189,7 +189,15 @@ class TestRenderKeepsALauncher:
         assert "keeps its launcher; a newer one is ready" in result.err
         assert launcher.digest() in newest
 
-    @pytest.mark.parametrize("change", ["image: other", "image: i\nlauncher: {version: '2'}", "image: i\nnamespace: o"])
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "image: other",
+            "image: i\nlauncher: {version: '2'}",
+            "image: i\nlauncher: {verify: true}",
+            "image: i\nnamespace: o",
+        ],
+    )
     def test_a_restart_takes_the_newest(self, into: Path, change: str) -> None:
         """The job is made anew in any case, or was asked to be."""
         job = into.parent / "train.yaml"
@@ -198,6 +206,19 @@ class TestRenderKeepsALauncher:
 
         assert launcher.digest() in written
         assert "keeps its launcher" not in result.err
+
+    def test_a_launcher_that_is_verified_is_kept_with_its_digest(self, into: Path) -> None:
+        """An upgrade changes no file of a job with the option either."""
+        job = into.parent / "train.yaml"
+        job.write_text("{image: i, script: s, elastic: {nnodes: '2:4'}, launcher: {verify: true}}")
+        with pytest.MonkeyPatch.context() as earlier:
+            earlier.setattr(launcher, "archive", lambda: b"earlier")
+            before, _ = self.render(into)
+            digest = launcher.whole_digest()
+        kept, result = self.render(into, "--keep-launcher")
+
+        assert (kept, before.count(digest)) == (before, 5)
+        assert "keeps its launcher; a newer one is ready" in result.err
 
     def test_what_restarts_nothing_is_taken_beside_the_kept_launcher(self, into: Path, earlier: str) -> None:
         """The launcher is kept for itself, not the whole file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from elastic_infra import (
     guards,
     inputs,
 )
+from elastic_infra.manifests.launcher import digest, whole_digest
 
 JOB: Final[ElasticTrainingJobArgs] = {
     "image": "registry.example.com/train:1",
@@ -331,7 +333,7 @@ def test_a_wrong_config_is_a_run_error() -> None:
     ("name", "args", "faults"),
     [
         ("team", {"namespaces": "x"}, ["namespaces: is not a known key. Did you mean 'namespace'?"]),
-        ("team", {"config": "x"}, ["config: is not a known key. Known here: namespace."]),
+        ("team", {"config": "x"}, ["config: is not a known key. Known here: namespace, verify."]),
         (
             "team",
             {"namespace": "a.b"},
@@ -369,6 +371,37 @@ def test_a_launcher_is_in_its_namespace() -> None:
     found = {each.name: each.inputs["metadata"]["namespace"] for each in made}
 
     assert found == {"a-launcher": "default", "b-launcher": "x"}
+
+
+def test_a_launcher_that_jobs_verify_is_named_by_its_whole_digest() -> None:
+    """A job takes the digest from the name; a launcher without the option keeps the name that it had."""
+
+    def program() -> None:
+        team = ElasticLauncher("a", {"verify": True})
+        ElasticLauncher("b", {})
+        shared: Any = {**JOB, "launcher": {"verify": True, "config_map": team.config_map}}
+        ElasticTrainingJob("train", shared)
+
+    made = {each.name: each.inputs for each in run(program).made.values()}
+    names = [made[f"{each}-launcher"]["metadata"]["name"] for each in ("a", "b")]
+    worker = made["train-workload"]["spec"]["pytorchReplicaSpecs"]["Worker"]
+    command = worker["template"]["spec"]["containers"][0]["command"]
+
+    assert re.fullmatch(rf"a-launcher-[0-9a-f]{{6}}-{whole_digest()}", names[0])
+    assert re.fullmatch(rf"b-launcher-{digest()}-[0-9a-f]{{6}}", names[1])
+    assert command[5] == whole_digest()
+
+
+def test_a_launcher_that_cannot_be_verified_ends_the_update() -> None:
+    """Its name is known late, and then it is refused with what to do."""
+
+    def program() -> None:
+        late = pulumi.Output.from_input("team-launcher-1")
+        shared: Any = {**JOB, "launcher": {"verify": True, "config_map": late}}
+        ElasticTrainingJob("train", shared)
+
+    with pytest.raises(ValueError, match="'team-launcher-1' does not"):
+        run(program)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from elastic_infra.config import JobConfig
+from elastic_infra.config.values import digest_in
 from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS
 from elastic_infra.manifests.launcher import ARCHIVE
@@ -28,7 +29,10 @@ def rendered_with_kept_launcher(name: str, config: JobConfig, document: str) -> 
     launcher = next((each for each in before if ARCHIVE in (each.get("binaryData") or ())), None)
     if newest.launcher is None or launcher is None:
         return newest
-    kept = render(name, config, launcher["metadata"]["name"])
+    kept_name = launcher["metadata"]["name"]
+    if config.launcher.verify and digest_in(kept_name) is None:  # made before the option, which restarts the job
+        return newest
+    kept = render(name, config, kept_name)
     if _restarting(config, before) != _restarting(config, [each for _, each in kept.objects()]):
         return newest
     return dataclasses.replace(kept, launcher=_renewed(newest.launcher, launcher))

@@ -72,7 +72,10 @@ class ObjectNames:
         return f"{self.job}-checkpoint"
 
     def launcher(self, digest: str) -> str:
-        """The launcher's ConfigMap; the name holds the content's hash because the ConfigMap is immutable."""
+        """The launcher's ConfigMap; the name holds the content's hash because the ConfigMap is immutable.
+
+        With a whole SHA-256 it has at most 137 characters of the 253 that Kubernetes allows.
+        """
         return f"{self.job}-launcher-{digest}"
 
     def workdir(self, digest: str) -> str:

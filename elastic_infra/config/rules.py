@@ -16,7 +16,7 @@ from elastic_infra.config.errors import Fault
 from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER, overlays_keep_identity
 from elastic_infra.config.placement import Kueue
 from elastic_infra.config.run_policy import RunPolicy
-from elastic_infra.config.values import is_late, quantity
+from elastic_infra.config.values import digest_in, is_late, quantity
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -449,6 +449,23 @@ def config_map_is_mounted(config: JobConfig) -> Iterator[Fault]:
         yield Fault("launcher.config_map", "is not mounted with delivery 'image'. Remove one of the two.")
 
 
+def launcher_can_be_verified(config: JobConfig) -> Iterator[Fault]:
+    """A check needs a launcher that is mounted, and the digest in its name."""
+    name = config.launcher.config_map
+    if not config.launcher.verify:
+        return
+    if config.launcher.delivery == "image":
+        yield Fault(
+            "launcher.verify", "checks what is mounted, and delivery 'image' mounts nothing. Pin the image by digest."
+        )
+    elif name is not None and not is_late(name) and not digest_in(str(name)):
+        yield Fault(
+            "launcher.config_map",
+            f"({name}) has to end in '-' and the launcher's SHA-256, which launcher.verify compares. "
+            "Take the name of an `ElasticLauncher` with `verify`, or leave launcher.verify out.",
+        )
+
+
 def environment_is_free(config: JobConfig) -> Iterator[Fault]:
     """Users cannot set variables that the operator, torch or the launcher set."""
     for name in config.env:
@@ -532,6 +549,7 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     affinity_is_written_once,
     pods_have_one_account,
     config_map_is_mounted,
+    launcher_can_be_verified,
     shared_memory_fits,
     environment_is_free,
     initializers_fit,

@@ -111,6 +111,13 @@ DnsLabel = Annotated[str, _matching(_LABEL, 63, "lower-case letters, digits and 
 ObjectName = Annotated[str, _matching(_SUBDOMAIN, 253, "lower-case letters, digits, '-' and '.'")]
 """RFC 1123 subdomain: names of most other objects."""
 
+
+def digest_in(name: str) -> str | None:
+    """The SHA-256 with which the name of a launcher's ConfigMap ends after a '-'; None where it ends otherwise."""
+    found = re.fullmatch(r".*-([0-9a-f]{64})", name)
+    return found and found[1]
+
+
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 _PART: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _QUALIFIED: Final = rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_PART}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.values import Late
 from elastic_infra.launcher import exit_codes
+from elastic_infra.manifests import health
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.figures import NO_LIMIT
 from elastic_infra.manifests.gang import job_annotations
@@ -15,7 +16,6 @@ from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
-from elastic_infra.manifests.storage import mounted
 
 
 def batch_job(
@@ -75,7 +75,7 @@ def failure_handling(config: JobConfig, container: str) -> dict[str, Value]:
     """
     return {
         "backoffLimit": config.backoff_limit if config.backoff_limit >= 0 else NO_LIMIT,
-        "podFailurePolicy": {"rules": _failure_rules(container)},
+        "podFailurePolicy": {"rules": _failure_rules(config, container)},
     }
 
 
@@ -83,11 +83,10 @@ def job_template(
     name: str, config: JobConfig, launcher: str | Late | None, arguments: list[Value], torchrun: Mapping[str, Value]
 ) -> dict[str, Value]:
     """The template of a Job's pods, with the id of their run."""
-    storage = mounted(name, config, launcher)
 
     def made(variables: Mapping[str, Value]) -> dict[str, Value]:
         environment = container_environment(name, config, variables)
-        return pod_template(name, config, storage, arguments=arguments, environment=environment)
+        return pod_template(name, config, launcher, arguments=arguments, environment=environment)
 
     own = config.elastic.rdzv_id or run_id(name, without_launcher(made(torchrun)), *taken_on(config))
     template = made({**torchrun, "PET_RDZV_ID": own})
@@ -96,17 +95,19 @@ def job_template(
     return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}
 
 
-def _failure_rules(container: str) -> list[Value]:
+def _failure_rules(config: JobConfig, container: str) -> list[Value]:
     # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
-    codes: dict[str, Value] = {
-        "containerName": container,
-        "operator": "In",
-        "values": list(exit_codes.PERMANENT),
-    }
+    is_verified_first = config.launcher.verify and config.health_check is not None
     return [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "FailJob", "onExitCodes": codes},
+        _fails_the_job(container, exit_codes.PERMANENT),
+        *([_fails_the_job(health.CONTAINER, (exit_codes.USAGE,))] if is_verified_first else []),
     ]
+
+
+def _fails_the_job(container: str, codes: Sequence[int]) -> Value:
+    on_codes: dict[str, Value] = {"containerName": container, "operator": "In", "values": [*codes]}
+    return {"action": "FailJob", "onExitCodes": on_codes}
 
 
 def _wait(config: JobConfig, pods: Value) -> dict[str, str]:

@@ -11,7 +11,8 @@ from typing import Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.names import ObjectNames
-from elastic_infra.manifests.launcher import DRIVER_MODULE
+from elastic_infra.config.values import Late
+from elastic_infra.manifests.launcher import DRIVER_MODULE, module_path, python
 from elastic_infra.manifests.metadata import metadata, node_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.security import container_security
@@ -28,25 +29,31 @@ RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def driver_container(
-    name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value], run: Value
+    name: str,
+    config: JobConfig,
+    launcher: str | Late | None,
+    image: Value,
+    mounts: list[Value],
+    run: Value,
 ) -> Value:
     """The driver.
 
     Args:
+        launcher: the ConfigMap that is mounted.
         image: the store's, which needs only python3.
-        path: the variable by which Python finds a mounted launcher.
         mounts: where it is mounted.
         run: the id of the job's run in the store.
     """
-    command: list[Value] = ["python3", "-m", DRIVER_MODULE, "--kind", config.kind, "--namespace", config.namespace]
-    command += ["--name", name, *_capacity_options(name, config), *_record_options(config, run)]
+    command = python(config, launcher, "-m", DRIVER_MODULE)
+    command += ["--kind", config.kind, "--namespace", config.namespace, "--name", name]
+    command += [*_capacity_options(name, config), *_record_options(config, run)]
     token = [store_token_variable(name)] if config.follows_records else []
     return without_none(
         name="driver",
         image=image,
         imagePullPolicy=config.image_pull_policy,
         command=[*command, "--credentials", CREDENTIALS],
-        env=[*token, *path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        env=[*token, *module_path(is_mounted=launcher is not None), {"name": "PYTHONUNBUFFERED", "value": "1"}],
         resources={"requests": dict(AMOUNTS), "limits": dict(AMOUNTS)},
         volumeMounts=[*mounts, *driver_token().mounts],
         securityContext=container_security(config),

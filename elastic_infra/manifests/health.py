@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from elastic_infra.config import HealthCheck, JobConfig, mount_paths
-from elastic_infra.config.values import quantity
+from elastic_infra.config.values import Late, quantity
 from elastic_infra.launcher.settings import env_name
 from elastic_infra.manifests.figures import items
 from elastic_infra.manifests.init_container import init_container
-from elastic_infra.manifests.launcher import module_path
+from elastic_infra.manifests.launcher import module_path, python
 from elastic_infra.manifests.model import Value
 
 CONTAINER: Final = "health"
@@ -20,10 +20,17 @@ TORCH: Final = ("nvidia", "amd", "intel")
 NCCL: Final = ("nvidia", "amd")
 
 
-def health_container(config: JobConfig, check: HealthCheck, mounts: list[Value], environment: list[Value]) -> Value:
+def health_container(
+    config: JobConfig,
+    check: HealthCheck,
+    launcher: str | Late | None,
+    mounts: list[Value],
+    environment: list[Value],
+) -> Value:
     """The container.
 
     Args:
+        launcher: the ConfigMap that is mounted.
         mounts: those of the training container.
         environment: its variables, among them those by which users tell NCCL of their network.
     """
@@ -33,7 +40,7 @@ def health_container(config: JobConfig, check: HealthCheck, mounts: list[Value],
         config,
         CONTAINER,
         [
-            *("python3", "-m", MODULE, "--timeout", str(check.timeout_seconds)),
+            *python(config, launcher, "-m", MODULE, "--timeout", str(check.timeout_seconds)),
             *(("--gpus", str(gpus)) if gpus else ()),
             *(("--nccl",) if is_linked else ()),
             *(("--disk", str(int(quantity(check.disk)))) if check.disk is not None else ()),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import is_late
 from elastic_infra.manifests.figures import items
+from elastic_infra.manifests.launcher import without_digest
 from elastic_infra.manifests.model import Value
 from elastic_infra.manifests.storage import LAUNCHER_VOLUME
 
@@ -26,12 +27,14 @@ def run_id(name: str, *parts: Value) -> str:
 
 
 def without_launcher(template: Mapping[str, Value]) -> Value:
-    """A pod template without the volume of the launcher, whose name says which launcher it is."""
+    """A pod template without what says which launcher it is: the name of the volume, and the digest in a check."""
     spec = template["spec"]
     if not isinstance(spec, Mapping):
         return spec
     volumes = [each for each in items(spec.get("volumes")) if each.get("name") != LAUNCHER_VOLUME]
-    return {**template, "spec": {**spec, "volumes": [*volumes]}}
+    kinds = [kind for kind in ("initContainers", "containers") if kind in spec]
+    containers: dict[str, Value] = {kind: [without_digest(each) for each in items(spec[kind])] for kind in kinds}
+    return {**template, "spec": {**spec, **containers, "volumes": [*volumes]}}
 
 
 def taken_on(config: JobConfig) -> tuple[Value, ...]:

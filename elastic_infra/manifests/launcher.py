@@ -1,7 +1,8 @@
 """The launcher's way into any image: a ConfigMap with a zip of its sources.
 
 The name carries the zip's hash and the ConfigMap is immutable: the launcher never changes under a running job. The
-component keeps a job at the launcher it started with, until something else restarts the job.
+component keeps a job at the launcher it started with, until something else restarts the job. With `launcher.verify` the
+hash is a whole SHA-256, and each container compares it with the zip before it runs any of it.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from elastic_infra.config import JobConfig, mount_paths
 from elastic_infra.config.names import ObjectNames
-from elastic_infra.config.values import Late
-from elastic_infra.manifests.archive import build
+from elastic_infra.config.values import Late, digest_in
+from elastic_infra.manifests.archive import build, stripped
 from elastic_infra.manifests.metadata import metadata
 from elastic_infra.manifests.model import Manifest, Value
 
 ARCHIVE: Final = "launcher.zip"
 MOUNTED: Final = f"{mount_paths.LAUNCHER}/{ARCHIVE}"
-"""Path of the archive in each container that mounts it."""
-COMMAND: Final = ("python3", MOUNTED)
-"""Runs the zip, which is put before the image's and the user's entries of PYTHONPATH."""
+"""Path of the archive in each container that mounts it. As a program it puts itself before the image's and the user's
+entries of PYTHONPATH."""
 
-MODULE_COMMAND: Final = ("python3", "-m", "elastic_infra.launcher")
+MODULE: Final = "elastic_infra.launcher"
 STORE_MODULE: Final = "elastic_infra.launcher.store"
 DRIVER_MODULE: Final = "elastic_infra.launcher.driver"
 
@@ -40,7 +41,7 @@ def launcher_config_map(name: str, config: JobConfig) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(name, ObjectNames(name).launcher(digest()), config),
+        "metadata": metadata(name, _name(name, config), config),
         "immutable": True,
         "binaryData": {**launcher_data()},
     }
@@ -60,17 +61,75 @@ def newest_launcher(name: str, config: JobConfig) -> str | Late | None:
     """Name of the ConfigMap with this version's launcher, None where the image has the launcher."""
     if config.launcher.delivery == "image":
         return None
-    return config.launcher.config_map or ObjectNames(name).launcher(digest())
+    return config.launcher.config_map or _name(name, config)
+
+
+def _name(name: str, config: JobConfig) -> str:
+    return ObjectNames(name).launcher(whole_digest() if config.launcher.verify else digest())
+
+
+def python(config: JobConfig, launcher: str | Late | None, *arguments: str) -> list[Value]:
+    """The command of a container that runs code of the launcher, which is checked before if the config says so.
+
+    Args:
+        launcher: name of the ConfigMap that is mounted, None where the image has the launcher.
+        arguments: Python's own.
+    """
+    if launcher is None or not config.launcher.verify:
+        return ["python3", *arguments]
+    return [*_check(), verified_digest(launcher), MOUNTED, *arguments]
+
+
+def without_digest(container: Mapping[str, Value]) -> Mapping[str, Value]:
+    """A container that says nothing of which launcher it checks."""
+    command, check = container.get("command"), _check()
+    if not isinstance(command, list) or command[: len(check)] != check:
+        return container
+    return {**container, "command": [*check, *command[len(check) + 1 :]]}
+
+
+def _check() -> list[Value]:
+    return ["python3", "-I", "-S", "-c", check_program()]
+
+
+@functools.cache
+def check_program() -> str:
+    """The text of `verify.py` without comments: it is read by people who look at a pod."""
+    return stripped((resources.files("elastic_infra") / "manifests/verify.py").read_text("utf-8")).strip()
+
+
+def verified_digest(launcher: str | Late) -> str | Late:
+    """The SHA-256 with which a ConfigMap's name ends.
+
+    Raises:
+        ValueError: the name has none; for a late one when it is known.
+    """
+    return _demanded_digest(launcher) if isinstance(launcher, str) else launcher.apply(_demanded_digest)
+
+
+def _demanded_digest(name: Any) -> str:  # noqa: ANN401 - what a late value brings
+    if found := digest_in(str(name)):
+        return found
+    message = (
+        f"launcher.verify needs a ConfigMap whose name ends in '-' and the launcher's SHA-256, and {name!r} does not: "
+        "take the `config_map` of an `ElasticLauncher` with `verify`, or leave `launcher.verify` out."
+    )
+    raise ValueError(message)
 
 
 def digest() -> str:
     """Eight hex digits that change with the launcher's sources."""
-    return _digest(archive())
+    return whole_digest()[:8]
+
+
+def whole_digest() -> str:
+    """The archive's SHA-256 in hex digits, which no other archive has."""
+    return _sha256(archive())
 
 
 @functools.lru_cache(maxsize=1)
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:8]
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,35 +5,38 @@ from __future__ import annotations
 from elastic_infra.config import JobConfig, Toleration, TopologySpread
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.time_budgets import NODE_LOST_SECONDS
+from elastic_infra.config.values import Late
 from elastic_infra.manifests import gang
 from elastic_infra.manifests.account import account_name
 from elastic_infra.manifests.affinity import affinity, spot_tolerations, topology_request
 from elastic_infra.manifests.health import health_container
 from elastic_infra.manifests.initializers import initializer_container
-from elastic_infra.manifests.launcher import COMMAND, MODULE_COMMAND
+from elastic_infra.manifests.launcher import MODULE, MOUNTED, python
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE, MIN_NODES, RERUN, object_labels
 from elastic_infra.manifests.model import Value, without_none
 from elastic_infra.manifests.overlay import overlaid
 from elastic_infra.manifests.security import container_security, pod_security
-from elastic_infra.manifests.storage import Mounted
+from elastic_infra.manifests.storage import Mounted, mounted
 from elastic_infra.manifests.workdir import workdir_container
 
 
 def pod_template(
-    name: str, config: JobConfig, storage: Mounted, *, arguments: list[Value], environment: list[Value]
+    name: str, config: JobConfig, launcher: str | Late | None, *, arguments: list[Value], environment: list[Value]
 ) -> dict[str, Value]:
     """Pod template of a training node.
 
     Args:
+        launcher: name of the launcher's ConfigMap, None when the image has the launcher.
         arguments: the launcher's own options, before the script.
         environment: the container's `env`.
     """
+    storage = mounted(name, config, launcher)
     labels: dict[str, Value] = {**object_labels(name, config), **gang.pod_labels(name, config), COMPONENT: "worker"}
     template: dict[str, Value] = {
         "metadata": {"labels": labels, "annotations": {**_annotations(config), **gang.pod_annotations(name, config)}},
         "spec": without_none(
-            initContainers=_init_containers(config, storage, environment) or None,
-            containers=[_container(config, storage, arguments, environment)],
+            initContainers=_init_containers(config, launcher, storage, environment) or None,
+            containers=[_container(config, launcher, storage, arguments, environment)],
             volumes=list(storage.volumes) or None,
             resourceClaims=_pod_claims(config),
             securityContext=pod_security(config),
@@ -62,23 +65,31 @@ def _annotations(config: JobConfig) -> dict[str, Value]:
     }
 
 
-def _init_containers(config: JobConfig, storage: Mounted, environment: list[Value]) -> list[Value]:
+def _init_containers(
+    config: JobConfig, launcher: str | Late | None, storage: Mounted, environment: list[Value]
+) -> list[Value]:
     """What comes before the training, in order: a node that is not fit gets no code."""
     check, workdir = config.health_check, config.workdir
     return [
-        *([health_container(config, check, list(storage.mounts), environment)] if check else []),
+        *([health_container(config, check, launcher, list(storage.mounts), environment)] if check else []),
         *([workdir_container(config, workdir)] if workdir else []),
         *(initializer_container(config, each, list(storage.mounts), environment) for each in config.initializers),
     ]
 
 
-def _container(config: JobConfig, storage: Mounted, arguments: list[Value], environment: list[Value]) -> Value:
-    command = COMMAND if config.launcher.delivery == "configmap" else MODULE_COMMAND
+def _container(
+    config: JobConfig,
+    launcher: str | Late | None,
+    storage: Mounted,
+    arguments: list[Value],
+    environment: list[Value],
+) -> Value:
+    program = ("-m", MODULE) if launcher is None else (MOUNTED,)
     return without_none(
         name=TRAINING_CONTAINER,
         image=config.image,
         imagePullPolicy=config.image_pull_policy,
-        command=list(command),
+        command=python(config, launcher, *program),
         args=arguments + entrypoint(config),
         workingDir=_working_dir(config),
         env=environment,

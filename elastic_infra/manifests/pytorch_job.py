@@ -15,7 +15,6 @@ from elastic_infra.manifests.metadata import workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.rendezvous import rendezvous_settings
-from elastic_infra.manifests.storage import mounted
 
 
 def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
@@ -23,7 +22,7 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None) -> Ma
     template = pod_template(
         name,
         config,
-        mounted(name, config, launcher),
+        launcher,
         arguments=_arguments(config),
         environment=container_environment(name, config, {}),
     )

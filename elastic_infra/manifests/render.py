@@ -33,7 +33,8 @@ def lasting(name: str, config: JobConfig) -> Manifests:
         ConfigError: as in `render`.
     """
     is_mounted = config.launcher.delivery == "configmap"
-    return render(name, config, run_id("launcher", *taken_on(config)) if is_mounted else None)
+    digest = f"-{'0' * 64}" if config.launcher.verify else ""
+    return render(name, config, run_id("launcher", *taken_on(config)) + digest if is_mounted else None)
 
 
 def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> Manifests:

@@ -10,6 +10,7 @@ from elastic_infra.config import Checkpoint, JobConfig, Volume, mount_paths
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.initializers import is_shared
+from elastic_infra.manifests.launcher import ARCHIVE, MOUNTED
 from elastic_infra.manifests.metadata import SKIP_AWAIT, metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.workdir import VOLUME, workdir_volumes
@@ -43,7 +44,7 @@ def _parts(name: str, config: JobConfig, launcher: str | Late | None) -> Iterato
     if config.security.read_only_root:
         yield _one("tmp", {"emptyDir": {}}, {"mountPath": mount_paths.TMP})
     if launcher is not None:
-        yield launcher_volume(launcher)
+        yield launcher_volume(config, launcher)
     if config.workdir is not None:
         mount: dict[str, Value] = {"name": VOLUME, "mountPath": config.workdir.mount_path}
         yield Mounted(volumes=tuple(workdir_volumes(name, config.workdir)), mounts=(mount,))
@@ -68,11 +69,16 @@ def shared_memory(config: JobConfig) -> Mounted:
 LAUNCHER_VOLUME: Final = "launcher"
 
 
-def launcher_volume(config_map: str | Late) -> Mounted:
-    """The launcher's zip, read-only."""
-    return _one(
-        LAUNCHER_VOLUME, {"configMap": {"name": config_map}}, {"mountPath": mount_paths.LAUNCHER, "readOnly": True}
-    )
+def launcher_volume(config: JobConfig, config_map: str | Late) -> Mounted:
+    """The launcher's zip, read-only.
+
+    One that is verified is mounted as a file, which stays as it is while its container lives; the files of a folder
+    follow the ConfigMap, if one that can change has taken the place of the immutable one:
+    https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically
+    """
+    folder: dict[str, Value] = {"mountPath": mount_paths.LAUNCHER, "readOnly": True}
+    file: dict[str, Value] = {"mountPath": MOUNTED, "subPath": ARCHIVE, "readOnly": True}
+    return _one(LAUNCHER_VOLUME, {"configMap": {"name": config_map}}, file if config.launcher.verify else folder)
 
 
 def _checkpoint(name: str, checkpoint: Checkpoint) -> Mounted:

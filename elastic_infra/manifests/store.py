@@ -9,7 +9,7 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.account import account_name
 from elastic_infra.manifests.driver import driver_container, driver_token
-from elastic_infra.manifests.launcher import STORE_MODULE, module_path
+from elastic_infra.manifests.launcher import STORE_MODULE, module_path, python
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import node_lost
@@ -42,7 +42,7 @@ def store_deployment(name: str, config: JobConfig, launcher: str | Late | None, 
 
 
 def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Value) -> Value:
-    storage = launcher_volume(launcher) if launcher is not None else Mounted((), ())
+    storage = launcher_volume(config, launcher) if launcher is not None else Mounted((), ())
     token = driver_token().volumes if config.has_driver else ()
     labels: dict[str, Value] = {**object_labels(name, config), COMPONENT: "rendezvous"}
     annotations: dict[str, Value] = {**config.annotations, "sidecar.istio.io/inject": "false"}
@@ -51,7 +51,7 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Va
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": without_none(
-            containers=_containers(name, config, list(storage.mounts), run),
+            containers=_containers(name, config, launcher, list(storage.mounts), run),
             volumes=[*storage.volumes, *token] or None,
             securityContext=pod_security(config),
             imagePullSecrets=secrets or None,
@@ -65,21 +65,22 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Va
     }
 
 
-def _containers(name: str, config: JobConfig, mounts: list[Value], run: Value) -> list[Value]:
+def _containers(
+    name: str, config: JobConfig, launcher: str | Late | None, mounts: list[Value], run: Value
+) -> list[Value]:
     image = config.rendezvous.image if config.rendezvous.image is not None else config.image
-    path = module_path(is_mounted=bool(mounts))
-    driver = [driver_container(name, config, image, path, mounts, run)] if config.has_driver else []
-    return [_store(name, config, image, path, mounts), *driver]
+    driver = [driver_container(name, config, launcher, image, mounts, run)] if config.has_driver else []
+    return [_store(name, config, launcher, image, mounts), *driver]
 
 
-def _store(name: str, config: JobConfig, image: Value, path: list[Value], mounts: list[Value]) -> Value:
-    rendezvous = config.rendezvous
+def _store(name: str, config: JobConfig, launcher: str | Late | None, image: Value, mounts: list[Value]) -> Value:
+    rendezvous, path = config.rendezvous, module_path(is_mounted=launcher is not None)
     amounts: dict[str, Value] = {"cpu": rendezvous.resources.cpu, "memory": rendezvous.resources.memory}
     return without_none(
         name="store",
         image=image,
         imagePullPolicy=config.image_pull_policy,
-        command=["python3", "-m", STORE_MODULE, "--port", str(rendezvous.port)],
+        command=python(config, launcher, "-m", STORE_MODULE, "--port", str(rendezvous.port)),
         env=[store_token_variable(name), *path, {"name": "PYTHONUNBUFFERED", "value": "1"}],
         ports=[{"name": "rendezvous", "containerPort": rendezvous.port, "protocol": "TCP"}],
         resources={"requests": dict(amounts), "limits": dict(amounts)},

@@ -517,6 +517,27 @@ CASES: Final = (
         {"launcher": {"config_map": "team-launcher"}},
     ),
     Case(
+        "launcher_can_be_verified",
+        {"launcher": {"verify": True, "delivery": "image"}},
+        "launcher.verify",
+        ("delivery 'image'", "by digest"),
+        {"launcher": {"verify": False, "delivery": "image"}},
+    ),
+    Case(
+        "launcher_can_be_verified",
+        {"launcher": {"verify": True, "config_map": f"team-{'0' * 63}"}},
+        "launcher.config_map",
+        (f"(team-{'0' * 63})", "SHA-256", "`ElasticLauncher`"),
+        {"launcher": {"verify": True, "config_map": f"team-{'0' * 64}"}},
+    ),
+    Case(
+        "launcher_can_be_verified",
+        {"launcher": {"verify": True, "config_map": "0" * 64}},
+        "launcher.config_map",
+        ("end in '-'",),
+        {"launcher": {"verify": True, "config_map": KnownLater()}},
+    ),
+    Case(
         "shared_memory_fits",
         {"shared_memory": {"size": "1025Mi"}, "resources": {"memory": "1Gi"}},
         "shared_memory.size",

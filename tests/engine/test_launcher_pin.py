@@ -15,6 +15,7 @@ from tests.engine.jobs import JOB, WORKLOAD, job
 LAUNCHER = "train-launcher"
 NOTE = "a newer launcher is ready"
 NEW_IMAGE = {"image": "registry.example.com/train:2"}
+VERIFY = {"launcher": {"verify": True}}
 REFUSE = {"run_policy": {"on_restart": "refuse"}}
 
 
@@ -135,6 +136,24 @@ def test_asking_for_the_newest_launcher_is_a_restart_to_a_guard(stack: Stack) ->
     stack.up(job(**REFUSE))
 
     assert stack.preview(job(**REFUSE, launcher={"version": "2"})).failed
+
+
+def test_a_verified_launcher_is_kept_with_its_digest(stack: Stack, upgrade: Any) -> None:
+    """Turning the check on restarts the job with the newest launcher; another one that is ready changes no object."""
+    upgrade(b"old")
+    stack.up(job())
+    upgrade(b"new")
+    digest = launcher.whole_digest()
+    seen = stack.preview(job(**VERIFY))
+    turned_on = stack.up(job(**VERIFY))
+    upgrade(b"newer")
+    upgraded = [stack.preview(job(**VERIFY)), stack.up(job(**VERIFY))]
+    restarted = stack.up(job(**VERIFY, **NEW_IMAGE))
+
+    assert (seen.failed, seen.ops()[WORKLOAD], turned_on.ops()[WORKLOAD]) == (False, *["delete-replaced"] * 2)
+    assert str(turned_on.inputs(WORKLOAD)).count(digest) == 2
+    assert [(each.failed, touched(each.ops()), NOTE in each.text) for each in upgraded] == [(False, {}, True)] * 2
+    assert str(restarted.inputs(WORKLOAD)).count(launcher.whole_digest()) == 2
 
 
 def shared(**changes: Any) -> Any:

@@ -41,10 +41,12 @@ def endless(*options: str) -> tuple[str, ...]:
     return (*options, "--timeout", "240")
 
 
-@pytest.mark.parametrize("target", ["auto", "job"])
-def test_success(start: Starter, target: str) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"target": "job"}, {"launcher": {"verify": True}}], ids=["operator", "job", "verified"]
+)
+def test_success(start: Starter, changes: dict[str, Any]) -> None:
     """Two nodes count together to the end: exit code 0, one generation, the checkpoint in the claim's folder."""
-    run = start("--nodes", "2", target=target)
+    run = start("--nodes", "2", **changes)
     assert run.wait() == 0, run.output
     assert run.worlds() == [2]
     assert (run.claim / "step").read_text() == "60"

@@ -48,6 +48,7 @@ SHAPES: Final[Mapping[str, dict[str, Any]]] = {
     "autoscaled": {"autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]}},
     "queued": {"placement": {"queue": "research"}},
     "image-delivery": {"launcher": {"delivery": "image"}},
+    "verified": {"launcher": {"verify": True}},
 }
 """Shape to keys of the config that differ from `JOB`."""
 

@@ -153,6 +153,7 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
         side(llm=LLM, silent=changed(LLM, launcher__kubernetes_events=True)),
         side(llm=changed(LLM, launcher__kubernetes_events=True), silent=LLM),
     ),
+    "verified": (side(llm=LLM), side(llm=changed(LLM, launcher={"verify": True}))),
     "nothing": (side(llm=LLM, eval=SMALL), side(llm=LLM, eval=SMALL)),
     "broken-base": (side(CONFLICT, llm=LLM), side(llm=changed(LLM, elastic__max_restarts=8), eval=SMALL)),
     "many": (

@@ -179,6 +179,7 @@ EDITS: Final[Mapping[str, Edit]] = {
             ("launcher.metrics_port", 9400),
             ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
             ("launcher.events", "-"),
+            ("launcher.verify", True),
             ("launcher.webhook", {"secret": "hooks"}),
             ("launcher.kubernetes_events", True),
             ("wait_timeout_seconds", 900),
