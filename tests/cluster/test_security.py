@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from elastic_infra.launcher import exit_codes
+from elastic_infra.manifests import launcher
 from tests.cluster import jobs
 from tests.cluster.cluster import MOUNT, Namespace
-from tests.cluster.targets import TARGETS
+from tests.cluster.targets import TARGETS, Target
+from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 JOB = "sealed"
+VERIFIED = {"launcher": {"verify": True}}
 COMPILE = f"""
 import errno, json, os, tempfile
 import torch
@@ -64,3 +69,41 @@ def test_torch_compiles_with_a_read_only_root(space: Namespace) -> None:
     assert found["read_only"]
     assert found["value"] == pytest.approx(13.4635, abs=1e-3)
     assert found["kernels"] > 0
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
+def test_a_launcher_that_is_verified_trains_to_the_end(space: Namespace, target: Target) -> None:
+    """The kubelet mounts the archive as a file, and the store and both nodes find that it is the right one."""
+    training = jobs.Training()
+    target.start(space, JOB, target.config(space, training, **VERIFIED))
+    jobs.await_world(space, 2)
+    jobs.tell_to_finish(space)
+    target.await_end(space, JOB)
+    jobs.check_result(space, training)
+
+
+def test_a_launcher_that_was_replaced_fails_the_job_at_once(space: Namespace) -> None:
+    """One that can change stands under its name: no pod runs any of it, none is tried again, and each says why."""
+    settings = jobs.config(space, jobs.Training(), target="job", **VERIFIED)
+    for manifest in jobs.objects(JOB, settings, "ours"):
+        if launcher.ARCHIVE in manifest.get("binaryData", {}):
+            encoded = base64.b64encode(launcher.archive() + b"\0").decode()
+            space.apply({**manifest, "binaryData": {launcher.ARCHIVE: encoded}, "immutable": False})
+        else:
+            space.apply(manifest)
+
+    def failed() -> str:
+        told = space.api.get(space.named("batch/v1", "Job", JOB)).get("status", {}).get("conditions", [])
+        return next((str(each["reason"]) for each in told if each["type"] == "Failed"), "")
+
+    until("the Job to fail", lambda: bool(failed()), jobs.TRAINING_SECONDS, describe=space.describe)
+    picked = f"batch.kubernetes.io/job-name={JOB}"
+    states = [
+        each["status"]["containerStatuses"][0]["state"] for each in space.api.list("v1", "Pod", space.name, picked)
+    ]
+    ends = [state["terminated"] for state in states if "terminated" in state]
+
+    assert failed() == "PodFailurePolicy"
+    assert {each["exitCode"] for each in ends} == {exit_codes.USAGE}
+    assert all("is not the launcher that this job was made with" in each["message"] for each in ends)
+    assert space.lines("*.jsonl") == []
