@@ -1,12 +1,13 @@
 """Changes of members in place, beside a restart of the workers and torchft; snapshots, restores and empty steps.
 
-    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill | --copies] [--write]
+    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill | --copies | --sharded | --neighbours] [--write]
 
-Arms take turns. ``--quick`` makes fewer rounds: twelve minutes on two processors. ``--kill`` measures the outage of a
+Arms take turns. ``--quick`` makes fewer rounds: twenty minutes on two processors. ``--kill`` measures the outage of a
 killed worker alone, once, in place and by a restart, in four minutes; ``--copies`` those of snapshots and restores, in
-two. ``--write`` replaces RESULTS.json and RESULTS.md; after these two the other figures stay. torchft takes part where
-it is installed (``pip install torchft==0.2.0``). Run it on a machine that does nothing else, with 16 GB of memory for
-the largest state.
+two; ``--sharded`` the changes of a sharded model, and ``--neighbours`` what copies of its shards on another node cost,
+in six each. ``--write`` replaces RESULTS.json and RESULTS.md; after these four the other figures stay. torchft takes
+part where it is installed (``pip install torchft==0.2.0``). Run it on a machine that does nothing else, with 16 GB of
+memory for the largest state.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.launcher import machine
-from benchmarks.training import changes, copies, jobs, report, steps
+from benchmarks.training import changes, copies, jobs, neighbours, report, steps
 from benchmarks.training.labels import KILL
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 PAGE: Final = Path(__file__).with_name("RESULTS.md")
 SIZES: Final = (10, 300, 1000)
 """Megabytes of state."""
+SHARDED_SIZE: Final = 100
+"""Megabytes of a sharded model's state, in all its shards."""
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +53,10 @@ def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return killed(options.sizes)
     if options.copies:
         return copied(max(options.sizes), quick=options.quick)
+    if options.sharded:
+        return sharded(quick=options.quick)
+    if options.neighbours:
+        return neighboured(quick=options.quick)
     return measured(options.sizes, quick=options.quick)
 
 
@@ -61,6 +68,20 @@ def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
     yield kept
 
 
+def sharded(*, quick: bool) -> Iterator[dict[str, Any]]:
+    """The committed figures with the changes of a sharded model measured anew, after each event."""
+    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept["machine"].append(_dated("a sharded model", "--sharded"))
+    return _sharded(kept, quick=quick)
+
+
+def neighboured(*, quick: bool) -> Iterator[dict[str, Any]]:
+    """The committed figures with those of copies on another node measured anew."""
+    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept["machine"].append(_dated("copies on another node", "--neighbours"))
+    return _neighboured(kept, quick=quick)
+
+
 def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
     """All figures as they are kept, after each event."""
     arms = [arm for arm in jobs.ARMS if arm != jobs.TORCHFT or importlib.util.find_spec("torchft")]
@@ -69,16 +90,19 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
     empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
     copied_largest = _copies(largest, quick=quick)
     print(f"{time.monotonic() - begin:6.0f} s  {copied_largest}", flush=True)
-    found = []
+    found: list[dict[str, Any]] = []
+    results: dict[str, Any] = {
+        "machine": facts,
+        "changes": found,
+        "copies": copied_largest,
+        "steps": {"megabytes": largest, **empty},
+    }
     for sample in _changes(sizes, arms, quick=quick):
         found.append(dataclasses.asdict(sample))
         print(f"{time.monotonic() - begin:6.0f} s  {sample}", flush=True)
-        yield {
-            "machine": facts,
-            "changes": found,
-            "copies": copied_largest,
-            "steps": {"megabytes": largest, **empty},
-        }
+        yield results
+    yield from _sharded(results, quick=quick)
+    yield from _neighboured(results, quick=quick)
 
 
 def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
@@ -91,6 +115,19 @@ def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
             kept["changes"] = [each for each in kept["changes"] if not _is_same(each, sample)]
             kept["changes"].append(dataclasses.asdict(sample))
             yield kept
+
+
+def _sharded(results: dict[str, Any], *, quick: bool) -> Iterator[dict[str, Any]]:
+    results["sharded"] = []
+    for sample in _changes([SHARDED_SIZE], list(jobs.SHARDED), quick=quick):
+        print(sample, flush=True)
+        results["sharded"].append({**dataclasses.asdict(sample), "arm": jobs.SHARDED[sample.arm]})
+        yield results
+
+
+def _neighboured(results: dict[str, Any], *, quick: bool) -> Iterator[dict[str, Any]]:
+    results["neighbours"] = {"megabytes": SHARDED_SIZE, **neighbours.measured(SHARDED_SIZE, 2 if quick else 3)}
+    yield results
 
 
 def _copies(megabytes: int, *, quick: bool) -> dict[str, Any]:
@@ -135,6 +172,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     alone = parser.add_mutually_exclusive_group()
     alone.add_argument("--kill", action="store_true", help="measure the outage of a killed worker alone")
+    alone.add_argument("--sharded", action="store_true", help="measure the changes of a sharded model alone")
+    alone.add_argument("--neighbours", action="store_true", help="measure copies on another node alone")
     alone.add_argument("--copies", action="store_true", help="measure snapshots and restores alone")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     return parser.parse_args(arguments)

@@ -19,6 +19,8 @@ from tests.ports import free_port
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 IN_PLACE, RESTART, TORCHFT = ARMS = ("in place", "restart", "torchft")
+SHARDED: Final = {"sharded in place": IN_PLACE, "sharded restart": RESTART}
+"""The arms of a sharded model, by what they are called beside each other."""
 _LIGHTHOUSE: Final = """
 import sys, time, torchft.coordination
 server = torchft.coordination.LighthouseServer(
@@ -125,10 +127,10 @@ class Replicas:
 
 
 @contextmanager
-def launched(megabytes: int, arm: str) -> Iterator[Nodes]:
-    """A job under this launcher."""
+def launched(megabytes: int, arm: str, *options: str) -> Iterator[Nodes]:
+    """A job under this launcher; ``options`` are those of its script."""
     with folder() as path:
-        script = (str(HERE / "train.py"), str(path), str(megabytes), arm)
+        script = (str(HERE / "train.py"), str(path), str(megabytes), arm.replace(" ", "-"), *options)
         launch = arms.Launch("1:3", max_restarts=100)
         with Job(path, arms.OURS, launch, script) as job:
             yield LaunchedNodes(job, Lines(path / "journal"))
@@ -149,4 +151,4 @@ def replicas(megabytes: int) -> Iterator[Nodes]:
 
 def job(arm: str, megabytes: int) -> AbstractContextManager[Nodes]:
     """A job of an arm without nodes; at the context's end none of its processes is left."""
-    return replicas(megabytes) if arm == TORCHFT else launched(megabytes, arm.replace(" ", "-"))
+    return replicas(megabytes) if arm == TORCHFT else launched(megabytes, arm)

@@ -13,6 +13,8 @@ from benchmarks.training.jobs import ARMS, IN_PLACE, RESTART
 
 Results = Mapping[str, Any]
 """The content of RESULTS.json."""
+Changes = Sequence[Mapping[str, Any]]
+"""What each event cost each job."""
 
 AIMS: Final = {
     (labels.KILL, 10): 1 / 5,
@@ -32,6 +34,8 @@ RESTORE_AIM: Final = 1 / 5
 """The part of a restore from a cold disk that one from memory may take."""
 STEP_AIM: Final = 0.001
 """The part of a step that the loop may add to it."""
+NEIGHBOUR_AIM: Final = 0.02
+"""The part of the training time that snapshots with their copies on another node may take."""
 STEP_SECONDS: Final = 0.25
 """A step of a model of the measured size is usually longer."""
 
@@ -76,6 +80,19 @@ What `elastic.step()`, the loop around it and the report to the launcher add to 
 worker of the launcher, without snapshots: by default their copies take a hundredth of the time."""
 
 
+SHARDED_NOTE: Final = """\
+A model under FSDP2 that the script builds for each group, with the same computation and events. The size is that of all
+shards together. A survivor keeps its process and gets its part of the newest snapshot from its own memory and from its
+neighbours; a restart reads the same snapshot in new processes."""
+
+
+NEIGHBOURS_NOTE: Final = """\
+Two nodes of one worker, whose model is sharded: each has its own shards in its memory, and a copy of the other's.
+Training waits for the copy and for its way over the network; how often is the library's own choice, by which both
+together take a hundredth of the time. The mean length of a step over {seconds:g} s, snapshots included; one figure for
+each job, and jobs with and without take turns."""
+
+
 def document(results: Results) -> str:
     """The page of all figures, as Markdown."""
     facts = "\n".join(f"- {line}" for line in results["machine"])
@@ -83,26 +100,29 @@ def document(results: Results) -> str:
         "# Changes, snapshots and steps of a training in place",
         facts,
         "## Outages, in seconds",
-        table(_outages(results)),
+        table(_outages(results["changes"])),
         "## Until whole, in seconds, and whole steps done again",
-        table(_whole(results)),
+        table(_whole(results["changes"])),
         NOTE,
+        *_sharded(results),
         f"## Copies of a state of {results['copies']['megabytes']} MB by one worker, in seconds",
         table(_copies(results)),
         COPIES_NOTE,
         "## A step in which nothing happens",
         table(_steps(results)),
         STEPS_NOTE,
+        *_neighbours(results),
     )
     return "\n\n".join(parts) + "\n"
 
 
 def headline(results: Results) -> str:
     """The table of the documentation: median outages of each arm."""
-    arms = _arms(results)
+    changes = results["changes"]
+    arms = _arms(changes)
     rows = [["state", "what happens", *arms]]
-    for event, megabytes in _events(results):
-        found = [_changes(results, event, megabytes, arm, "first") for arm in arms]
+    for event, megabytes in _events(changes):
+        found = [_summary(changes, event, megabytes, arm, "first") for arm in arms]
         rows.append([_size(megabytes), event, *(_two_digits(each.median) if each.runs else "-" for each in found)])
     return table(rows)
 
@@ -122,21 +142,44 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *body))
 
 
-def _outages(results: Results) -> Iterator[list[str]]:
-    arms = _arms(results)
+def _sharded(results: Results) -> Iterator[str]:
+    if changes := results.get("sharded"):
+        yield from ("## A sharded model", table(_outages(changes)), table(_whole(changes)), SHARDED_NOTE)
+
+
+def _neighbours(results: Results) -> Iterator[str]:
+    if found := results.get("neighbours"):
+        usual, longer = ([each * 1e3 for each in found[name]] for name in (labels.WITHOUT, labels.WITH))
+        part = statistics.median(b / a - 1 for a, b in zip(usual, longer, strict=True))
+        judged = (f"{part:.1%}", f"<= {NEIGHBOUR_AIM:.0%}", report.verdict([part <= NEIGHBOUR_AIM]))
+        rows = [
+            ["", "ms a step", "added", "aim", "met"],
+            [labels.WITHOUT, _each(usual), "", "", ""],
+            [labels.WITH, _each(longer), *judged],
+        ]
+        yield from (f"## Copies of {found['megabytes']} MB on another node", table(rows))
+        yield NEIGHBOURS_NOTE.format(seconds=labels.WINDOW_SECONDS)
+
+
+def _each(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
+
+
+def _outages(changes: Changes) -> Iterator[list[str]]:
+    arms = _arms(changes)
     yield ["state", "what happens", *arms, f"{IN_PLACE} / {RESTART}", "aim", "met"]
-    for event, megabytes in _events(results):
-        found = {arm: _changes(results, event, megabytes, arm, "first") for arm in arms}
+    for event, megabytes in _events(changes):
+        found = {arm: _summary(changes, event, megabytes, arm, "first") for arm in arms}
         ratio, aim = _part(found.get(IN_PLACE), found.get(RESTART)), AIMS.get((event, megabytes))
         yield [_size(megabytes), event, *map(_cell, found.values()), _shown(ratio), *_judged(ratio, aim)]
 
 
-def _whole(results: Results) -> Iterator[list[str]]:
-    arms = _arms(results)
+def _whole(changes: Changes) -> Iterator[list[str]]:
+    arms = _arms(changes)
     yield ["state", "what happens", *arms, *(f"{arm}: steps" for arm in arms)]
-    for event, megabytes in _events(results):
-        whole = [_cell(_changes(results, event, megabytes, arm, "whole")) for arm in arms]
-        again = [_changes(results, event, megabytes, arm, "repeated").median for arm in arms]
+    for event, megabytes in _events(changes):
+        whole = [_cell(_summary(changes, event, megabytes, arm, "whole")) for arm in arms]
+        again = [_summary(changes, event, megabytes, arm, "repeated").median for arm in arms]
         yield [_size(megabytes), event, *whole, *("-" if steps is None else f"{steps:g}" for steps in again)]
 
 
@@ -166,24 +209,22 @@ def _steps(results: Results) -> Iterator[list[str]]:
         yield [arm, text, f"{part:.3%}", f"{STEP_AIM:.1%}", report.verdict([part <= STEP_AIM])]
 
 
-def _changes(results: Results, event: str, megabytes: int, arm: str, figure: str) -> Summary:
+def _summary(changes: Changes, event: str, megabytes: int, arm: str, figure: str) -> Summary:
     mine = [
-        change
-        for change in results["changes"]
-        if (change["event"], change["megabytes"], change["arm"]) == (event, megabytes, arm)
+        change for change in changes if (change["event"], change["megabytes"], change["arm"]) == (event, megabytes, arm)
     ]
     lost = sum(change["cost"] is None for change in mine)
     values = tuple(float(change["cost"][figure]) for change in mine if change["cost"] is not None)
     return Summary(values, {f"over {labels.LOST_SECONDS:g}": lost} if lost else {})
 
 
-def _arms(results: Results) -> list[str]:
-    there = {change["arm"] for change in results["changes"]}
+def _arms(changes: Changes) -> list[str]:
+    there = {change["arm"] for change in changes}
     return [arm for arm in ARMS if arm in there]
 
 
-def _events(results: Results) -> Iterator[tuple[str, int]]:
-    sizes = sorted({change["megabytes"] for change in results["changes"]})
+def _events(changes: Changes) -> Iterator[tuple[str, int]]:
+    sizes = sorted({change["megabytes"] for change in changes})
     return ((event, megabytes) for event in labels.EVENTS for megabytes in sizes)
 
 

@@ -1,9 +1,10 @@
 """What this launcher's arms train: a model on gloo with Adam, and a journal of the steps that are done.
 
-Usage: train.py FOLDER MEGABYTES [sharded-]in-place|restart. The model is DistributedDataParallel, or FSDP2 that is
-built for each group; in place and restart differ in the group alone. The journal's path is in the environment; it holds
-a line for each step of each worker once the step counts, its snapshot included, timed by CLOCK_MONOTONIC, which all
-processes of a machine share. It runs until it is ended.
+Usage: train.py FOLDER MEGABYTES [sharded-]in-place|restart [SNAPSHOTS]. The model is DistributedDataParallel, or FSDP2
+that is built for each group; in place and restart differ in the group alone. SNAPSHOTS is the number of steps between
+two snapshots in memory, or ``default``. The journal's path is in the environment; it holds a line for each step of each
+worker once the step counts, its snapshot included, timed by CLOCK_MONOTONIC, which all processes of a machine share. It
+runs until it is ended.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.training import journal, model
+from benchmarks.training import journal, labels, model
 from benchmarks.training.labels import SNAPSHOT_STEPS
 from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Snapshots
 
@@ -40,7 +41,7 @@ def sharded(megabytes: int) -> dict[str, Any]:
     return {"model": network, "optimizer": model.optimizer(network)}
 
 
-def main(folder: Path, megabytes: int, arm: str) -> None:
+def main(folder: Path, megabytes: int, arm: str, snapshots: str = str(SNAPSHOT_STEPS)) -> None:
     """Train until this process is killed."""
     torch.set_num_threads(1)
     group = ElasticGroup.start() if arm.endswith("in-place") else None
@@ -52,8 +53,8 @@ def main(folder: Path, megabytes: int, arm: str) -> None:
     else:
         network = DistributedDataParallel(model.network(megabytes))
         state = ElasticState(folder / "checkpoints", model=network, optimizer=model.optimizer(network))
-    snapshots = Snapshots(memory_steps=SNAPSHOT_STEPS, durable_steps=ENDLESS)
-    elastic = Elastic(state, snapshots=snapshots, group=group)
+    memory_steps = None if snapshots == labels.DEFAULT else int(snapshots)
+    elastic = Elastic(state, snapshots=Snapshots(memory_steps=memory_steps, durable_steps=ENDLESS), group=group)
     for step, _ in elastic.steps(ENDLESS):
         with elastic.step():
             model.loss(state.model).backward()
@@ -67,4 +68,4 @@ def main(folder: Path, megabytes: int, arm: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
