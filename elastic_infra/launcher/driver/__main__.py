@@ -6,16 +6,15 @@ import argparse
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import urlencode
 
 from ..event_log import utc
 from ..protocol.records import Generation
-from .api_server import Call, api, path_of
-from .avoidance import INSTANCE, LABEL, cluster_node, free_name, holder, left_out
+from .api_server import Call, api, listed, path_of
+from .avoidance import INSTANCE, LABEL, cluster_node, free_name, holder, is_of, left_out
 from .capacity import look, sizes
 from .decision import Limits, Memory
 from .events import Note, event, notes
@@ -188,24 +187,26 @@ class Avoider:
             self._lines.say(f"cannot avoid a cluster node: {error!r}")
 
     def _avoid(self, node: str, at: str) -> str:
-        pods = self._listed(INSTANCE)
+        own = os.uname().nodename
+        pods = [pod for pod in self._listed(INSTANCE) if is_of(pod, node) or is_of(pod, own)]
         place = cluster_node(pods, node, at)
         name = free_name(self._name, self._listed(LABEL), place) if place else ""
         if not name:
             return f"{node}: nothing more is avoided ({place or 'its cluster node is not known'})"
-        driver = next(pod for pod in pods if pod["metadata"]["name"] == os.uname().nodename)
+        driver = next((pod for pod in pods if is_of(pod, own)), None)
+        if driver is None:
+            return f"{node}: nothing is avoided, because the driver does not find its own pod {own}"
         workload = self._call("GET", self._path)
         self._call("POST", self._pods, holder(name, place, self._kind, workload, driver))
         return f"{node} was left out: {name} keeps the job's pods away from {place}"
 
     def _release(self) -> None:
-        for pod in self._listed(LABEL):
+        for pod in list(self._listed(LABEL)):
             self._call("DELETE", f"{self._pods}/{pod['metadata']['name']}")
         self._last = None
 
-    def _listed(self, label: str) -> list[Any]:
-        selector = urlencode({"labelSelector": f"{label}={self._name}"})
-        return list(self._call("GET", f"{self._pods}?{selector}")["items"])
+    def _listed(self, label: str) -> Iterator[Any]:
+        return listed(self._call, self._pods, labelSelector=f"{label}={self._name}")
 
 
 if __name__ == "__main__":

@@ -40,9 +40,14 @@ def left_out(before: Generation | None, record: Generation) -> str:
     return cause.node if follows and cause is not None and cause.uuid and cause.uuid == record.evicted else ""
 
 
+def is_of(pod: Object, node: str) -> bool:
+    """Whether a pod is that of a node: by its name or, with a batch/v1 Job, its host name."""
+    return node in {pod["metadata"]["name"], pod["spec"].get("hostname")}
+
+
 def cluster_node(pods: Iterable[Object], node: str, at: str) -> str:
     """Where a node's pod was at a moment, in the API server's form of time; empty where that is not known."""
-    own = [pod for pod in pods if node in {pod["metadata"]["name"], pod["spec"].get("hostname")}]
+    own = [pod for pod in pods if is_of(pod, node)]
     earlier = [pod for pod in own if pod["metadata"]["creationTimestamp"] <= at and pod["spec"].get("nodeName")]
     newest = max(earlier, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
     return str(newest["spec"]["nodeName"]) if newest else ""

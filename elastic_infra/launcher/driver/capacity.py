@@ -6,7 +6,7 @@ import time
 from typing import Final
 from urllib.parse import urlencode
 
-from .api_server import Call, path_of
+from .api_server import Call, listed, path_of
 from .decision import Limits, Memory, begin, decide
 from .observation import hold, observe
 
@@ -31,10 +31,10 @@ def look(
     workload = call("GET", path)
     if why := hold(workload):
         return None, f"leaves the size alone: {why}"
-    own = urlencode({"labelSelector": selector})
     waiting = urlencode({"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": MOST_PODS})
-    pods, budgets = f"/api/v1/{space}/pods?", f"/apis/policy/v1/{space}/poddisruptionbudgets"
-    seen = observe(workload, *(call("GET", each)["items"] for each in (pods + own, pods + waiting, budgets)))
+    pods, budgets = f"/api/v1/{space}/pods", f"/apis/policy/v1/{space}/poddisruptionbudgets"
+    own = listed(call, pods, labelSelector=selector)
+    seen = observe(workload, own, *(call("GET", each)["items"] for each in (f"{pods}?{waiting}", budgets)))
     now = time.monotonic()
     nodes, why, after = decide(seen, limits, memory or begin(limits, now), now)
     if nodes == seen.size:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -67,3 +69,53 @@ def test_a_refusal_is_an_error_with_its_reason(call: api_server.Call, code: int,
         call("GET", f"/{code}")
 
     assert type(raised.value) is error
+
+
+class Pages:
+    """A list of pods, of which an answer has a few."""
+
+    def __init__(self, pods: int) -> None:
+        self.pods, self.asked = pods, list[str]()
+
+    def __call__(self, method: str, path: str) -> Any:
+        assert method == "GET"
+        self.asked.append(path)
+        query = parse_qs(urlsplit(path).query)
+        begin, limit = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
+        found = range(begin, min(begin + limit, self.pods))
+        further = {"continue": str(found.stop)} if found.stop < self.pods else {}
+        return {"items": [_pod(number) for number in found], "metadata": further}
+
+
+def _pod(number: int) -> dict[str, Any]:
+    env = [{"name": f"V{index}", "value": f"{number}-{index}"} for index in range(40)]
+    metadata = {"name": f"train-{number}", "managedFields": [{"fieldsV1": {f"f:{index}": {} for index in range(60)}}]}
+    return {"metadata": metadata, "spec": {"nodeName": f"gpu-{number}", "containers": [{"name": "t", "env": env}]}}
+
+
+def _peak(function: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_pods_of_a_large_job_are_not_in_memory_at_once() -> None:
+    """Two thousand pods would be more than the driver's limit: an answer has a part of them, and a pod what is used."""
+    server = Pages(2000)
+    at_once = _peak(lambda: [_pod(number) for number in range(2000)])
+    peak = _peak(lambda: [*api_server.listed(server, "/pods", labelSelector="a=b")])
+
+    assert peak < at_once / 3
+    assert len(server.asked) == 8
+    assert server.asked[:2] == [
+        "/pods?labelSelector=a%3Db&limit=250",
+        "/pods?labelSelector=a%3Db&limit=250&continue=250",
+    ]
+    assert [pod["metadata"]["name"] for pod in api_server.listed(server, "/")] == [f"train-{n}" for n in range(2000)]
+    assert next(api_server.listed(server, "/pods")) == {
+        "metadata": {"name": "train-0"},
+        "spec": {"nodeName": "gpu-0", "containers": [{"name": "t"}]},
+    }

@@ -62,9 +62,9 @@ def test_a_job_is_resized_through_its_own_object(kind: str, spec: Any, path: str
     assert server.calls[-1] == ("PATCH", path, {"metadata": {"resourceVersion": "7"}, "spec": change})
     assert said == "size 1 to 2: asks whether there is room"
     assert [call[1] for call in server.calls[1:4]] == [
-        "/api/v1/namespaces/research/pods?labelSelector=a%3Db%2Cc%3Dd",
         "/api/v1/namespaces/research/pods?fieldSelector=spec.nodeName%3D%2Cstatus.phase%3DPending&limit=500",
         "/apis/policy/v1/namespaces/research/poddisruptionbudgets",
+        "/api/v1/namespaces/research/pods?labelSelector=a%3Db%2Cc%3Dd&limit=250",
     ]
 
 
