@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
 from collections.abc import Callable, Iterator
 
@@ -27,26 +26,25 @@ def device() -> devices.Kind:
     return kind
 
 
-@functools.cache
-def _missing_for_two(kind: devices.Kind) -> str:
-    return devices.missing_for_two(kind)
-
-
 @pytest.fixture
 def start(device: devices.Kind, tmp_path: pathlib.Path) -> Iterator[Start]:
-    """Starts a job of so many nodes of one worker, which train; skips where so many ranks cannot meet."""
+    """Starts a job of so many nodes of one worker, which train; skips where so many ranks cannot meet.
+
+    ``mode`` is that of the script; with one, workers keep their processes.
+    """
     jobs: list[Job] = []
 
-    def started(nodes: int, *, largest: int = 0, backend: str = "", in_place: bool = False, **environ: str) -> Job:
-        if max(nodes, largest) > 1 and (reason := _missing_for_two(device)):
+    def started(nodes: int, *, largest: int = 0, backend: str = "", mode: str = "", **environ: str) -> Job:
+        if max(nodes, largest) > 1 and (reason := devices.missing_for(device, max(nodes, largest))):
             pytest.skip(reason)
         events = {"events": str(tmp_path / "events")}
-        backend = backend or (devices.IN_PLACE[device] if in_place else devices.BACKENDS[device][0])
+        backend = backend or (devices.IN_PLACE[device] if mode else devices.BACKENDS[device][0])
         script = (str(SCRIPT), str(tmp_path), str(STEPS), str(STEP_SECONDS), device, backend)
         job = Job(
             tmp_path,
+            nnodes=f"1:{max(3, largest)}",
             options=("--max-restarts", "1"),
-            script=(*script, *(["experimental"] if in_place else [])),
+            script=(*script, *([mode] if mode else [])),
             environ={f"ELASTIC_INFRA_{name.upper()}": value for name, value in {**events, **environ}.items()},
         )
         jobs.append(job)

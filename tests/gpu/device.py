@@ -5,6 +5,7 @@ The CPU shows that scripts and assertions are right; only a run on GPUs shows wh
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -52,6 +53,15 @@ def missing(kind: Kind) -> str:
     return "" if torch.distributed.is_nccl_available() else "this torch has no NCCL"
 
 
+def missing_for(kind: Kind, ranks: int) -> str:
+    """Why so many ranks cannot meet here, each on a GPU where there are more than two; empty where they can."""
+    found = torch.cuda.device_count()
+    if kind == "cuda" and ranks > max(2, found):
+        return f"needs {ranks} GPUs and finds {found}"
+    return missing_for_two(kind)
+
+
+@functools.cache
 def missing_for_two(kind: Kind) -> str:
     """Why two ranks cannot meet here; empty where two processes have done so."""
     port = free_port()
