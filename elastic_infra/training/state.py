@@ -34,6 +34,7 @@ from .shards import Assembly
 
 SHOWN: Final = 5
 """Misfits that an error names: with another model there are hundreds."""
+_POLL_SECONDS: Final = 0.05
 HANDED_SECONDS: Final = 30.0
 """How long a group waits for the snapshot on disk of those who left at an agreed stop: a pod's usual grace."""
 Source = Literal["process", "memory", "peer", "disk", "nothing"]
@@ -88,6 +89,8 @@ class _Said:
     """Of rank 0: why the disk cannot be used."""
     attempt: int = 0
     """The generation that made the state in this rank's memory, as a number that grows."""
+    handed: int = -1
+    """The step that this rank saves to disk for this group; -1 where it saves none."""
 
     @property
     def version(self) -> Version:
@@ -265,6 +268,8 @@ class ElasticState:
         is_safe = all(place.keeps for place in places) and (
             exchange.are_copied(places) or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
         )
+        while self._memory_is_read:  # until this rank's part of an older step is on disk, or cannot be written
+            self._saving.written.wait(_POLL_SECONDS)
         self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)
         self._handed = -1 if is_safe or self._folder is None else self.step
 
@@ -381,6 +386,9 @@ class ElasticState:
         best, disk = max(said.step for said in ranks), ranks[0].durable
         if ranks[0].fault:
             raise StateError(ranks[0].fault)
+        handed, self._handed = max(said.handed for said in ranks), -1
+        if handed > max(best, *disk, -1):
+            disk = self._await_handed(handed, disk)
         if best >= 0 and best >= max(disk, default=-1):
             return self._from_memory(ranks, held[1] if held else None, parts.get(best, {}))
         return self._from_disk(disk)
@@ -552,7 +560,8 @@ class ElasticState:
         """Say what this rank holds, hear it of all ranks, and join the ring of nodes that keep copies."""
         mine = self._copies.invitation() if self._copies is not None and self._memory is not None else None
         held = {step: tuple(ranks) for step, ranks in (parts or {}).items()}
-        said = _Said(step, socket.gethostname(), mine, held, self._copies is not None, durable, fault, attempt)
+        keeps_state = self._copies is not None
+        said = _Said(step, socket.gethostname(), mine, held, keeps_state, durable, fault, attempt, self._handed)
         ranks = _gather(said)
         if self._copies is not None:
             self._copies.join([said.invitation for said in ranks], mine)

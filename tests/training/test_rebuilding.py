@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from elastic_infra.launcher.workers.progress import VARIABLE
 from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError, shards
+from elastic_infra.training.snapshots import Folder
 
 
 def build() -> dict[str, Any]:
@@ -40,6 +43,45 @@ def test_a_restore_fills_what_is_built(tmp_path: Path) -> None:
     assert state.optimizer.param_groups[0]["params"][0] is state.model.weight
     assert state.restore() == Restored(1, "disk")
     assert torch.equal(state.model.weight, torch.full((2, 2), 7.0))
+
+
+@pytest.fixture
+def slow_volume(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Each save waits for this event before it writes anything."""
+    goes_on = threading.Event()
+    save = Folder.save
+    monkeypatch.setattr(Folder, "save", lambda *given: goes_on.wait(30) and save(*given))
+    return goes_on
+
+
+def test_what_is_handed_over_to_disk_is_waited_for(tmp_path: Path, slow_volume: threading.Event) -> None:
+    """Without memory a planned change hands the state over on disk, a model that no rank shares out included."""
+    state = ElasticState(tmp_path, build=build, in_memory=False)
+    state.restore()
+    state.step = 1
+    state.hand_over(durable=False)
+    threading.Timer(0.2, slow_volume.set).start()
+    state.rebuild()
+
+    assert state.restore() == Restored(1, "disk")
+
+
+def test_a_slow_volume_costs_no_step_at_a_planned_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_volume: threading.Event
+) -> None:
+    """While an older step is written from the memory, that of the agreed stop waits for its room there."""
+    (tmp_path / "node").mkdir()
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/node/progress-1")
+    state = ElasticState(tmp_path / "checkpoints", build=build)
+    state.restore()
+    state.step = 1
+    state.snapshot(durable=True)
+    state.step = 2
+    threading.Timer(0.2, slow_volume.set).start()
+    state.hand_over(durable=False)
+    state.rebuild()
+
+    assert state.restore() == Restored(2, "memory")
 
 
 def test_each_build_begins_where_the_first_one_did() -> None:
