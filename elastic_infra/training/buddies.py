@@ -60,6 +60,8 @@ class Buddies:
         self._memory = memory
         self._warn = warn
         self._ring: Ring | None = None
+        self._group: dist.ProcessGroup | None = None
+        """The group with gloo in which snapshots are sent; None is the default group."""
         self._has_room = True
 
     @property
@@ -72,23 +74,41 @@ class Buddies:
         """Whether this rank has a place in a ring."""
         return self._ring is not None
 
-    def join(self, nodes: Sequence[str] | None, rank: int) -> None:
-        """Take a place among the nodes; None: copies are not needed, or not possible."""
-        self._ring = ring(nodes, rank) if nodes is not None else None
+    def join(self, nodes: Sequence[str], rank: int, group: dist.ProcessGroup | None) -> None:
+        """Take a place among the nodes.
 
-    def swap(self, content: memoryview | None, group: dist.ProcessGroup | None) -> None:
+        Args:
+            nodes: the node of each rank, at least two different ones.
+            rank: this rank.
+            group: a group of all ranks with gloo; None is the default group.
+        """
+        self._ring, self._group = ring(nodes, rank), group
+
+    def part(self) -> None:
+        """Give the place up: copies are not needed, or not possible."""
+        self._ring, self._group = None, None
+
+    def swap(self, content: memoryview | None) -> None:
         """Send this rank's snapshot and keep those of others; every rank of the group must call this method.
 
         Args:
             content: the bytes of the snapshot; None where there is none.
-            group: a group with gloo; None is the default group.
         """
         if self._ring is None:
             return
-        target, sources = self._ring.target, self._ring.sources
+        try:
+            self._swap(content, self._ring, self._group)
+        except Exception:
+            if self._group is not None:  # its other peers wait for this rank until the connections close
+                dist.destroy_process_group(self._group)
+                self.part()
+            raise
+
+    def _swap(self, content: memoryview | None, place: Ring, group: dist.ProcessGroup | None) -> None:
+        target, sources = place.target, place.sources
         size = torch.tensor([len(content) if content is not None else 0])
         sizes = _exchanged({target: size}, {source: torch.empty_like(size) for source in sources}, _SIZE, group)
-        rooms = {source: self._room(place, int(sizes[source])) for place, source in enumerate(sources)}
+        rooms = {source: self._room(number, int(sizes[source])) for number, source in enumerate(sources)}
         answers = {source: torch.tensor([int(room is not None)]) for source, room in rooms.items()}
         taken = _exchanged(answers, {target: torch.empty_like(size)}, _ANSWER, group)[target]
         going = {target: _bytes(content)} if content is not None and int(taken) else {}

@@ -261,7 +261,7 @@ class Elastic:
             self._holds = False
             with self._group.remade():
                 self.state.rebuild()
-            restored = self.state.restore()
+                restored = self.state.restore()
             self._group.confirm()
             self._tell(restored)
             self._holds = True

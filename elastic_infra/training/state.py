@@ -278,7 +278,8 @@ class ElasticState:
         places = _gather(self._place())
         if self._buddies is not None:
             needed = all(place.keeps for place in places) and not exchange.are_copied(places)
-            self._buddies.join([place.node for place in places] if needed else None, _rank())
+            nodes = [place.node for place in places]
+            self._buddies.join(nodes, _rank(), _beside()) if needed else self._buddies.part()
 
     def _place(self) -> exchange.Place:
         keeps = self._memory is not None and self._buddies is not None and self._buddies.keep
@@ -513,8 +514,7 @@ class ElasticState:
         own = {name: tree[name] for name in _OF_RANK & tree.keys()}
         content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
         if self._has_buddies and not alone:
-            with _gloo() as group:
-                self._buddies.swap(content, group)
+            self._buddies.swap(content)
         if not durable:
             return None
         part = tree if _rank() == 0 else own
@@ -732,17 +732,20 @@ def _from_peer(tree: Tree | None, versions: Sequence[Version], group: dist.Proce
     return transfer.pass_on(tree, (source, *lacking), group) if _rank() in {source, *lacking} else tree
 
 
+def _beside() -> dist.ProcessGroup | None:
+    """A group with gloo, which every rank must make: None, the default group, where its backend is gloo."""
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+
+
 @contextlib.contextmanager
 def _gloo() -> Iterator[dist.ProcessGroup | None]:
-    """A group with gloo, which every rank must enter: None, the default group, where its backend is gloo."""
-    if dist.get_backend() == "gloo":
-        yield None
-        return
-    group = dist.new_group(backend="gloo")
+    """The same inside of the block only."""
+    group = _beside()
     try:
         yield group
     finally:  # where a peer is lost, its other peers wait for this rank until the connections close
-        dist.destroy_process_group(group)
+        if group is not None:
+            dist.destroy_process_group(group)
 
 
 def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, Tree]) -> Tree | None:
