@@ -264,10 +264,9 @@ class ElasticState:
             saved, failed: as of ``snapshot``.
         """
         places = _gather(self._place())
-        # Of two nodes that keep each other's shards one stays; of three, two that are neighbours may leave at once.
-        is_safe = all(place.keeps for place in places) and (
-            exchange.are_copied(places) or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
-        )
+        # Of two nodes with the same shards one stays; of three, all that have a shard may leave at once.
+        one_stays = not self.is_sharded or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
+        is_safe = one_stays and all(place.keeps for place in places)
         while self._memory_is_read:  # until this rank's part of an older step is on disk, or cannot be written
             self._saving.written.wait(_POLL_SECONDS)
         self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)

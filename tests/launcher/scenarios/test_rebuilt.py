@@ -29,6 +29,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
 
     def start(mode: str) -> Job:
         jobs.append(elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode=mode, steps=600))
+        jobs[0].nnodes = "1:4"
         jobs[0].start_store()
         return jobs[0]
 
@@ -122,14 +123,15 @@ def test_shards_without_a_living_copy_come_from_disk(start: Start) -> None:
     assert job.said("from disk.") == 1
 
 
-def test_neighbours_that_leave_at_once_lose_no_step(start: Start) -> None:
-    """The copies of one's shards leave with the other: the third node takes them from disk, at the agreed step."""
-    job = start("rebuilt")
-    lines = grow(job, 3)
+@pytest.mark.parametrize(("mode", "leaving", "left"), [("rebuilt", (1, 2), 1), ("copied", (1, 3), 2)])
+def test_copies_that_leave_at_once_lose_no_step(start: Start, mode: str, leaving: tuple[int, int], left: int) -> None:
+    """Neighbours (FSDP2), or both nodes with the same shards (HSDP): these come from disk, at the agreed step."""
+    job = start(mode)
+    lines = grow(job, max(leaving) + 1)
     kept = pid_of(lines, 0)
-    for node in job.nodes[1:]:
-        node.send_signal(signal.SIGTERM)
-    lines = job.wait_for_world(1, after=at(job.journal()[-1]))
+    for node in leaving:
+        job.nodes[node].send_signal(signal.SIGTERM)
+    lines = job.wait_for_world(left, after=at(job.journal()[-1]))
     assert pid_of(lines, 0) == kept, job.logs()
     steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
     assert len(steps) == len(set(steps)), "a planned change repeats no step"
