@@ -50,7 +50,7 @@ def test_it_renders_a_job(installed: Environment, wheel: Path, folder: Path) -> 
 
     assert (version.returncode, version.stderr) == (0, "")
     assert rendered.returncode == 0, rendered.stderr
-    assert objects.keys() == {"PyTorchJob", "ConfigMap", "Service"}
+    assert objects.keys() == {"PyTorchJob", "ConfigMap", "Service", "NetworkPolicy"}
     assert base64.b64decode(objects["ConfigMap"]["binaryData"]["launcher.zip"]) == carried
 
 
