@@ -19,7 +19,6 @@ FIRST, SNAPSHOT, OVERLAP, BESIDE, TORCH, TORCH_SYNCED = SAVE_KINDS = (
 )
 DEFAULT: Final = "default"
 """In place of the number of steps between two snapshots: as many as the library takes by itself."""
-WITHOUT, WITH = ("without snapshots in memory", "with snapshots, each copied to the other node")
 WINDOW_SECONDS: Final = 40.0
 """The last part of a job, over which its steps are measured."""
 MEMORY, COLD, WARM = RESTORE_KINDS = ("from memory", "from disk", "from disk, in the page cache")

@@ -1,4 +1,4 @@
-"""What copies of shards on another node cost a training: the length of its steps with and without them."""
+"""What copies of shards on another node cost a training: the part of the time that it waits for them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,30 @@ from typing import Any, Final
 
 from benchmarks.launcher.job import await_
 from benchmarks.training import jobs, outage
-from benchmarks.training.labels import DEFAULT, LOST_SECONDS, WINDOW_SECONDS, WITH, WITHOUT
-from benchmarks.training.train import ENDLESS
+from benchmarks.training.labels import DEFAULT, LOST_SECONDS, WINDOW_SECONDS
 
 SETTLED_SECONDS: Final = 15.0
 """By then the library has measured its copies, and knows how rare they have to be."""
 NODES: Final = 2
-OPTIONS: Final = {WITHOUT: str(ENDLESS), WITH: DEFAULT}
 
 
-def measured(megabytes: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of a step of a sharded model, snapshots included: the mean over the window of each job, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in OPTIONS}
+def measured(megabytes: int, rounds: int) -> list[float]:
+    """The part of the time that a sharded model's training waits for snapshots, one figure for each job."""
+    found = []
     for _ in range(rounds):
-        for name, option in OPTIONS.items():
-            found[name].append(_step_seconds(megabytes, option))
-            print(f"{name}: {found[name][-1]:.4f} s a step", flush=True)
+        found.append(_waiting(megabytes))
+        print(f"training waits {found[-1]:.2%} of the time", flush=True)
     return found
 
 
-def _step_seconds(megabytes: int, option: str) -> float:
-    with jobs.launched(megabytes, "sharded in place", option) as nodes:
+def _waiting(megabytes: int) -> float:
+    with jobs.launched(megabytes, "sharded in place", DEFAULT) as nodes:
         for _ in range(NODES):
             nodes.start_node()
         await_(lambda: _trains(nodes), LOST_SECONDS)
         time.sleep(SETTLED_SECONDS + WINDOW_SECONDS)
         nodes.steps.read()
-        return mean_step(nodes.steps.all, WINDOW_SECONDS)
+        return waited(nodes.steps.all, WINDOW_SECONDS)
 
 
 def _trains(nodes: jobs.Nodes) -> bool:
@@ -42,8 +39,9 @@ def _trains(nodes: jobs.Nodes) -> bool:
     return outage.is_steady(nodes.steps.all, NODES)
 
 
-def mean_step(lines: Sequence[Mapping[str, Any]], window: float) -> float:
-    """Seconds of a step, over the last steps of one rank that lie within the window."""
-    times = sorted(float(line["time"]) for line in lines if line["rank"] == 0)
-    within = [each for each in times if each >= times[-1] - window]
-    return (within[-1] - within[0]) / (len(within) - 1)
+def waited(lines: Sequence[Mapping[str, Any]], window: float) -> float:
+    """The part of the last seconds that rank 0 spent at the ends of its steps."""
+    mine = sorted((float(line["time"]), float(line["waited"])) for line in lines if line["rank"] == 0)
+    within = [each for each in mine if each[0] >= mine[-1][0] - window]
+    (begin, _), *_, (end, _) = within
+    return sum(seconds for _, seconds in within[1:]) / (end - begin)

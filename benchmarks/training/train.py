@@ -61,9 +61,10 @@ def main(folder: Path, megabytes: int, arm: str, snapshots: str = str(SNAPSHOT_S
             state.optimizer.step()
             state.optimizer.zero_grad()
             time.sleep(STEP_SECONDS)
+            worked = time.monotonic()
         if state.step == step:
             generation = group.generation if group else int(os.environ["ELASTIC_INFRA_GENERATION"])
-            journal.note(step, dist.get_rank(), dist.get_world_size(), generation)
+            journal.note(step, dist.get_rank(), dist.get_world_size(), generation, time.monotonic() - worked)
     dist.destroy_process_group()
 
 
