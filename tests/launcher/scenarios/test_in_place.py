@@ -104,8 +104,7 @@ def test_of_sixteen_workers_fourteen_keep_their_processes(tmp_path: pathlib.Path
         lines = job.wait_for_world(16)
         before = [pid_of(lines, rank) for rank in range(16)]
         kill([int(str(before[rank])) for rank in (9, 12)])
-        lines = job.wait_for_world(8, after=at(lines[-1]))
-        lines = job.wait_for_world(16, after=at(lines[-1]))
+        lines = job.wait_for_world(16, after=at(lines[-1]))  # the other node's eight may make a step or two alone
         assert len({pid_of(lines, rank) for rank in range(16)} & set(before)) == 14, job.logs()
         lost = node_of(job, before[8])
         kill_tree(lost)
