@@ -91,6 +91,13 @@ def connection_of(server: channel.Server, worker: subprocess.Popen[bytes], job: 
     return found
 
 
+def kill_in_backward(job: Job, victim: object) -> tuple[float, list[Line]]:
+    """Kill one of two ranks in its next backward pass; returns when, and the journal once its peer trains alone."""
+    told = time.monotonic()
+    (job.folder / "victim").write_text(str(victim))
+    return told, job.wait_for(lambda lines: any(is_after(line, told, world=1) for line in lines), 180)
+
+
 def test_a_job_grows_in_the_same_process(start: Start) -> None:
     """One node becomes two. The first worker keeps its process and its device's context, and no step is repeated."""
     job = start(1, largest=2, mode="in-place")
@@ -112,9 +119,7 @@ def test_a_killed_rank_costs_its_peer_one_step_and_not_its_process(start: Start)
     job = start(2, mode="in-place", hang_timeout_seconds="off")
     lines = job.journal()
     survivor, victim = pid_of(lines, 0), pid_of(lines, 1)
-    killed = time.monotonic()
-    (job.folder / "victim").write_text(str(victim))
-    lines = job.wait_for(lambda lines: any(is_after(line, killed, world=1) for line in lines), 180)
+    killed, lines = kill_in_backward(job, victim)
     freed = min(time_of(line) for line in lines if is_after(line, killed, world=1))
     assert freed - killed < FREED_SECONDS, job.logs()
     lines = job.wait_for_world(2, after=time_of(lines[-1]))
@@ -129,9 +134,7 @@ def test_the_first_rank_is_killed(start: Start) -> None:
     job = start(2, mode="in-place", hang_timeout_seconds="off")
     lines = job.journal()
     victim, survivor = pid_of(lines, 0), pid_of(lines, 1)
-    killed = time.monotonic()
-    (job.folder / "victim").write_text(str(victim))
-    lines = job.wait_for(lambda lines: any(is_after(line, killed, world=1) for line in lines), 180)
+    _, lines = kill_in_backward(job, victim)
     lines = job.wait_for_world(2, after=time_of(lines[-1]))
 
     assert pid_of(lines, 0) == survivor, job.logs()
@@ -160,10 +163,8 @@ def test_a_killed_rank_has_its_shards_on_the_other_node(start: Start) -> None:
     job = start(2, mode="rebuilt", hang_timeout_seconds="off")
     lines = job.journal()
     survivor, victim = pid_of(lines, 0), pid_of(lines, 1)
-    killed = time.monotonic()
-    (job.folder / "victim").write_text(str(victim))
-    job.wait_for(lambda lines: any(is_after(line, killed, world=1) for line in lines), 180)
-    lines = job.wait_for_world(2, after=time_of(job.journal()[-1]))
+    _, lines = kill_in_backward(job, victim)
+    lines = job.wait_for_world(2, after=time_of(lines[-1]))
 
     assert pid_of(lines, 0) == survivor, job.logs()
     finish(job, {survivor})

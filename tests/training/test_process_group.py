@@ -8,7 +8,7 @@ import pathlib
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -57,15 +57,30 @@ def agent_and_worker(tmp_path: pathlib.Path) -> Iterator[tuple[channel.Connectio
         end.close()
 
 
+def listening(connection: channel.Connection) -> ElasticGroup:
+    """A group that hears its agent and meets no peers."""
+    group = ElasticGroup(connection, environ={})
+    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
+    assert group._orders is not None
+    group._orders.listen()
+    return group
+
+
+def break_up(agent: channel.Connection, group: ElasticGroup) -> NoReturn:
+    """Have the agent break the present generation and begin the next one, as where a peer is lost."""
+    agent.send(channel.Break(group.generation))
+    agent.send(channel.Enter(group.generation + 1, {}))
+    while not group.is_broken:
+        time.sleep(0.001)
+    raise BrokenError
+
+
 def test_groups_that_are_made_anew_in_each_generation_are_no_obstacle(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
 ) -> None:
     """Those of a mesh in the function that builds the model; older ones are gone, and another group is named."""
     agent, connection = agent_and_worker
-    group = ElasticGroup(connection, environ={})
-    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
-    assert group._orders is not None
-    group._orders.listen()
+    group = listening(connection)
 
     def settle() -> None:
         with group.remade():
@@ -92,20 +107,13 @@ def test_groups_of_a_build_that_broke_are_gone_before_the_next_one(
 ) -> None:
     """Torch's group stays where it is reconfigured: those made so far would be an obstacle, and have the next names."""
     agent, connection = agent_and_worker
-    group = ElasticGroup(connection, environ={})
-    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
-    assert group._orders is not None
-    group._orders.listen()
+    group = listening(connection)
 
     def settle() -> None:
         with group.remade():
             dist.new_group(backend="gloo")
             if group.generation == 1:
-                agent.send(channel.Break(1))
-                agent.send(channel.Enter(2, {}))
-                while not group.is_broken:
-                    time.sleep(0.001)
-                raise BrokenError
+                break_up(agent, group)
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -122,20 +130,13 @@ def test_a_worker_that_others_went_on_without_takes_their_state(
 ) -> None:
     """Also where the first group that it enters breaks before it has the state; from then on the state is its own."""
     agent, connection = agent_and_worker
-    group = ElasticGroup(connection, environ={})
-    group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
-    assert group._orders is not None
-    group._orders.listen()
+    group = listening(connection)
     seen: list[tuple[int, bool]] = []
 
     def settle() -> None:
         seen.append((group.generation, group.is_behind))
         if group.generation == 2:
-            agent.send(channel.Break(2))
-            agent.send(channel.Enter(3, {}))
-            while not group.is_broken:
-                time.sleep(0.001)
-            raise BrokenError
+            break_up(agent, group)
 
     agent.send(channel.Enter(2, {}, behind=True))
     assert group.move(7, settle) is None

@@ -57,6 +57,12 @@ def finish(job: Job) -> None:
     assert_as_undisturbed(job)
 
 
+def assert_none_twice(lines: list[Line]) -> None:
+    """A planned change repeats no step."""
+    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
+    assert len(steps) == len(set(steps)), "a planned change repeats no step"
+
+
 def test_a_sharded_model_grows_and_a_node_leaves(start: Start) -> None:
     """FSDP2 on one, two, three, two nodes: no step is repeated, and the shards of the node that leaves are not lost."""
     job = start("rebuilt")
@@ -65,8 +71,7 @@ def test_a_sharded_model_grows_and_a_node_leaves(start: Start) -> None:
     job.nodes[2].send_signal(signal.SIGTERM)
     lines = job.wait_for_world(2, after=at(lines[-1]))
     assert {pid_of(lines, rank) for rank in (0, 1)} == kept, job.logs()
-    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
-    assert len(steps) == len(set(steps)), "a planned change repeats no step"
+    assert_none_twice(lines)
 
     finish(job)
     assert not job.said("is not used")
@@ -133,7 +138,6 @@ def test_copies_that_leave_at_once_lose_no_step(start: Start, mode: str, leaving
         job.nodes[node].send_signal(signal.SIGTERM)
     lines = job.wait_for_world(left, after=at(job.journal()[-1]))
     assert pid_of(lines, 0) == kept, job.logs()
-    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
-    assert len(steps) == len(set(steps)), "a planned change repeats no step"
+    assert_none_twice(lines)
 
     finish(job)
