@@ -11,7 +11,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +20,14 @@ import yaml
 
 from elastic_infra import JobConfig, render
 from elastic_infra.launcher.agent.status_server import METRICS
+from elastic_infra.manifests.figures import pod_template, workload_of
+from elastic_infra.manifests.model import Manifests
 from tests.launcher.launched import Launched
 from tests.ports import free_port
-from tools.run import ROOT, needed
+from tools.run import ROOT, SetupError, needed
 
 FOLDER: Final = ROOT / "examples/monitoring"
+TARGETS: Final = ("pytorchjob", "job", "trainjob")
 WHERE: Final = "Debian's package `prometheus` has it: apt-get download prometheus; dpkg -x prometheus_*.deb FOLDER."
 
 
@@ -83,28 +86,63 @@ def test_the_panels_lie_beside_each_other() -> None:
     assert {panel["id"] for panel in _panels()} == set(range(1, len(_panels()) + 1))
 
 
-@pytest.mark.parametrize("target", ["pytorchjob", "job"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_the_monitor_selects_the_pods_of_every_target(target: str) -> None:
     """By the labels and the name of the port that a job's pods have."""
     monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text())["spec"]
     job = {"image": "i", "script": "s", "elastic": {"nnodes": "2:4"}, "launcher": {"metrics_port": 9100}}
-    config = JobConfig.from_mapping({**job, "target": target})
-    (pod,) = _pods(render("digits", config).workload)
+    pod = _pod(render("digits", JobConfig.from_mapping({**job, "target": target})))
     ports = [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
     (label,) = (each["sourceLabels"][0] for each in monitor["podMetricsEndpoints"][0]["relabelings"])
 
     assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert monitor["podMetricsEndpoints"][0]["port"] in ports
-    assert label in {f"__meta_kubernetes_pod_label_{re.sub(r'[./-]', '_', name)}" for name in pod["metadata"]["labels"]}
+    assert label in _as_prometheus_has_them(pod["metadata"]["labels"])
 
 
-def _pods(manifest: Any) -> Iterator[dict[str, Any]]:
-    """Pod templates within an object."""
-    for key, value in manifest.items() if isinstance(manifest, dict) else ():
-        if key == "template":
-            yield value
-        else:
-            yield from _pods(value)
+@pytest.mark.parametrize("target", TARGETS)
+def test_logs_are_found_by_the_labels_of_the_page(target: str) -> None:
+    """Selectors for kubectl pick the nodes of the job, and collectors take over labels that nodes and store have."""
+    page, timeline = ((ROOT / "docs" / name).read_text() for name in ("monitoring.md", "timeline.md"))
+    selectors = re.findall(r"kubectl logs (?:-l|--selector) (\S+)", page + timeline)
+    (relabelings,) = re.findall(r"^relabel_configs:\n.*?(?=^```)", page, re.MULTILINE | re.DOTALL)
+    collected = {each["source_labels"][0] for each in yaml.safe_load(relabelings)["relabel_configs"]}
+    of_records = set(re.findall(r"\$kubernetes\['labels'\]\['(\S+)'\]", page))
+    job = {"image": "i", "script": "s", "elastic": {"nnodes": "2:4"}, "target": target}
+    made = render("digits", JobConfig.from_mapping(job))
+    node, store = _pod(made)["metadata"]["labels"], _template(made.store)["metadata"]["labels"]
+
+    assert (len(selectors), len(collected), len(of_records)) == (2, 2, 2)
+    for selector in selectors:
+        wanted = dict(part.split("=") for part in selector.split(","))
+        wanted["app.kubernetes.io/instance"] = "digits"
+        assert wanted.items() <= node.items()
+        assert not wanted.items() <= store.items()
+    for labels in (node, store):
+        assert collected <= _as_prometheus_has_them(labels)
+        assert of_records <= labels.keys()
+
+
+def _pod(made: Manifests) -> Any:
+    """The template of the nodes' pods."""
+    return pod_template(workload_of(made))
+
+
+def _template(manifest: Any) -> Any:
+    return manifest["spec"]["template"]
+
+
+def _as_prometheus_has_them(labels: Mapping[str, str]) -> set[str]:
+    """The names under which Prometheus and Promtail see a pod's labels before relabeling."""
+    return {f"__meta_kubernetes_pod_label_{re.sub(r'[./-]', '_', name)}" for name in labels}
+
+
+def _program(name: str) -> str:
+    """Where a program of Prometheus is; skips where it is not."""
+    try:
+        return needed(name, WHERE)
+    except SetupError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow
@@ -113,7 +151,7 @@ def test_the_alerts_pass_promtool(tmp_path: Path) -> None:
 
     The alerts' texts are left out of the tests: promtool asks for them word by word.
     """
-    promtool = needed("promtool", WHERE)
+    promtool = _program("promtool")
     (tmp_path / "whole.yaml").write_text(yaml.safe_dump(_rules()))
     silent = _rules()
     for rule in silent["groups"][0]["rules"]:
@@ -142,7 +180,7 @@ while not progress.step(step):
 @pytest.mark.slow
 def test_every_query_of_the_dashboard_finds_a_real_job(tmp_path: Path) -> None:
     """A real Prometheus scrapes a real launcher, and no panel stays empty."""
-    prometheus, port, status = needed("prometheus", WHERE), free_port(), free_port()
+    prometheus, port, status = _program("prometheus"), free_port(), free_port()
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(_rules()).replace("interval: 30s", "interval: 1s"))
     labels = {"namespace": "a", "training_job": "job", "pod": "job-0"}
