@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -49,6 +50,9 @@ class Place(Protocol):
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
+
+    def checksum(self, name: str) -> int:
+        """CRC-32 of a file's content, which is not held in memory as a whole."""
 
     def remove(self, folder: str) -> None:
         """Delete a folder with its content; a folder that is deleted in part goes the next time."""
@@ -94,6 +98,21 @@ class Files:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Readable(Protocol):
+    """An open file."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes; none at the end."""
+
+
+def checksum_of(file: Readable) -> int:
+    """CRC-32 of the rest of a file, read in pieces."""
+    value = 0
+    while chunk := file.read(_CHUNK):
+        value = zlib.crc32(chunk, value)
+    return value
+
+
 class Disk:
     """A folder on a disk or a shared volume: a snapshot is written to a draft folder, which then gets its name."""
 
@@ -137,11 +156,14 @@ class Disk:
         draft, target = self._root / self.draft(snapshot, run), self._root / snapshot
         self._files.write(draft / MANIFEST, manifest)
         self._files.sync(draft)
-        if target.exists() and not is_whole():
+        if target.exists():
+            if is_whole():
+                self._files.remove(draft)
+                return
             self._files.rename(target, self._root / f".draft-damaged-{snapshot}-{run}")
         try:
             self._files.rename(draft, target)
-        except OSError:
+        except OSError:  # another writer was faster
             if not is_whole():
                 raise
             self._files.remove(draft)
@@ -159,6 +181,11 @@ class Disk:
     def read(self, name: str) -> bytes:
         """The content of a file."""
         return (self._root / name).read_bytes()
+
+    def checksum(self, name: str) -> int:
+        """CRC-32 of a file's content."""
+        with (self._root / name).open("rb") as file:
+            return checksum_of(file)
 
     def remove(self, folder: str) -> None:
         """Delete a folder with its content."""

@@ -85,6 +85,8 @@ class Folder:
         """Step and run of the part that this rank wrote last."""
         self._failure = ""
         """Why the last save failed; empty where it succeeded."""
+        self._damaged: set[str] = set()
+        """Snapshots with a part whose checksum was wrong when this process read it."""
 
     @property
     def root(self) -> str:
@@ -177,6 +179,7 @@ class Folder:
             return None
         data = self._place.read(f"{folder}/{name}")
         if zlib.crc32(data) != parts[name]["crc32"]:
+            self._damaged.add(folder)
             message = f"{name} has another checksum than the manifest says"
             raise ValueError(message)
         return data
@@ -198,9 +201,10 @@ class Folder:
         notes = self._await_parts(self._place.draft(name, writer.run), writer.world, given_up)
         parts = {f"{prefix}{part}": note for part, note in notes.items()}
         manifest = json.dumps({"format": FORMAT, "step": step, "world": writer.world, "parts": parts}, indent=1)
-        self._place.publish(name, writer.run, manifest.encode(), lambda: self._is_whole(name))
+        self._place.publish(name, writer.run, manifest.encode(), lambda: self._is_undamaged(name))
+        self._damaged.discard(name)
         with contextlib.suppress(OSError):  # the snapshot is there; old ones are deleted with the next
-            self._prune()
+            self._prune(name)
 
     def _await_parts(self, draft: str, world: int, given_up: threading.Event) -> dict[str, Any]:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -218,8 +222,13 @@ class Folder:
         there = self._place.sizes(draft)
         return next((rank for rank in range(world) if f"{_part_name(rank)}.json" not in there), None)
 
-    def _prune(self) -> None:
-        whole = [name for name in self._names() if self._is_whole(name)]
+    def _prune(self, newest: str) -> None:
+        """Delete what the rule does not keep. Snapshots of later steps stay and do not count.
+
+        Training came past them to an earlier step, so they could not be read or belong to another run.
+        """
+        names = [name for name in self._names() if name <= newest and name not in self._damaged]
+        whole = [name for name in names if self._is_whole(name)]
         for name in whole[self._keep.last :]:
             if not self._keep.every or int(name.removeprefix(_STEP)) % self._keep.every:
                 self._place.remove(name)
@@ -235,6 +244,16 @@ class Folder:
         try:
             return not self._fault_of(name)
         except NewerFormatError:
+            return False
+
+    def _is_undamaged(self, name: str) -> bool:
+        """Whether a snapshot is whole with its checksums: for one whose step is saved again, which is rare."""
+        if not self._is_whole(name):
+            return False
+        parts = self._manifest(name)["parts"]
+        try:
+            return all(self._place.checksum(f"{name}/{part}") == note["crc32"] for part, note in parts.items())
+        except OSError:
             return False
 
     def _fault_of(self, name: str) -> str:

@@ -389,9 +389,10 @@ class ElasticState:
         handed, self._handed = max(said.handed for said in ranks), -1
         if handed > max(best, *disk, -1):
             disk = self._await_handed(handed, disk)
-        if best >= 0 and best >= max(disk, default=-1):
+        restored = self._from_disk(disk, after=best)
+        if restored is None and best >= 0:
             return self._from_memory(ranks, held[1] if held else None, parts.get(best, {}))
-        return self._from_disk(disk)
+        return restored or Restored(0, "nothing")
 
     def share(self, *, holds: bool, confirm: Callable[[], None] = lambda: None) -> Restored:
         """Bring the ranks of a new group to the newest state that any of them holds; without one as ``restore``.
@@ -601,17 +602,15 @@ class ElasticState:
         if handed > max(key[0] if key is not None else -1, *disk, -1):
             disk = self._await_handed(handed, disk)
         self._handed = -1
-        if key is not None and key[0] < max(disk, default=-1):
-            key = None
-        if key is not None:
+        restored = self._from_disk(disk, after=key[0] if key is not None else -1)
+        if restored is None and key is not None:
             restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories)
-        else:
-            restored = self._from_disk(disk)
+        restored = restored or Restored(0, "nothing")
         if self.is_rebuilt:
             self._join_buddies()
         if max((step for inventory in inventories for step, _ in inventory), default=-1) > restored.step:
             # A peer may have sent rank 0's shards, and others have theirs from their own nodes.
-            source = "memory" if key is not None else restored.source
+            source = "memory" if restored.source == "peer" else restored.source
             warn_for_job(f"{reason}. Training goes on from step {restored.step}, from {source}.")
         return restored
 
@@ -662,14 +661,15 @@ class ElasticState:
         is_there = transfer.said_by_first(_rank() == 0 and folder.await_step(step, HANDED_SECONDS))
         return (step, *disk) if is_there else disk
 
-    def _from_disk(self, steps: tuple[int, ...]) -> Restored:
-        for step in steps:
+    def _from_disk(self, steps: tuple[int, ...], *, after: int) -> Restored | None:
+        """Load the newest snapshot on disk that all ranks can read, of those newer than a step; None without one."""
+        for step in (step for step in steps if step > after):
             tree = self._read(step)
             if all(_gather(tree is not None)):
                 self.load(tree, rng="rng" in cast("Mapping[str, object]", tree))
                 self.step = step
                 return Restored(step, "disk")
-        return Restored(0, "nothing")
+        return None
 
     def _durable_steps(self) -> tuple[tuple[int, ...], str]:
         """The steps on disk, newest first, and why they cannot be used, for all ranks to say."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry as known
 
-from elastic_infra.training import ElasticState, Restored, StateError
+from elastic_infra.training import ElasticState, Restored, StateError, places
 from elastic_infra.training.object_store import ObjectStore
 from elastic_infra.training.places import MANIFEST, Disk
 from elastic_infra.training.snapshots import Folder, Keep, Saving, Writer, place_of
@@ -71,6 +72,15 @@ def test_a_kill_at_any_write_loses_no_whole_snapshot(url: str, warnings: list[st
         assert after.save(3, b"third", Writer(run="1"))
         assert after.part(3, 0) == b"third"
         assert ObjectStore(root).names() == ["step-000000000003"]
+
+
+def test_a_checksum_is_that_of_the_whole_object(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed piece by piece."""
+    monkeypatch.setattr(places, "_CHUNK", 3)
+    store = ObjectStore(url)
+    store.write_part("part", b"eight by", b"{}")
+
+    assert store.checksum("part") == zlib.crc32(b"eight by")
 
 
 def test_every_rank_s_part_is_in_the_manifest(url: str, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,6 +218,59 @@ def test_a_damaged_snapshot_gives_way_and_is_deleted(tmp_path: Path, warnings: l
     assert list(tmp_path.iterdir()) == [damaged]
 
 
+def flip(root: Path, step: int) -> None:
+    """Change one byte of a snapshot's part, which keeps its length."""
+    part = root / f"step-{step:012d}" / "rank-00000.bin"
+    part.write_bytes(part.read_bytes()[:-1] + b"\xff")
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_damaged_snapshot_of_the_right_length_gives_way(tmp_path: Path, warnings: list[str], last: int) -> None:
+    """The new copy of its step is kept, and not the old one that nobody can read."""
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=last))
+    folder.save(1, CONTENT[1], Writer())
+    folder.save(2, CONTENT[2], Writer())
+    flip(tmp_path, 2)
+
+    assert folder.save(2, CONTENT[2], Writer(run="again"))
+    assert read(folder)[2] == CONTENT[2]
+
+
+def test_a_whole_snapshot_of_another_writer_stays(tmp_path: Path, warnings: list[str]) -> None:
+    """Its checksums are right, so that no moment is without a snapshot of the step, and no draft is left."""
+    folder = Folder(Disk(tmp_path), warnings.append)
+    folder.save(2, CONTENT[1], Writer())
+
+    assert folder.save(2, CONTENT[2], Writer(run="again"))
+    assert read(folder) == {2: CONTENT[1]}
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000000002"]
+
+
+def test_a_later_snapshot_that_cannot_be_read_costs_no_earlier_one(tmp_path: Path, warnings: list[str]) -> None:
+    """Training has come past it to an earlier step: what is saved now stays, in a process that has not read it too."""
+    Folder(Disk(tmp_path), warnings.append).save(5, CONTENT[5], Writer())
+    flip(tmp_path, 5)
+    for step in (2, 3):
+        assert Folder(Disk(tmp_path), warnings.append, Keep(last=1)).save(step, CONTENT[step], Writer())
+
+    assert Folder(Disk(tmp_path), warnings.append).steps() == (5, 3)
+
+
+def test_a_snapshot_that_failed_its_checksum_does_not_count_among_those_kept(
+    tmp_path: Path, warnings: list[str]
+) -> None:
+    """Two whole ones stay beside it."""
+    folder = Folder(Disk(tmp_path), warnings.append, Keep(last=2))
+    folder.save(1, CONTENT[1], Writer())
+    folder.save(2, CONTENT[2], Writer())
+    flip(tmp_path, 2)
+    with pytest.raises(ValueError, match="another checksum"):
+        folder.part(2, 0)
+
+    folder.save(3, CONTENT[3], Writer())
+    assert folder.steps() == (3, 2, 1)
+
+
 def test_a_snapshot_of_a_newer_version_stays(tmp_path: Path, warnings: list[str]) -> None:
     """An older version neither reads nor deletes it, and saves its own beside it."""
     folder = Folder(Disk(tmp_path), warnings.append, Keep(last=1))

@@ -87,6 +87,14 @@ def test_memory_wins_where_it_is_newer(tmp_path: Path, monkeypatch: pytest.Monke
     assert trained(tmp_path / "c", 0).restore() == Restored(2, "disk")
 
 
+def flip(folder: Path, step: int) -> None:
+    """Change one byte of a snapshot, which keeps its length."""
+    part = folder / f"step-{step:012d}" / "rank-00000.bin"
+    data = bytearray(part.read_bytes())
+    data[-3] ^= 1
+    part.write_bytes(data)
+
+
 def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One wrong byte in the newest: the one before is taken, and a line says so."""
     state = trained(tmp_path, 1)
@@ -94,13 +102,26 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, capsys: pytest.Captur
         state.snapshot(durable=True)
         state.wait()
         train(state, 1)
-    part = tmp_path / "step-000000000002" / "rank-00000.bin"
-    data = bytearray(part.read_bytes())
-    data[-3] ^= 1
-    part.write_bytes(data)
+    flip(tmp_path, 2)
 
     assert trained(tmp_path, 0).restore() == Restored(1, "disk")
     assert "has another checksum than the manifest says" in capsys.readouterr().err
+
+
+def test_memory_is_used_where_all_newer_ones_on_disk_are_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was trained since the damage was found is not lost to an even older snapshot."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    state = trained(tmp_path / "c", 3)
+    state.snapshot(durable=True)
+    state.wait()
+    flip(tmp_path / "c", 3)
+    for file in tmp_path.glob("state.*"):
+        file.unlink()
+    trained(tmp_path / "c", 2).snapshot()
+
+    assert trained(tmp_path / "c", 0).restore() == Restored(2, "memory")
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
