@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import torch
 
 from ..launcher.workers import channel
-from . import schedule, transfer
+from . import preemption, schedule, transfer
 from .console import warn_for_job
 from .outside import Outside
 from .process_group import ElasticGroup, rebind
@@ -112,12 +112,12 @@ class Elastic:
         self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
-        self._undo: StepUndo | None = None
-        if self._group.is_movable and not state.is_rebuilt:
-            self._undo = StepUndo(state, self._group.confirm)
+        is_undone = self._group.is_movable and not state.is_rebuilt
+        self._undo = StepUndo(state, self._group.confirm) if is_undone else None
         self._outside = Outside(state)
         self._holds = False
         """Whether the members are the state after ``state.step`` whole steps, and not this process's initial state."""
+        self._preempted: Callable[[], None] = lambda: None
         self._step: Literal["", "done", "stop", "broken"] = ""
         """How the last step ended: done, done with an agreed stop, or broken so that it is repeated."""
 
@@ -152,6 +152,8 @@ class Elastic:
         self._group.leave()
         self.state.wait()
         self.finished = self.state.step >= until
+        if self.stopped and self.progress.leaving:
+            self._preempted()
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -204,6 +206,26 @@ class Elastic:
             timeout: seconds after which the phase itself counts as a hang; None, the default, means never.
         """
         return self.progress.phase(name, timeout)
+
+    def on_preemption(self, function: Callable[[], object], deadline: float = 10.0) -> None:
+        """Have a function called on each rank of a node that was told to leave, such as a preempted one.
+
+        ``steps`` calls it after its last step, once the state is saved where this process saves one. Ranks of other
+        nodes do not call it, so it must not use a process group. An error in it is a warning. A worker that is killed,
+        or has made no step yet, does not call it, and outside the launcher nobody does.
+
+        Args:
+            function: for example uploads a file or writes a line. A later call of this method replaces it.
+            deadline: seconds after which the process ends without waiting for the function. 10 by default: a third of
+                the usual ``runtime.shutdown_grace_seconds``, from which the last snapshot takes its time too.
+
+        Raises:
+            ValueError: the deadline is not positive.
+        """
+        if not deadline > 0:
+            message = f"deadline ({deadline}) must be more than 0 seconds."
+            raise ValueError(message)
+        self._preempted = functools.partial(preemption.call, function, deadline)
 
     def run(self, train_step: Callable[[ElasticState], None], until: int) -> bool:
         """Run the loop for a step that reads its own data.

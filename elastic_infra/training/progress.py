@@ -132,6 +132,14 @@ class Progress:
         """
         return bool(self._slot[memory.STOPPED])
 
+    @property
+    def leaving(self) -> bool:
+        """Whether this worker's node was told to leave the job: preempted, scaled away, or deleted.
+
+        Where ``stopped`` is True and this is False, only other nodes come or go. False outside the launcher.
+        """
+        return bool(self._header[memory.LEAVING])
+
     def _wait_for_consent(self, n: int) -> bool:
         while (stop := self._header[memory.STOP]) >= 0 and stop >> 1 <= n:
             if stop & 1:

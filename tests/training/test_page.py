@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-LOOP, GROUP, SHARDED, REBUILT = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+LOOP, PHASE, GROUP, SHARDED, REBUILT = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def net() -> torch.nn.Module:
@@ -40,6 +40,13 @@ def test_the_loop_in_ten_lines(tmp_path: Path) -> None:
 
     assert exported == [model]
     assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_the_phase_before_the_steps(tmp_path: Path) -> None:
+    """Its work is done, and the loop still stands."""
+    found = run(PHASE, elastic=Elastic(ElasticState(tmp_path, step_count=0)), read=len, path="data")
+
+    assert found["dataset"] == 4
 
 
 def test_the_group_in_place_of_init_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,7 @@ class Agent:
         self._events.append(events.WorkersGone(self._generation(), message.orphaned))
 
     def _on_signal(self, message: ipc.SignalCaught) -> None:
+        self._group.set_leaving()
         self._events.append(events.SignalSeen(message.signal))
 
     def _on_hosted(self, message: ipc.StoreHosted) -> None:

@@ -163,6 +163,11 @@ class WorkerGroup:
             self._memory.set_stop(step, agreed=agreed)
             self._stop_step = step
 
+    def set_leaving(self) -> None:
+        """Tell the workers that this node was told to leave."""
+        if self._memory:
+            self._memory.set_leaving()
+
     def failure(self, ended: ipc.WorkerEnded, finished: Sequence[int] = ()) -> failures.Failure:
         """Why a worker of the current generation ended badly by itself.
 

@@ -25,6 +25,8 @@ WORDS: Final = 16
 STOP: Final = 0
 """The header's word, written by the agent: ``NONE``, or twice the stop step, plus one once every node has agreed.
 One word holds both, so that no worker can pair an old step with a new consent."""
+LEAVING: Final = 1
+"""The header's word, written by the agent: 1 once this node was told to leave the job, else 0."""
 
 # Words of a slot, written by its worker. AT, PHASE_UNTIL, OPTIMIZED_AT and FAILED_AT hold seconds of CLOCK_MONOTONIC as
 # doubles, and SAVE_SECONDS a duration as a double.
@@ -107,6 +109,10 @@ class Memory:
     def set_stop(self, step: int | None, *, agreed: bool) -> None:
         """Propose, agree or withdraw the step at which every worker stops."""
         self._integers[STOP] = NONE if step is None else 2 * step + int(agreed)
+
+    def set_leaving(self) -> None:
+        """Tell the workers that their node leaves the job."""
+        self._integers[LEAVING] = 1
 
     def forget_steps(self) -> None:
         """Empty every slot for the steps of another generation; the workers are parked and write none.

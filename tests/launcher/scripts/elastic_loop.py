@@ -108,6 +108,7 @@ def note(event: str, **fields: object) -> None:
 
 if group is not None:
     note("built")
+elastic.on_preemption(lambda: note("preempted"))
 for _, micro in elastic.steps(until):
     with elastic.step():
         train(elastic, sampler, micro, note)
