@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -24,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-"))
-    outcome = run(folder, given.seed, given.faults, given.nodes, given.workers, sharded=given.sharded)
+    outcome = run(
+        folder, given.seed, given.faults, given.nodes, given.workers, sharded=given.sharded, fixed=given.fixed
+    )
     print(report.render(outcome))
     if given.summary:
         given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
@@ -42,25 +45,25 @@ def run(
     workers: int = plan.WORKERS,
     *,
     sharded: bool = False,
+    fixed: bool = False,
 ) -> report.Outcome:
-    """One soak in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    job = soak.Soak(
-        folder, plan.draw(seed, count), nodes, workers, lambda line: print(line, flush=True), sharded=sharded
-    )
-    began, trouble = time.monotonic(), ""
-    try:
-        job.run()
-    except soak.SoakError as error:
-        trouble = str(error)
+    """One soak in a folder; of a fixed size it is followed by the same job without faults."""
+    start = partial(_start, nodes=nodes, workers=workers, sharded=sharded, fixed=fixed)
+    began = time.monotonic()
+    job, trouble = start(folder, plan.draw(seed, count))
+    seconds = time.monotonic() - began
     furthest = max((line["step"] for line in job.journal.all if line["event"] == "step"), default=0)
+    left_alone = None
+    if fixed and not trouble:
+        undisturbed, trouble = start(folder / "left-alone", (), steps=furthest)
+        left_alone = undisturbed.journal.all
     return report.Outcome(
         seed=seed,
         nodes=nodes,
         workers=workers,
         planned=count,
         torch=version("torch"),
-        seconds=time.monotonic() - began,
+        seconds=seconds,
         trouble=trouble,
         journal=job.journal.all,
         injections=job.injections,
@@ -68,7 +71,32 @@ def run(
         unasked=job.unasked,
         ends=job.ends,
         expected=[verdict.Undisturbed(samples, mark) for samples, mark in exact.undisturbed(furthest)],
+        left_alone=left_alone,
     )
+
+
+def _start(
+    folder: Path,
+    faults: Sequence[plan.Fault],
+    *,
+    nodes: int,
+    workers: int,
+    sharded: bool,
+    fixed: bool,
+    steps: int = 0,
+) -> tuple[soak.Soak, str]:
+    """A job that has run, and why it did not reach its end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job = soak.Soak(folder, faults, nodes, workers, _say, sharded=sharded, fixed=fixed, steps=steps)
+    try:
+        job.run()
+    except soak.SoakError as error:
+        return job, str(error)
+    return job, ""
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -83,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=plan.NODES)
     parser.add_argument("--workers", type=int, default=plan.WORKERS, help="of each node")
     parser.add_argument("--sharded", action="store_true", help="build a sharded model (FSDP2) for each group")
+    parser.add_argument("--fixed", action="store_true", help="train with all nodes only, and compare to the bit")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
     parser.add_argument("--summary", type=Path, help="file for the page")
     return parser

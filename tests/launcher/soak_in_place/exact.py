@@ -6,7 +6,8 @@ training that converges would forget it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import torch
@@ -68,9 +69,20 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 def mark(model: nn.Module) -> float:
     """One number in which every weight has a part of its own; of a sharded model every rank must ask for it."""
-    whole = [getattr(parameter, "full_tensor", parameter.detach)() for parameter in model.parameters()]
-    weights = torch.cat([values.detach().flatten() for values in whole])
+    weights = _row(model.parameters())
     return float(weights @ torch.arange(1, len(weights) + 1, dtype=torch.float64).sqrt())
+
+
+def digest(model: nn.Module, descent: torch.optim.Optimizer) -> str:
+    """A text that is another one where a bit of a weight or of its momentum is; sharded ones as with ``mark``."""
+    weights = list(model.parameters())
+    momenta = [descent.state[weight]["momentum_buffer"] for weight in weights]
+    return hashlib.sha256(bytes(_row([*weights, *momenta]).view(torch.uint8).tolist())).hexdigest()[:16]
+
+
+def _row(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    whole = [getattr(tensor, "full_tensor", tensor.detach)() for tensor in tensors]
+    return torch.cat([values.detach().flatten() for values in whole])
 
 
 def undisturbed(steps: int) -> Iterator[tuple[list[int], float]]:

@@ -33,13 +33,15 @@ class Outcome:
     unasked: Sequence[str]
     ends: Sequence[int]
     expected: Sequence[verdict.Undisturbed]
-    """The steps of a run without faults."""
+    """The steps of one worker without faults."""
+    left_alone: Sequence[Line] | None = None
+    """The journal of a job of the same size without faults; None where the size changes with the faults."""
 
 
 def violations(outcome: Outcome) -> dict[str, list[str]]:
     """Each law with what broke it."""
     failed = [f"exit code {code}" for code in outcome.ends if code != 0]
-    return {
+    laws = {
         "the job succeeded": [outcome.trouble] if outcome.trouble else failed,
         "no launcher ended unasked": list(outcome.unasked),
         "every sample was trained on exactly once": verdict.exactly_once(outcome.journal, outcome.expected),
@@ -50,6 +52,15 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
         "no process holds more descriptors, threads or memory": [
             line for life in verdict.lives(outcome.journal) for line in life.growth
         ],
+    }
+    if outcome.left_alone is None:
+        return laws
+    return {
+        **laws,
+        "all workers train, or none": verdict.of_size(outcome.journal, outcome.nodes * outcome.workers),
+        "the weights are those of the same job without faults, after every step, to the bit": verdict.identical(
+            outcome.journal, outcome.left_alone
+        ),
     }
 
 
@@ -73,10 +84,11 @@ one size, and the least in the last third.
 def page(outcome: Outcome, load: float) -> str:
     """The summary with what it is, for readers of the documentation."""
     is_usual = (outcome.nodes, outcome.workers) == (plan.NODES, plan.WORKERS)
+    shape = "" if is_usual else f" --nodes {outcome.nodes} --workers {outcome.workers}"
     return PAGE.format(
         seed=outcome.seed,
         faults=outcome.planned,
-        shape="" if is_usual else f" --nodes {outcome.nodes} --workers {outcome.workers}",
+        shape=shape + (" --fixed" if outcome.left_alone is not None else ""),
         table=render(outcome),
         load=load,
         processors=os.cpu_count() or 1,

@@ -34,7 +34,18 @@ class SoakError(Exception):
 
 
 class Soak:
-    """One job under faults."""
+    """One job under faults.
+
+    Args:
+        folder: of the job's files.
+        faults: strike one by one; without one the job is left alone.
+        nodes: of the job.
+        workers: of each node.
+        say: told of each fault.
+        sharded: whether the model is built anew and sharded in each group.
+        fixed: whether training waits until all nodes are there.
+        steps: that the job makes at least.
+    """
 
     def __init__(
         self,
@@ -45,6 +56,8 @@ class Soak:
         say: Callable[[str], None],
         *,
         sharded: bool = False,
+        fixed: bool = False,
+        steps: int = 0,
     ) -> None:
         self._folder = folder
         self._nodes = nodes
@@ -52,7 +65,10 @@ class Soak:
         self._faults = faults
         self._say = say
         options = ("--nproc-per-node", str(workers), "--max-restarts", str(MAX_RESTARTS))
-        self._job = Job(folder, f"1:{nodes}", options, (str(SCRIPT), str(folder), *(["sharded"] if sharded else [])))
+        self._steps = steps
+        modes = [name for name, is_on in (("sharded", sharded), ("fixed", fixed)) if is_on]
+        least = nodes if fixed else 1
+        self._job = Job(folder, f"{least}:{nodes}", options, (str(SCRIPT), str(folder), *modes))
         self._back: list[float] = []
         """When the successors of killed nodes start."""
         self._furthest = 0
@@ -88,7 +104,7 @@ class Soak:
             self._job.end()
 
     def _finish(self) -> None:
-        (self._folder / "finish.new").write_text(str(self._newest_step() + LAST_STEPS))
+        (self._folder / "finish.new").write_text(str(max(self._newest_step() + LAST_STEPS, self._steps)))
         (self._folder / "finish.new").rename(self._folder / "finish")
         living = self._living()
         self._until(lambda: not self._living(), "the end of all nodes", finishing=True)

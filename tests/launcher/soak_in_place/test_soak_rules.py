@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from tests.launcher.soak_in_place import exact, plan, verdict
 
@@ -30,7 +31,8 @@ def journal(*, drop: Callable[[Line], bool] = lambda _: False, **changed: float)
                 place = {"step": step, "generation": generation, "rank": rank, "pid": rank}
                 yield {"event": "begun", **place, "seen": samples[rank::ranks]}
                 if (step, generation) != (2, 1):
-                    yield {"event": "step", **place, "mark": expected()[step - 1].mark + changed.get(f"rank_{rank}", 0)}
+                    mark = expected()[step - 1].mark + changed.get(f"rank_{rank}", 0)
+                    yield {"event": "step", **place, "world": ranks, "mark": mark, "digest": repr(mark)}
 
     return [line for line in lines() if not drop(line)]
 
@@ -57,6 +59,26 @@ def test_weights_of_ranks_that_differ_in_a_bit_are_seen() -> None:
     assert verdict.undisturbed(journal(rank_1=1e-15), expected()) == []
 
 
+def test_weights_that_differ_in_a_bit_from_those_of_a_run_without_faults_are_seen() -> None:
+    """One weight that is the next number, or a step that the other run does not have."""
+    model = exact.Linear()
+    optimizer = exact.optimizer(model)
+    model(torch.ones(1, exact.PARTS * exact.WIDTH, dtype=torch.float64)).sum().backward()
+    optimizer.step()
+    before, weight = exact.digest(model, optimizer), model.parts[2].weight
+    weight.data[0, 1] = torch.nextafter(weight.data[0, 1], torch.full((), torch.inf, dtype=torch.float64))
+
+    assert exact.digest(model, optimizer) != before
+    assert verdict.identical(journal(), journal()) == []
+    assert len(verdict.identical(journal(rank_1=1e-15), journal())) == 1
+    assert len(verdict.identical(journal(), journal(drop=lambda line: line["step"] == 3))) == 1
+
+
+def test_a_step_with_too_few_workers_is_seen() -> None:
+    """Two steps with one worker of a job that wants two."""
+    assert [line[:6] for line in verdict.of_size(journal(), 2)] == ["step 2", "step 3"]
+
+
 @pytest.mark.parametrize("sample", range(0, exact.SAMPLES, 7))
 def test_one_sample_changes_the_weights_by_more_than_rounding(sample: int) -> None:
     """The loss is linear in the weights, so that no later step makes up for a sample that is lost or counted twice."""
@@ -76,6 +98,13 @@ def readings(**growth: int) -> list[Line]:
         {"pid": 7, "world": 2 + number % 2, **{kind: held[kind] + growth.get(kind, 0) * number for kind in held}}
         for number in range(30)
     ]
+
+
+def test_what_a_process_holds_as_rank_0_is_no_growth() -> None:
+    """It has become that after a while, and holds more from then on."""
+    lines: list[Line] = [{**line, "descriptors": 20 + 14 * (number > 13)} for number, line in enumerate(readings())]
+
+    assert [life.growth for life in verdict.lives(lines)] == [[], []]
 
 
 @pytest.mark.parametrize(("growth", "seen"), [({}, 0), ({"descriptors": 1}, 2), ({"threads": 1}, 2), ({"kib": 900}, 2)])

@@ -1,10 +1,12 @@
 """One worker of the soak in place: the exact training, which dies where its order says.
 
-Usage: train.py FOLDER [sharded]. With ``sharded`` the model is built anew and sharded in each group. An order is the
-file ``order-PID``: a point of the step and ``kill`` or ``wait``. Waiting, the worker renames it to ``there-PID`` and is
-killed with its node. FOLDER/journal gets lines from every worker: ``begun`` with the step's samples before anything is
-exchanged, ``step`` with the weights' mark once the step counts, and what the process holds when a generation has
-settled. The job ends after the step in the file ``finish``.
+Usage: train.py FOLDER [sharded] [fixed]. With ``sharded`` the model is built anew and sharded in each group. With
+``fixed`` DDP keeps its first buckets: after the first step of a group it would build others, in which the gradients of
+the ranks are added up in another order. An order is the file ``order-PID``: a point of the step and ``kill`` or
+``wait``. Waiting, the worker renames it to ``there-PID`` and is killed with its node. FOLDER/journal gets lines from
+every worker: ``begun`` with the step's samples before anything is exchanged, ``step`` with the weights' mark and the
+digest of weights and momenta once the step counts, and what the process holds when a generation has settled. The job
+ends after the step in the file ``finish``.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ DURABLE_STEPS = 500
 SETTLED = 4
 """The step of a generation after which a worker says what it holds."""
 
-folder, is_sharded = Path(sys.argv[1]), sys.argv[2:] == ["sharded"]
+folder, is_sharded, is_fixed = Path(sys.argv[1]), "sharded" in sys.argv[2:], "fixed" in sys.argv[2:]
 torch.set_num_threads(1)
 group = ElasticGroup.start()
 torch.manual_seed(0)
@@ -97,7 +99,7 @@ if is_sharded:
     state = ElasticState(folder / "checkpoints", build=sharded, data=sampler)
     snapshots = Snapshots(memory_steps=1, durable_steps=DURABLE_STEPS // 10)
 else:
-    model = DistributedDataParallel(exact.Linear(), bucket_cap_mb=0.00001)
+    model = DistributedDataParallel(exact.Linear(), bucket_cap_mb=0.00001, find_unused_parameters=is_fixed)
     next(iter(model.parameters())).register_hook(in_backward)
     state = ElasticState(folder / "checkpoints", model=model, optimizer=exact.optimizer(model), data=sampler)
     snapshots = Snapshots(durable_steps=DURABLE_STEPS)
@@ -113,12 +115,12 @@ for step, micro in elastic.steps(10**9):
         pass_point("reduced")
         state.optimizer.step()
         state.optimizer.zero_grad()
-        mark = exact.mark(state.model)
+        mark, digest = exact.mark(state.model), exact.digest(state.model, state.optimizer)
         pass_point("optimized")
         time.sleep(STEP_SECONDS)
     if state.step == step:
         settled = (group.generation, settled[1] + 1 if settled[0] == group.generation else 1)
-        note("step", step=step, mark=mark, **(holdings() if settled[1] == SETTLED else {}))
+        note("step", step=step, mark=mark, digest=digest, **(holdings() if settled[1] == SETTLED else {}))
     pass_point("done")
     if (last := last_step()) is not None and state.step >= last:
         break

@@ -48,11 +48,11 @@ def exactly_once(journal: Iterable[Line], expected: Sequence[Undisturbed]) -> li
 
 def equal_ranks(journal: Iterable[Line]) -> list[str]:
     """After every step all ranks have the same weights to the bit."""
-    marks: dict[tuple[int, int], set[float]] = defaultdict(set)
+    digests: dict[tuple[int, int], set[str]] = defaultdict(set)
     for line in journal:
         if line["event"] == "step":
-            marks[line["generation"], line["step"]].add(line["mark"])
-    different = {group: found for group, found in marks.items() if len(found) > 1}
+            digests[line["generation"], line["step"]].add(line["digest"])
+    different = {group: found for group, found in digests.items() if len(found) > 1}
     return [f"step {step} of generation {generation}: {found}" for (generation, step), found in different.items()]
 
 
@@ -62,6 +62,25 @@ def undisturbed(journal: Iterable[Line], expected: Sequence[Undisturbed]) -> lis
         f"step {line['step']} of generation {line['generation']}: {line['mark']}, not {expected[line['step'] - 1].mark}"
         for line in journal
         if line["event"] == "step" and abs(line["mark"] - expected[line["step"] - 1].mark) > TOLERANCE
+    ]
+
+
+def identical(journal: Iterable[Line], left_alone: Iterable[Line]) -> list[str]:
+    """After every step each worker has the weights of another run, which nothing disturbed, to the bit."""
+    expected = {line["step"]: line["digest"] for line in left_alone if line["event"] == "step"}
+    return [
+        f"step {line['step']} of generation {line['generation']}: {line['digest']}, not {expected.get(line['step'])}"
+        for line in journal
+        if line["event"] == "step" and line["digest"] != expected.get(line["step"])
+    ]
+
+
+def of_size(journal: Iterable[Line], world: int) -> list[str]:
+    """No step counts that other than so many workers made."""
+    return [
+        f"step {line['step']} of generation {line['generation']}: {line['world']} workers"
+        for line in journal
+        if line["event"] == "step" and line["world"] != world
     ]
 
 
@@ -75,17 +94,19 @@ class Life:
     """Generations of this size in which it settled."""
     early: Mapping[str, int]
     """The most that it held in the first third of these."""
+    middle: Mapping[str, int]
+    """The most in the second third; whoever became rank 0 early on serves a store since then, which is no growth."""
     late: Mapping[str, int]
     """The least that it held in the last third."""
 
     @property
     def growth(self) -> list[str]:
-        """Each thing of which it held more all the time."""
+        """Each thing of which it held more and more."""
         name = f"process {self.pid}, {self.generations} groups of {self.world}"
         return [
             f"{name}: {kind} {self.early[kind]} -> {self.late[kind]}"
             for kind, spare in SPARE.items()
-            if self.late[kind] > self.early[kind] + spare
+            if self.late[kind] > max(self.early[kind] + spare, self.middle[kind])
         ]
 
 
@@ -100,8 +121,9 @@ def lives(journal: Iterable[Line]) -> list[Life]:
         if len(mine) >= LEAST_GENERATIONS:
             third = len(mine) // 3
             early = {kind: max(line[kind] for line in mine[:third]) for kind in SPARE}
+            middle = {kind: max(line[kind] for line in mine[third:-third]) for kind in SPARE}
             late = {kind: min(line[kind] for line in mine[-third:]) for kind in SPARE}
-            found.append(Life(pid, world, len(mine), early, late))
+            found.append(Life(pid, world, len(mine), early, middle, late))
     return found
 
 
