@@ -20,6 +20,7 @@ from elastic_infra.config.load import load, read_mapping
 from elastic_infra.config.schema import json_schema
 from elastic_infra.manifests.launcher import archive, digest
 from elastic_infra.preview import programs
+from tests.cli import elastic_infra
 from tests.golden import assert_golden
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,17 @@ def test_job_file_is_the_programs_job(folder: Path) -> None:
 def test_job_file_keeps_the_json_schema(folder: Path) -> None:
     """An editor with the schema shows no fault in a valid job, shorthands included."""
     jsonschema.Draft202012Validator(json_schema()).validate(read_mapping(folder / "job.yaml"))
+
+
+def test_a_table_of_prices_has_those_of_the_job_beside_it() -> None:
+    """`explain` takes the table, and says what the job costs on demand and on spot nodes."""
+    tables = sorted(ROOT.glob("examples/*/prices.yaml"))
+
+    assert tables
+    for table in tables:
+        done = elastic_infra("explain", table.with_name("job.yaml"), "--prices", table)
+        assert done.code == 0, done.err
+        assert re.findall(r"^ (on demand|spot) +[\d.]+ ", done.out, re.MULTILINE) == ["on demand", "spot"]
 
 
 @each_example
