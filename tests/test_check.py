@@ -12,6 +12,7 @@ import pytest
 from elastic_infra import JobConfig, render
 from elastic_infra.cli import check
 from elastic_infra.cli.kubectl import Answer
+from tests import kubernetes_schema
 from tests.cli import elastic_infra
 
 JOB = {
@@ -33,12 +34,32 @@ def schema(*fields: str, kind: str = "PyTorchJob") -> Answer:
     return Answer(0, json.dumps({"components": {"schemas": {"any": described}}}), "")
 
 
+def trainers_schema(version: str) -> Answer:
+    """The description of a TrainJob: before 2.2 without patches, before 2.3 without one field of theirs."""
+    *path, last = check.SINCE_2_3.split(".")
+    fields: dict[str, Any] = {last: {}} if version >= "2.3" else {}
+    for name in reversed(path) if version >= "2.2" else ():
+        inner = {"type": "object", "properties": fields}
+        fields = {name: {"type": "array", "items": inner} if name in {"runtimePatches", "replicatedJobs"} else inner}
+    described = {
+        "x-kubernetes-group-version-kind": [
+            {"group": "trainer.kubeflow.org", "kind": "TrainJob", "version": "v1alpha1"}
+        ],
+        "properties": {"spec": {"properties": {"runtimeRef": {}, **fields}}},
+    }
+    return Answer(0, json.dumps({"components": {"schemas": {"any": described}}}), "")
+
+
 def asked(job: Mapping[str, Any] = JOB, /, **answers: Answer) -> list[str]:
     """What `check` says of a cluster that can run the job but for these answers, by kubectl's verb or path."""
     config = JobConfig.from_mapping(job)
 
     def ask(*arguments: str) -> Answer:
-        usual = {"auth": Answer(0, "yes\n", ""), check.SCHEMA: schema(check.SINCE_1_7)}
+        usual = {
+            "auth": Answer(0, "yes\n", ""),
+            check.SCHEMA: schema(check.SINCE_1_7),
+            check.TRAINER: trainers_schema("2.3"),
+        }
         key = arguments[2] if arguments[:2] == ("get", "--raw") else " ".join(arguments[: 1 + (arguments[0] == "get")])
         return {**usual, **answers}.get(key, Answer(0, "{}", ""))
 
@@ -123,6 +144,30 @@ def test_a_train_job_needs_trainer_and_job_set(missing: tuple[str, ...], named: 
 
     assert [fault.split()[4] for fault in found] == named
     assert asked(**answers) == []
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("2.0", True), ("2.2", True), ("2.3", False)])
+def test_a_train_job_needs_a_new_trainer(version: str, is_refused: bool) -> None:  # noqa: FBT001 - a case
+    """All versions of Trainer 2 have one API version: a field of 2.3 tells them apart, here and with --suggest."""
+    fields = {key: value for key, value in JOB.items() if key != "autoscaling"}
+    found = asked({**fields, "target": "trainjob"}, **{check.TRAINER: trainers_schema(version)})
+
+    assert [fault[:52] for fault in found] == (
+        ["The cluster's Kubeflow Trainer is older than 2.3: it"] if is_refused else []
+    )
+
+
+def test_the_field_is_in_the_definition_of_trainer() -> None:
+    """The field by which versions are told apart is in the version that the tests run on."""
+    try:
+        described = dict(kubernetes_schema.json_schema("trainer.kubeflow.org/v1alpha1", "TrainJob"))
+    except kubernetes_schema.SchemasMissing as error:
+        pytest.skip(str(error))
+    described["x-kubernetes-group-version-kind"] = [{"kind": "TrainJob"}]
+    answer = Answer(0, json.dumps({"components": {"schemas": {"any": described}}}), "")
+    fields = {key: value for key, value in JOB.items() if key != "autoscaling"}
+
+    assert asked({**fields, "target": "trainjob"}, **{check.TRAINER: answer}) == []
 
 
 def test_a_queue_and_a_gang_need_their_controllers() -> None:

@@ -18,6 +18,8 @@ from elastic_infra.cli.kubectl import Answer, Ask
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.manifests import Manifest, render
 
+Schema = dict[str, Any]
+
 NOT_READY: Final = 1
 TARGETS: Final = ("pytorchjob", "job", "trainjob")
 VERBS: Final = ("create", "patch", "delete")
@@ -30,7 +32,12 @@ OPERATORS_END: Final = (
 """kubeflow/community-distribution#3540. Training goes on with it as before."""
 SINCE_1_7: Final = "nprocPerNode"
 """The field of a PyTorchJob's spec that operators before 1.7 do not know, as they do not know how to suspend a job."""
-TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+TRAINER: Final = "/openapi/v3/apis/trainer.kubeflow.org/v1alpha1"
+SINCE_2_3: Final = (
+    "runtimePatches.trainingRuntimeSpec.template.spec.replicatedJobs.template.spec.template.spec."
+    "terminationGracePeriodSeconds"
+)
+"""The field of a TrainJob's spec that Trainer before 2.3 does not know, nor the first name in it before 2.2."""
 KUEUE: Final = "/apis/kueue.x-k8s.io"
 JOB_SET: Final = "/apis/jobset.x-k8s.io/v1alpha2"
 OLDEST_FOR_INDEXED: Final = (1, 31)
@@ -121,13 +128,13 @@ def controllers(ask: Ask, objects: Sequence[Manifest]) -> Iterator[str]:
 
 def operator(answer: Answer) -> str | None:
     """Why the training operator cannot run the job: it is not there, or too old."""
-    fields = _spec_fields(answer.out) if not answer.code else None
-    if fields is None:
+    spec = _spec(answer, "PyTorchJob")
+    if spec is None:
         return (
             "The cluster has no PyTorchJob: its definition (pytorchjobs.kubeflow.org) is missing. Install Kubeflow's "
             "training operator, version 1.9 or another from 1.7 on, or set target to 'job', which needs no operator."
         )
-    if SINCE_1_7 not in fields:
+    if not _has(spec, SINCE_1_7):
         return (
             f"The cluster's training operator is older than 1.7: its PyTorchJob has no spec.{SINCE_1_7}. Upgrade the "
             "operator and its definitions, best to version 1.9."
@@ -136,13 +143,22 @@ def operator(answer: Answer) -> str | None:
 
 
 def trainer(ask: Ask) -> Iterator[str]:
-    """What of Kubeflow Trainer is not there."""
-    for path, what in ((TRAINER, "TrainJob (trainjobs.trainer.kubeflow.org)"), (JOB_SET, "JobSet (jobset.x-k8s.io)")):
-        if ask("get", "--raw", path).code:
-            yield (
-                f"The cluster has no {what}: its definition is missing. Install Kubeflow Trainer 2.3 "
-                "with JobSet, or set target to 'job', which needs neither."
-            )
+    """What of Kubeflow Trainer is not there, or is too old."""
+    spec = _spec(ask("get", "--raw", TRAINER), "TrainJob")
+    absent = {
+        "TrainJob (trainjobs.trainer.kubeflow.org)": spec is None,
+        "JobSet (jobset.x-k8s.io)": ask("get", "--raw", JOB_SET).code != 0,
+    }
+    for what in (what for what, is_absent in absent.items() if is_absent):
+        yield (
+            f"The cluster has no {what}: its definition is missing. Install Kubeflow Trainer 2.3 "
+            "with JobSet, or set target to 'job', which needs neither."
+        )
+    if spec is not None and not _has(spec, SINCE_2_3):
+        yield (
+            f"The cluster's Kubeflow Trainer is older than 2.3: its TrainJob has no spec.{SINCE_2_3}. Upgrade Trainer "
+            "and its definitions, or set target to 'job', which needs neither."
+        )
 
 
 def queue(ask: Ask, namespace: str, config: JobConfig) -> Iterator[str]:
@@ -234,11 +250,20 @@ def _needs_metrics(config: JobConfig) -> bool:
     return scaling is not None and any(metric.type in {"cpu", "memory"} for metric in scaling.metrics)
 
 
-def _spec_fields(schema: str) -> frozenset[str] | None:
-    """Fields of a PyTorchJob's spec in the API's description; None where there is no PyTorchJob."""
-    schemas: dict[str, Any] = json.loads(schema).get("components", {}).get("schemas", {})
+def _spec(answer: Answer, kind: str) -> Schema | None:
+    """The spec of a kind in the API's description; None where there is no such kind."""
+    schemas: Schema = {} if answer.code else json.loads(answer.out).get("components", {}).get("schemas", {})
     for described in schemas.values():
         kinds = {entry["kind"] for entry in described.get("x-kubernetes-group-version-kind", ())}
-        if "PyTorchJob" in kinds:
-            return frozenset(described["properties"]["spec"]["properties"])
+        if kind in kinds:
+            return dict(described["properties"]["spec"])
     return None
+
+
+def _has(schema: Schema, field: str) -> bool:
+    """Whether a schema has a field, whose names are joined by dots; lists are looked into."""
+    for name in field.split("."):
+        schema = schema.get("items", schema).get("properties", {}).get(name)
+        if schema is None:
+            return False
+    return True
