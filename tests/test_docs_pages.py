@@ -16,9 +16,10 @@ from elastic_infra import JobConfig, render
 from elastic_infra.cli.app import COMMANDS
 from elastic_infra.cli.check import VERBS, actions
 from elastic_infra.config.flyte import fields_of
+from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.schema import json_schema
 from tests.cli import elastic_infra
-from tests.jobs import IMAGE, elastic, job, objects, train_job
+from tests.jobs import IMAGE, elastic, job, objects, pod_spec, train_job
 from tools import build, modules
 from tools.metadata import RELATIVE
 from tools.run import ROOT, SetupError
@@ -125,6 +126,23 @@ def test_the_policies_are_read(tmp_path: Path) -> None:
     assert done.code == 2
     broken = set(re.findall(r"mandatory (\w+):", done.err))
     assert broken == yaml.safe_load(text).keys() - {"labels"}, done.err
+
+
+def test_each_row_of_devices_is_what_a_pod_asks_for() -> None:
+    """The second column is the field, and the third the resource that is rendered for it."""
+    page = (DOCS / "placement.md").read_text().partition("## Devices")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| (?:`([^`]+)`)?.* \|$", page, re.MULTILINE)
+    vendors = set()
+    for given, asked in rows:
+        resources = {"memory": "64Gi", **yaml.safe_load(f"{{{given}}}")}
+        locks = {"security": {"profile": "baseline", "run_as_user": 0}} if "rdma" in resources else {}
+        pod = pod_spec(elastic(resources=resources, **locks))
+        limits, wanted = pod["containers"][0]["resources"].get("limits", {}), yaml.safe_load(asked or "{}")
+        assert {name: str(count) for name, count in wanted.items()}.items() <= limits.items()
+        assert wanted or pod["resourceClaims"]
+        vendors.add(next(iter(wanted), "claims"))
+
+    assert vendors >= {*VENDOR_RESOURCES.values(), "hugepages-2Mi", "claims"}
 
 
 def test_the_kustomization_is_built(tmp_path: Path) -> None:
