@@ -62,7 +62,8 @@ def propose(state: State, now: float) -> Generation | None:
     if workers.highest is None:
         return replace(generation, phase="draining", cause=cause, stop_step=None)
     # The script reports steps: the members agree on a step that none of them has reached.
-    return replace(generation, phase="proposed", cause=cause, stop_step=_stop_step(state, workers), next_mode=mode)
+    stop_step = _stop_step(workers, state.limits.first_lead(len(generation.members)))
+    return replace(generation, phase="proposed", cause=cause, stop_step=stop_step, next_mode=mode)
 
 
 def agree(state: State, now: float) -> Generation | None:
@@ -73,7 +74,8 @@ def agree(state: State, now: float) -> Generation | None:
     # This node has shown its workers the stop step and they have not accepted it: either they are past the step, which
     # must be raised, or their answer is still to come.
     if workers is not None and workers.stop_step == generation.stop_step and workers.accepted != workers.stop_step:
-        return replace(generation, stop_step=_stop_step(state, workers)) if _is_past(workers) else None
+        raised = _stop_step(workers, state.limits.stop_step_lead)
+        return replace(generation, stop_step=raised) if _is_past(workers) else None
     statuses = member_statuses(state, generation, now)
     # Every worker is at most at the stop step: none can pass the step any more.
     if all(status.finished or _accepts(state, generation, status) for status in statuses):
@@ -190,9 +192,9 @@ def planned_change_is_due(state: State, workers: LocalWorkers, now: float) -> bo
     return workers.highest is not None and not recent
 
 
-def _stop_step(state: State, workers: LocalWorkers) -> int:
-    """A step that no worker has reached: one step ahead, and as many more as pass while the nodes agree."""
-    ahead = 1 + int(workers.per_second * state.limits.stop_step_lead)
+def _stop_step(workers: LocalWorkers, lead: float) -> int:
+    """A step that no worker has reached: one step ahead, and as many more as pass in so many seconds."""
+    ahead = 1 + int(workers.per_second * lead)
     return (workers.highest or 0) + ahead
 
 

@@ -7,6 +7,10 @@ from typing import Final
 
 UNKNOWN_START: Final = 600.0
 """Seconds that a first step may take while none has been seen: big models load and compile for minutes."""
+LEAD_OF_FEW: Final = 0.2
+"""Seconds that a few nodes need to agree on a stop step, on a busy machine too."""
+LEAD_OF_EACH: Final = 0.001
+"""Seconds that each member adds to that."""
 STARTS: Final = 3
 """A start that takes this many times the longest one so far is taken for stuck, and newcomers wait no longer."""
 
@@ -60,7 +64,7 @@ class Limits:
     forget_final: float = 60.0
     """The end of a job without a live member is forgotten after this long."""
     stop_step_lead: float = 1.0
-    """The stop step lies this many seconds ahead at the speed reported: longer than the agreement takes."""
+    """The stop step lies at most this many seconds ahead at the speed reported: longer than the agreement takes."""
 
     node_faults: int = 6
     """A node that ends so many generations by its own faults within ``node_faults_window`` is left out. A supervisor
@@ -79,6 +83,10 @@ class Limits:
         if longest_start is None:
             return UNKNOWN_START
         return max(self.planned_gap, STARTS * longest_start)
+
+    def first_lead(self, members: int) -> float:
+        """How far ahead a stop step is proposed: a worker that comes to it sooner waits, and newcomers wait for it."""
+        return min(self.stop_step_lead, LEAD_OF_FEW + members * LEAD_OF_EACH)
 
     @property
     def dead_after(self) -> float:

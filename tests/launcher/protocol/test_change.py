@@ -62,6 +62,27 @@ def test_a_leaving_member_ends_it_by_step_or_by_signal(highest: int | None, phas
     assert (proposed.phase, proposed.stop_step, proposed.cause and proposed.cause.kind) == (phase, stop_step, "leaving")
 
 
+@pytest.mark.parametrize(("members", "ahead"), [(2, 1 + 2), (400, 1 + 6), (4000, 1 + 10)])
+def test_few_nodes_agree_on_a_step_that_is_near(members: int, ahead: int) -> None:
+    """A newcomer waits for the step, so that it lies no further ahead than so many nodes need to agree."""
+    many = replace(PAIR, members=(*PAIR.members, *(replace(PAIR.members[0], uuid=f"{n}") for n in range(2, members))))
+    state = connected(LIMITS, many, peer("n1", "member", leaving=True))
+    proposed = change.propose(replace(state, workers=replace(TRAINING, per_second=10.0)), 0.0)
+
+    assert proposed is not None
+    assert proposed.stop_step == 8 + ahead
+
+
+def test_a_step_that_came_too_soon_is_raised_by_the_whole_lead() -> None:
+    """The agreement took longer than was thought, and once more would cost a second round."""
+    shown = replace(TRAINING, stop_step=9, highest=9, per_second=10.0)
+    state = connected(LIMITS, replace(PAIR, phase="proposed", stop_step=9), peer("n1", "member", accepted=9))
+    raised = change.agree(replace(state, workers=shown), 0.0)
+
+    assert raised is not None
+    assert raised.stop_step == 9 + 1 + 10
+
+
 def test_a_newcomer_ends_it_where_there_is_a_place() -> None:
     """One that is ready, in a generation that is not full."""
     workers = replace(TRAINING, identity=ALONE.identity)
