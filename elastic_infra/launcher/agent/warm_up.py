@@ -55,5 +55,4 @@ def others_train(state: State) -> bool:
     generation = state.generation
     if generation is None or generation.phase == "final" or state.own_member() is not None:
         return False
-    live = {said.uuid for said in state.store.live()}
-    return sum(member.uuid in live for member in generation.members) >= state.limits.min_nodes
+    return sum(state.store.is_live(member.uuid) for member in generation.members) >= state.limits.min_nodes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -58,12 +57,13 @@ def _generation(state: State, generation: Generation | None, version: int) -> St
     return replace(state, latest_seen=generation, has_latest=sure)
 
 
+def peers_seen(state: State, peers: Iterable[events.Peer]) -> State:
+    """The state with several peers taken down as they are now."""
+    return with_store(state, state.store.with_peers(peers))
+
+
 def _peer_seen(state: State, event: events.PeerSeen, now: float) -> State:
-    uuid = event.peer.record.uuid
-    peers = state.store.peers
-    place = bisect.bisect_left(peers, uuid, key=_uuid)
-    is_known = place < len(peers) and _uuid(peers[place]) == uuid
-    return with_store(state, replace(state.store, peers=(*peers[:place], event.peer, *peers[place + is_known :])))
+    return peers_seen(state, (event.peer,))
 
 
 def _uuid(peer: events.Peer) -> str:

@@ -65,9 +65,9 @@ def candidates(state: State, survivors: tuple[NodeRecord, ...], last: Generation
     """Ready nodes besides the survivors, this one included, without those that the last generation's faults exclude."""
     taken = {survivor.uuid for survivor in survivors} | {state.node.uuid}
     mine = record(state)
-    others = (said for said in state.store.live() if said.uuid not in taken)
-    own = () if any(survivor.uuid == mine.uuid for survivor in survivors) else (mine,)
-    ready = tuple(said for said in (*own, *others) if said.state == "ready" and not said.leaving)
+    is_ready = mine.state == "ready" and not mine.leaving
+    own = (mine,) if is_ready and all(survivor.uuid != mine.uuid for survivor in survivors) else ()
+    ready = (*own, *(said for said in state.store.ready() if said.uuid not in taken))
     if not last.node_faults:  # as in nearly every job, and this is asked at each step, of thousands
         return ready
     return tuple(said for said in ready if not node_faults.is_refused(last, state.limits, said.name))

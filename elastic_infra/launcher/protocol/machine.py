@@ -14,7 +14,7 @@ from typing import Final
 from .. import exit_codes
 from . import blame, change, commit, events, group, move, node_faults, standby
 from .actions import Action, CompareAndSet, Exit, Publish, Tell
-from .apply_event import apply_event
+from .apply_event import apply_event, peers_seen
 from .group import Step
 from .limits import Limits
 from .member_status import member_statuses
@@ -48,11 +48,12 @@ def next_event(state: State, waiting: collections.deque[events.Event], now: floa
         waiting: events in the order in which they came, at least one.
         now: seconds of this node's monotonic clock.
     """
+    seen: list[events.Peer] = []
     event = waiting.popleft()
     while isinstance(event, events.PeerSeen) and waiting and isinstance(waiting[0], events.PeerSeen):
-        state = apply_event(state, event, now)
+        seen.append(event.peer)
         event = waiting.popleft()
-    return state, event
+    return (peers_seen(state, seen) if seen else state), event
 
 
 def _observe(state: State, now: float) -> State:
@@ -86,8 +87,7 @@ def _is_occupied(state: State) -> bool:
     generation = state.generation
     if generation is None or not state.store.connected or generation.phase not in {"running", "proposed"}:
         return False
-    live = {said.uuid for said in state.store.live()}
-    return any(member.uuid in live for member in generation.members)
+    return any(state.store.is_live(member.uuid) for member in generation.members)
 
 
 def _compare_and_set(state: State, now: float) -> Step:
@@ -172,11 +172,11 @@ def _ending(state: State, now: float) -> Exit | None:
 
 def _tell_namesake(state: State, now: float) -> Step:
     """Warn once in the later of two launchers with one name: both train, but logs and events show them as one."""
-    peers, mine = state.store.peers, state.store.peer(state.node.uuid)
+    mine = state.store.peer(state.node.uuid)
     if state.told_namesake or not state.node.name or mine is None:
         return state, ()
-    name, arrived = mine.record.name, mine.arrived
-    if not any(each.record.name == name and each.arrived < arrived and each.presence == "live" for each in peers):
+    namesakes = state.store.named(mine.record.name)
+    if not any(each.arrived < mine.arrived and each.presence == "live" for each in namesakes):
         return state, ()
     line = (
         f"Another launcher of this job is connected as {state.node.name} too. Both take part; give each a different "

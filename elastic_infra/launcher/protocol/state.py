@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -33,6 +33,34 @@ class Node:
     """Unix milliseconds."""
 
 
+class _Index:
+    """Peers by uuid and by name: a search for each of the many lookups would make a step's cost quadratic."""
+
+    def __init__(self, peers: tuple[Peer, ...], by_uuid: Mapping[str, Peer]) -> None:
+        self.peers = peers
+        self.by_uuid = by_uuid
+        """In the same order."""
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[Peer, ...]]:
+        """Peers in the same order, those of one name together."""
+        found: dict[str, list[Peer]] = {}
+        for peer in self.peers:
+            found.setdefault(peer.record.name, []).append(peer)
+        return {name: tuple(namesakes) for name, namesakes in found.items()}
+
+    @cached_property
+    def ready(self) -> tuple[NodeRecord, ...]:
+        """The records of nodes that could become members now, which each step asks for."""
+        live = (peer.record for peer in self.peers if peer.presence == "live")
+        return tuple(said for said in live if said.state == "ready" and not said.leaving)
+
+
+_last_index = _Index((), {})
+"""Of the last lookup: most changes of a state leave its peers as they were. Its peers are compared before it is used,
+so that lookups stay pure."""
+
+
 @dataclass(frozen=True)
 class Store:
     """This node's picture of the store; it may lag, which compare-and-set makes harmless."""
@@ -53,32 +81,42 @@ class Store:
 
     def peer(self, uuid: str) -> Peer | None:
         """The node of this uuid, None where the store does not know it."""
-        return self._by_uuid.get(uuid)
+        return self._index().by_uuid.get(uuid)
 
     def named(self, name: str) -> tuple[Peer, ...]:
         """All nodes of this name; none where it is empty."""
-        return self._by_name.get(name, ()) if name else ()
+        return self._index().by_name.get(name, ()) if name else ()
 
     def disconnected(self, generation: Generation) -> tuple[Member, ...]:
         """The members of a generation whose connections have ended, in rank order."""
         peers = ((member, self.peer(member.uuid)) for member in generation.members)
         return tuple(member for member, peer in peers if peer is not None and peer.presence == "disconnected")
 
-    def live(self) -> tuple[NodeRecord, ...]:
-        """The records of all nodes that beat."""
-        return tuple(peer.record for peer in self.peers if peer.presence == "live")
+    def is_live(self, uuid: str) -> bool:
+        """Whether the node of this uuid beats."""
+        peer = self.peer(uuid)
+        return peer is not None and peer.presence == "live"
 
-    @cached_property
-    def _by_uuid(self) -> Mapping[str, Peer]:
-        """Peers by uuid: a search for each of the many lookups would make a step's cost quadratic."""
-        return {peer.record.uuid: peer for peer in self.peers}
+    def ready(self) -> tuple[NodeRecord, ...]:
+        """The records of all nodes that beat, are ready for a generation and are not told to end, by uuid."""
+        return self._index().ready
 
-    @cached_property
-    def _by_name(self) -> Mapping[str, tuple[Peer, ...]]:
-        found: dict[str, tuple[Peer, ...]] = {}
-        for peer in self.peers:
-            found[peer.record.name] = (*found.get(peer.record.name, ()), peer)
-        return found
+    def with_peers(self, seen: Iterable[Peer]) -> Store:
+        """The same with these nodes as they are now: all at once, since a thousand say something at one time."""
+        global _last_index  # noqa: PLW0603  as below
+        known = self._index().by_uuid
+        found = {**known, **{peer.record.uuid: peer for peer in seen}}
+        if len(found) > len(known):
+            found = {uuid: found[uuid] for uuid in sorted(found)}
+        _last_index = _Index(tuple(found.values()), found)
+        return dataclasses.replace(self, peers=_last_index.peers)
+
+    def _index(self) -> _Index:
+        global _last_index  # noqa: PLW0603  a memory of one result, compared with what it was made of before it is used
+        index = _last_index
+        if index.peers is not self.peers:
+            index = _last_index = _Index(self.peers, {peer.record.uuid: peer for peer in self.peers})
+        return index
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,5 @@ def _place(state: State, wanted: Generation) -> int:
     for member in members:
         if member.uuid == state.node.uuid:
             return place
-        peer = state.store.peer(member.uuid)
-        place += peer is not None and peer.presence == "live"
+        place += state.store.is_live(member.uuid)
     return place

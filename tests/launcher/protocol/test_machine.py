@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import sys
 from dataclasses import replace
 
 import pytest
 
 from elastic_infra.launcher.protocol import change, commit, events, machine
 from elastic_infra.launcher.protocol.actions import Action, CompareAndSet, Exit, StopWorkers, Tell
+from elastic_infra.launcher.protocol.apply_event import apply_event
 from elastic_infra.launcher.protocol.events import Peer
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Budget, Cause, Generation, Member
@@ -56,6 +58,50 @@ def test_peer_events_in_a_row_lead_to_one_step() -> None:
     assert [each.record.uuid for each in state.store.peers] == ["n1", "n2"]
     assert list(waiting) == [events.Tick(), seen[0]]
     assert machine.next_event(state, waiting, 0.0) == (state, events.Tick())
+
+
+def test_peer_events_in_a_row_are_taken_down_as_one_after_the_other() -> None:
+    """The last word of each node counts, a newcomer has its place by uuid, and lookups find what was said last."""
+    before = connected(Limits(), None, ready("n1"), ready("n3"))
+    said = [peer("n3", "warming"), ready("n2"), peer("n1", "warming"), peer("n3", "member")]
+    waiting: collections.deque[events.Event] = collections.deque(map(events.PeerSeen, said))
+    apart = before
+    for each in said:
+        apart = apply_event(apart, events.PeerSeen(each), 1.0)
+
+    state, event = machine.next_event(before, waiting, 1.0)
+    state = apply_event(state, event, 1.0)
+
+    assert state.store.peers == apart.store.peers == (said[2], said[1], said[3])
+    assert [state.store.peer(uuid) for uuid in ("n1", "n2", "n3")] == [said[2], said[1], said[3]]
+    assert [each.uuid for each in state.store.ready()] == ["n2"]
+    assert before.store.peer("n2") is None, "a lookup in an earlier picture finds the earlier peers"
+
+
+def test_a_step_without_a_change_costs_the_same_with_any_number_of_members() -> None:
+    """A beat makes a step: among thousands of nodes each calls no function once for each member."""
+    assert calls_of_idle_step(256) == calls_of_idle_step(64)
+
+
+def calls_of_idle_step(nodes: int) -> int:
+    """Calls of Python functions, steps of generators included, in a step of a member among so many."""
+    told: list[str] = []
+
+    def note(*of_interpreter: object) -> None:
+        told.append(str(of_interpreter[1]))
+
+    uuids = sorted(f"n{number}" for number in range(nodes))
+    generation = replace(PAIR, members=tuple(Member(uuid, uuid, 1) for uuid in uuids))
+    limits = Limits(max_nodes=nodes, startup_patience=0.0, planned_gap=0.0)
+    state = connected(limits, generation, *(peer(uuid, "member", name=uuid) for uuid in uuids), phase="running")
+    state, _ = machine.step(replace(state, node=replace(state.node, name="n0")), events.Tick(), 100.0)
+    former = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        machine.step(state, events.Tick(), 101.0)
+    finally:
+        sys.setprofile(former)
+    return told.count("call")
 
 
 def test_nobody_to_train_with_ends_after_join_timeout() -> None:
