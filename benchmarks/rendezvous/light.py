@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from typing_extensions import override
+
 from elastic_infra.launcher import codec
 from elastic_infra.launcher.protocol.records import NodeRecord
 from elastic_infra.launcher.store import keys, wire
@@ -25,7 +27,9 @@ _GENERATION: Final = re.compile(
 """In a notice and in a snapshot, with the rest of the line. A change has no number where the number stays; a phase that
 is left out is ``running`` in a generation with a new number."""
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
-_PACKED: Final = re.compile(rb'"packed":"([^"]+)"')
+_PACKED: Final = b'"packed":"'
+_CHECKED: Final = 64
+"""Bytes of a packed text by which it is known: its last ones hold zlib's checksum."""
 _READ: Final = 1 << 18
 SEND_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
@@ -42,17 +46,34 @@ def record(index: int) -> NodeRecord:
     return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
 
 
-def _said(lines: bytes) -> tuple[str, list[tuple[bytes, bytes, bytes]]]:
+def _said(line: bytes) -> tuple[str, list[tuple[bytes, bytes, bytes]]]:
     """The store's incarnation and the generations."""
-    packed = _PACKED.search(lines)
-    found = _INCARNATION.search(lines, 0, packed.start() if packed else len(lines))
-    return found[1].decode() if found else "", _unpacked(packed[1]) if packed else _GENERATION.findall(lines)
+    packed = line.find(_PACKED)
+    found = _INCARNATION.search(line, 0, packed if packed >= 0 else len(line))
+    generations = _GENERATION.findall(line) if packed < 0 else _unpacked(_Packed(line, packed + len(_PACKED)))
+    return found[1].decode() if found else "", generations
+
+
+class _Packed:
+    """Packed lines inside a line: alike where their ends are, which hold a checksum of the whole."""
+
+    def __init__(self, line: bytes, start: int) -> None:
+        self.line, self.start, self.end = line, start, line.index(b'"', start)
+        self._key = (self.end - start, line[max(start, self.end - _CHECKED) : self.end])
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Packed) and other._key == self._key
 
 
 @functools.lru_cache(maxsize=64)
-def _unpacked(text: bytes) -> list[tuple[bytes, bytes, bytes]]:
+def _unpacked(packed: _Packed) -> list[tuple[bytes, bytes, bytes]]:
     """The generations in packed lines, which a thousand nodes in one process need to read only once."""
-    return _GENERATION.findall(wire.unpack(text.decode()))
+    return _GENERATION.findall(wire.unpack(packed.line[packed.start : packed.end].decode()))
 
 
 @dataclass
@@ -67,7 +88,8 @@ class Light:
     """The first generation that it can be in."""
     number: int = 0
     """The generation's, as last heard of."""
-    tail: bytearray = field(default_factory=bytearray)
+    pieces: list[bytes] = field(default_factory=list)
+    """Of a line whose end has not come."""
     call: int = 0
     next_beat: float = 0.0
     received: int = 0
@@ -82,6 +104,8 @@ class Lights:
     port: int
     nodes: dict[int, Light] = field(default_factory=dict)
     lost_connections: int = 0
+    received: int = 0
+    """Number of bytes that all nodes received, lost ones included."""
     member_at: dict[tuple[int, int], float] = field(default_factory=dict)
     """When a node entered a generation, by index and number."""
     _next_look: float = 0.0
@@ -157,15 +181,16 @@ class Lights:
             self.lost_connections += 1
             return
         node.received += len(data)
-        if not node.tail and data == wire.BEAT * (len(data) // len(wire.BEAT)):
+        self.received += len(data)
+        if not node.pieces and data == wire.BEAT * (len(data) // len(wire.BEAT)):
             return
-        node.tail += data
-        if b"\n" not in data:
+        end = data.rfind(b"\n")
+        if end < 0:
+            node.pieces.append(data)
             return
-        text, _, rest = node.tail.rpartition(b"\n")
-        node.tail = bytearray(rest)
-        for line in text.split(b"\n") if b'"packed"' in text or not node.incarnation else [text]:
-            self._hear(node, bytes(line))
+        text, node.pieces = b"".join([*node.pieces, data[:end]]), [data[end + 1 :]] if end + 1 < len(data) else []
+        for line in text.split(b"\n") if _PACKED in text or not node.incarnation else [text]:
+            self._hear(node, line)
 
     def _hear(self, node: Light, lines: bytes) -> None:
         incarnation, generations = _said(lines)
