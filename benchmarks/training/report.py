@@ -88,9 +88,9 @@ neighbours; a restart reads the same snapshot in new processes."""
 
 NEIGHBOURS_NOTE: Final = """\
 Two nodes of one worker, whose model is sharded: each has its own shards in its memory, and a copy of the other's.
-Training waits for the copy and for its way over the network, as often as the library's own choice has it. The figure is
-the part of {seconds:g} s of training between the end of the script's own work in a step and the end of the step, in
-each of {jobs} jobs."""
+Training waits for the copy to its own memory, and where the one before has not arrived, as often as the library's own
+choice has it. The figure is the part of {seconds:g} s of training between the end of the script's own work in a step
+and the end of the step, in each of {jobs} jobs."""
 
 
 def document(results: Results) -> str:

@@ -1,22 +1,23 @@
 """Copies of shards on another node, so that the loss of one node loses no shard.
 
 The nodes are a ring in rank order: each worker sends its snapshot in memory to a worker of the next node, and keeps
-that of one of the node before. All ranks do so at the same steps, as a part of the snapshot, so that what a node has
-lost is elsewhere with the step that the others have in their own memory.
+that of one of the node before. Threads do both (``neighbour``) while training goes on. While a snapshot is on its way,
+the one before it is the newest that survives the loss of any node. So the next one, which overwrites that, waits until
+all ranks have heard that the copies of all have arrived.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 
+from .console import warn
 from .host_memory import MAGIC
+from .neighbour import Invitation, Receiver, Room, Sender
 from .node_memory import NodeMemory
-
-_SIZE, _ANSWER, _CONTENT = range(1, 4)  # tags of messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,15 +54,15 @@ class Buddies:
 
     Args:
         memory: the node's memory.
-        warn: takes a line where the memory has no room for another node's shards.
     """
 
-    def __init__(self, memory: NodeMemory, warn: Callable[[str], None]) -> None:
+    def __init__(self, memory: NodeMemory) -> None:
         self._memory = memory
-        self._warn = warn
+        self._receiver = Receiver(self._room)
+        self._sender = Sender(warn, "the shards", "training goes on from disk")
         self._ring: Ring | None = None
         self._group: dist.ProcessGroup | None = None
-        """The group with gloo in which snapshots are sent; None is the default group."""
+        """The group with gloo in which ranks agree; None is the default group."""
         self._has_room = True
 
     @property
@@ -74,74 +75,96 @@ class Buddies:
         """Whether this rank has a place in a ring."""
         return self._ring is not None
 
-    def join(self, nodes: Sequence[str], rank: int, group: dist.ProcessGroup | None) -> None:
-        """Take a place among the nodes.
+    @property
+    def seconds(self) -> float:
+        """Processor time for sending the last snapshot."""
+        return self._sender.seconds
+
+    def invitation(self) -> Invitation | None:
+        """Where this rank takes copies; None where no port can be had."""
+        try:
+            return self._receiver.invitation()
+        except OSError as error:
+            warn(f"Shards of other nodes are not kept here: {error.strerror or error}.")
+            return None
+
+    def join(
+        self,
+        nodes: Sequence[str],
+        rank: int,
+        invitations: Sequence[Invitation | None],
+        group: dist.ProcessGroup | None,
+    ) -> None:
+        """Take a place among the nodes; without all invitations none is taken.
 
         Args:
             nodes: the node of each rank, at least two different ones.
             rank: this rank.
+            invitations: those of all ranks.
             group: a group of all ranks with gloo; None is the default group.
         """
+        invited = [invitation for invitation in invitations if invitation is not None]
+        if len(invited) < len(nodes):
+            self.part()
+            return
         self._ring, self._group = ring(nodes, rank), group
+        place = ring(nodes, self._ring.target).sources.index(rank)
+        self._receiver.follow(invited[0].key)
+        self._sender.follow(invited[self._ring.target].address, invited[0].key, place)
 
     def part(self) -> None:
-        """Give the place up: copies are not needed, or not possible."""
+        """Give the place up; no copy that has not come whole is written to any more."""
+        self.interrupt()
+        self._receiver.follow(b"")
         self._ring, self._group = None, None
 
-    def swap(self, content: memoryview | None) -> None:
-        """Send this rank's snapshot and keep those of others; every rank of the group must call this method.
+    def interrupt(self) -> None:
+        """End what waits for the copies of a generation that is over, from any thread."""
+        self._sender.follow(None, b"")
+
+    def send(self, content: memoryview | None) -> None:
+        """Have this rank's snapshot sent, whose bytes must not change until ``have_arrived``.
 
         Args:
             content: the bytes of the snapshot; None where there is none.
         """
+        self._sender.send(lambda: content[len(MAGIC) :] if content is not None else None)
+
+    def have_arrived(self) -> bool:
+        """Wait until the copies of all ranks have arrived; every rank of the group must call this method.
+
+        Where a copy does not arrive all ranks give their places up: training goes on without copies until nodes come or
+        go.
+
+        Returns:
+            Whether all have arrived, or none was sent. The newest snapshot is then whole without any one node, and the
+            one before may be overwritten.
+        """
         if self._ring is None:
-            return
+            return False
+        arrived = torch.tensor([int(self._sender.await_arrival())])
         try:
-            self._swap(content, self._ring, self._group)
+            dist.all_reduce(arrived, dist.ReduceOp.MIN, group=self._group)
         except Exception:
             if self._group is not None:  # its other peers wait for this rank until the connections close
                 dist.destroy_process_group(self._group)
-                self.part()
+            self.part()
             raise
+        if not int(arrived):
+            self.part()
+        return bool(arrived)
 
-    def _swap(self, content: memoryview | None, place: Ring, group: dist.ProcessGroup | None) -> None:
-        target, sources = place.target, place.sources
-        size = torch.tensor([len(content) if content is not None else 0])
-        sizes = _exchanged({target: size}, {source: torch.empty_like(size) for source in sources}, _SIZE, group)
-        rooms = {source: self._room(number, int(sizes[source])) for number, source in enumerate(sources)}
-        answers = {source: torch.tensor([int(room is not None)]) for source, room in rooms.items()}
-        taken = _exchanged(answers, {target: torch.empty_like(size)}, _ANSWER, group)[target]
-        going = {target: _bytes(content)} if content is not None and int(taken) else {}
-        coming = {source: _bytes(room[0]) for source, room in rooms.items() if room is not None}
-        _exchanged(going, coming, _CONTENT, group)
-        for room in rooms.values():
-            if room is not None:
-                room[1]()
-
-    def _room(self, place: int, size: int) -> tuple[memoryview, Callable[[], None]] | None:
-        if not size or not self._has_room:
+    def _room(self, place: int, size: int) -> Room | None:
+        """Room for the snapshot of a source; without its magic, which is written last, a copy is not there."""
+        if not self._has_room:
             return None
         try:
-            return self._memory.receive(place, size)
+            room, finish = self._memory.receive(place, size + len(MAGIC))
         except OSError as error:
             self._has_room = False
-            self._warn(
+            warn(
                 f"Shards of another node are not kept here: {error.strerror or error}. If a node is lost, training "
                 "goes on from disk. Raise resources.memory and shared_memory."
             )
             return None
-
-
-def _exchanged(
-    going: dict[int, torch.Tensor], coming: dict[int, torch.Tensor], tag: int, group: dist.ProcessGroup | None
-) -> dict[int, torch.Tensor]:
-    works = [dist.isend(values, target, group=group, tag=tag) for target, values in going.items()]
-    works += [dist.irecv(values, source, group=group, tag=tag) for source, values in coming.items()]
-    for work in works:
-        work.wait()
-    return coming
-
-
-def _bytes(content: memoryview) -> torch.Tensor:
-    """The bytes behind the magic, which is written last, so that a copy is whole or not there."""
-    return torch.frombuffer(content, dtype=torch.uint8)[len(MAGIC) :]
+        return Room(room[len(MAGIC) :], finish)

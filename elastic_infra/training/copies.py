@@ -6,24 +6,17 @@ memories hold these already. Random number generators differ from worker to work
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from .console import warn
 from .host_memory import Tree
-from .neighbour import Address, Receiver, Sender, route_to
+from .neighbour import SHARE, Invitation, Receiver, Room, Sender
 from .node_memory import NodeMemory
 
-
-@dataclasses.dataclass(frozen=True)
-class Invitation:
-    """What the first worker of a node says when a group begins."""
-
-    address: Address
-    """Where the node before this one sends its copies."""
-    key: bytes = dataclasses.field(repr=False)
-    """Proposed for the whole group, which takes the first node's."""
+MAX_BYTES: Final = 1 << 28
+"""Bytes of one snapshot: the generators of a thousand workers are a tenth of it."""
 
 
 class Copies:
@@ -35,16 +28,17 @@ class Copies:
 
     def __init__(self, memory: NodeMemory) -> None:
         self._memory = memory
-        self._receiver = Receiver(memory.keep)
-        self._sender = Sender(warn)
+        self._receiver = Receiver(self._room)
+        loss = "the generators of its workers begin anew"
+        # The interpreter runs one thread at a time, and packs these: within 0.1 s, not every snapshot is sent.
+        self._sender = Sender(warn, "the random number generators", loss, SHARE)
 
     def invitation(self, environ: Mapping[str, str] = os.environ) -> Invitation | None:
         """Where this node takes copies; None where the job has one node, or no port can be had."""
         if environ.get("GROUP_WORLD_SIZE", "1") == "1":
             return None
         try:
-            host = route_to(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
-            return Invitation((host, self._receiver.listen()), os.urandom(32))
+            return self._receiver.invitation(environ)
         except OSError as error:
             warn(f"Other nodes' random number generators are not kept here: {error.strerror or error}.")
             return None
@@ -62,3 +56,8 @@ class Copies:
         """Have this node's generators after a step sent to the next node; returns at once."""
         workers = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         self._sender.send(lambda: self._memory.outgoing(step, rng, rank, workers))
+
+    def _room(self, place: int, size: int) -> Room | None:
+        del place  # a node has one node before it
+        content = bytearray(min(size, MAX_BYTES))
+        return Room(memoryview(content), lambda: self._memory.keep(content)) if size <= MAX_BYTES else None

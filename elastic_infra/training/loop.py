@@ -19,6 +19,7 @@ import torch
 from ..launcher.workers import channel
 from . import preemption, schedule, transfer
 from .console import warn_for_job
+from .neighbour import SHARE
 from .outside import Outside
 from .process_group import ElasticGroup, rebind
 from .progress import Progress
@@ -372,8 +373,9 @@ class Elastic:
             self._tell_slow(now - self._durable_at)
             until_durable = BUSY_SECONDS
         copy_seconds = self._copy_seconds + self.state.copying_seconds
-        seen = schedule.Seen(step, step - self._begun[0], step_seconds, copy_seconds, until_durable)
-        return schedule.plan(seen, self._snapshots.durable_seconds, MEMORY_SHARE)
+        made, sending_seconds = step - self._begun[0], self.state.sending_seconds
+        seen = schedule.Seen(step, made, step_seconds, copy_seconds, until_durable, sending_seconds)
+        return schedule.plan(seen, self._snapshots.durable_seconds, MEMORY_SHARE, SHARE)
 
     def _tell_slow(self, seconds: float) -> None:
         if not self._slow_is_told:

@@ -1,58 +1,94 @@
 """Sends what only one node holds of a snapshot to the next node, which keeps the bytes should the first node be lost.
 
-Both ends are threads of one worker a node, so that training never waits for them. The sender connects for each
-snapshot. The receiver says a nonce; the sender answers with the length, the content, and a keyed digest of each with
-the nonce; the receiver confirms what it keeps. The group makes the key anew for each generation and exchanges it over
-its own connections: workers do not know the store's token. A stranger gets the nonce and nothing else, and a node of an
-old generation is a stranger.
+Both ends are threads of workers, so that training goes on meanwhile. The sender connects for each snapshot. The
+receiver says a nonce; the sender answers with the length and the place for which it is, the content, and a keyed digest
+of each with the nonce; the receiver confirms what it keeps. The group makes the key anew for each generation and
+exchanges it over its own connections: workers do not know the store's token. A stranger gets the nonce and nothing
+else, and a node of an old generation is a stranger. What did not come whole is not kept.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import hmac
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 NONCE_BYTES: Final = 32
 DIGEST_BYTES: Final = 32
-LENGTH_BYTES: Final = 8
-MAX_BYTES: Final = 1 << 28
-"""Bytes of one snapshot: the generators of a thousand workers are a tenth of it."""
+HEADER_BYTES: Final = 16
+"""The length of the content, and the number of the place for which it is."""
 SECONDS: Final = 5.0
-"""Time for one snapshot on its way, after which both ends give it up."""
+"""Time for all that comes before the content, and for each part of it; then both ends give the snapshot up."""
+PART_BYTES: Final = 1 << 20
 MAX_CONNECTIONS: Final = 16
 """Connections at a time: the neighbour has one, and strangers cannot take all memory."""
 FAILURES: Final = 3
 """Attempts in a row that fail before a warning: where a node is lost, its group ends after one or two."""
 RETRY_SECONDS: Final = 0.5
 SHARE: Final = 0.02
-"""Share of one processor's time that sending takes at most, because the interpreter runs one thread at a time. Where
-snapshots follow each other within some 0.1 s, not every one is sent."""
+"""Share of one processor's time that sending takes at most, because training needs the processor too."""
 
 _KEPT: Final = b"\x01"
 """The receiver's answer once a snapshot is kept."""
 
 Address = tuple[str, int]
+Content = Callable[[], "bytes | memoryview | None"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Invitation:
+    """What a receiver says to the other ranks when a group begins."""
+
+    address: Address
+    """Where it takes snapshots."""
+    key: bytes = dataclasses.field(repr=False)
+    """Proposed for the whole group, which takes the first one's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """Where the content of a snapshot goes."""
+
+    target: memoryview
+    keep: Callable[[], None]
+    """Called once the content is there, whole."""
 
 
 class Receiver:
     """Takes the snapshots of the node before this one.
 
     Args:
-        keep: called with each content that came whole, from the receiver's threads, one call at a time.
+        room: gives room for a snapshot, by its place and its length; None where there is none. Called from the
+            receiver's threads. Snapshots for one place come one at a time.
     """
 
-    def __init__(self, keep: Callable[[bytes], None]) -> None:
-        self._keep = keep
+    def __init__(self, room: Callable[[int, int], Room | None]) -> None:
+        self._room = room
         self._key = b""
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._turn = threading.Lock()
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._turns: dict[int, threading.Lock] = defaultdict(threading.Lock)
+        """By place: held while a snapshot comes."""
+        self._coming: set[socket.socket] = set()
+        """Connections whose sender has shown the key."""
+        self._changed = threading.Condition()
         self._listener: socket.socket | None = None
+
+    def invitation(self, environ: Mapping[str, str] = os.environ) -> Invitation:
+        """Where snapshots arrive, as other nodes reach it.
+
+        Raises:
+            OSError: no port can be had, or there is no route to the others.
+        """
+        host = route_to(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
+        return Invitation((host, self.listen()), os.urandom(32))
 
     def listen(self) -> int:
         """The port at which snapshots arrive; the system chooses it with the first call.
@@ -66,8 +102,18 @@ class Receiver:
         return int(self._listener.getsockname()[1])
 
     def follow(self, key: bytes) -> None:
-        """Take the snapshots of a sender with this key alone; no others any more, and none with an empty key."""
-        self._key = key
+        """Take the snapshots of a sender with this key alone, and none with an empty key.
+
+        One of another key that has not come whole is given up. Once this method returns its room is not written to.
+        """
+        with self._changed:
+            if key == self._key:
+                return
+            self._key = key
+            for connection in self._coming:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not self._coming)
 
     def _serve(self, listener: socket.socket) -> None:
         while True:
@@ -76,7 +122,7 @@ class Receiver:
             except OSError:  # a client that left, or no descriptor is free
                 time.sleep(0.1)
                 continue
-            if self._places.acquire(blocking=False):
+            if self._free.acquire(blocking=False):
                 threading.Thread(target=self._take, args=(connection,), name="neighbour-in", daemon=True).start()
             else:
                 connection.close()
@@ -84,12 +130,45 @@ class Receiver:
     def _take(self, connection: socket.socket) -> None:
         try:
             with connection, contextlib.suppress(OSError, EOFError):
-                content = _received(connection, self._key)
-                with self._turn:
-                    self._keep(content)
-                connection.sendall(_KEPT)
+                self._receive(connection, self._key)
         finally:
-            self._places.release()
+            self._free.release()
+
+    def _receive(self, connection: socket.socket, key: bytes) -> None:
+        """Keep the content of one connection.
+
+        Raises:
+            OSError, EOFError: it did not come whole and in time, or not from a sender with the key, or has no room.
+        """
+        nonce = os.urandom(NONCE_BYTES)
+        connection.settimeout(SECONDS)
+        connection.sendall(nonce)
+        deadline = time.monotonic() + SECONDS
+        header = _read(connection, HEADER_BYTES, deadline)
+        _require(key, nonce + header, _read(connection, DIGEST_BYTES, deadline))
+        size, place = (int.from_bytes(part, "little") for part in (header[:8], header[8:]))
+        with self._turns[place], self._counted(connection, key):
+            room = self._room(place, size)
+            if room is None:
+                raise EOFError
+            total = _read_into(room.target, connection)
+            _require(key, nonce + total, _read(connection, DIGEST_BYTES, time.monotonic() + SECONDS))
+            room.keep()
+        connection.sendall(_KEPT)
+
+    @contextlib.contextmanager
+    def _counted(self, connection: socket.socket, key: bytes) -> Iterator[None]:
+        """While this lasts, ``follow`` ends the connection and waits for the end."""
+        with self._changed:
+            if key != self._key:
+                raise EOFError
+            self._coming.add(connection)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._coming.remove(connection)
+                self._changed.notify_all()
 
 
 class Sender:
@@ -97,24 +176,43 @@ class Sender:
 
     Args:
         warn: takes a line where snapshots do not arrive.
+        what: of what they are copies, as the line has it.
+        loss: what the loss of this node then means, as the line has it.
+        share: share of one processor's time that sending takes at most: the thread rests after each snapshot. None, the
+            default: who sends sees to it.
     """
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None], what: str, loss: str, share: float | None = None) -> None:
         self._warn = warn
+        self._what = what
+        self._loss = loss
+        self._share = share
         self._changed = threading.Condition()
-        self._target: tuple[Address, bytes] | None = None
-        self._waiting: Callable[[], bytes | None] | None = None
+        self._target: tuple[Address, bytes, int] | None = None
+        self._waiting: Content | None = None
+        self._going: Content | None = None
+        self._connection: socket.socket | None = None
+        self._has_arrived = True
         self._failures = 0
         self._thread: threading.Thread | None = None
+        self.seconds = 0.0
+        """Processor time for the last snapshot that was sent; 0 before the first."""
 
-    def follow(self, target: Address | None, key: bytes) -> None:
-        """Send to this address from now on; to none where there is no other node."""
+    def follow(self, target: Address | None, key: bytes, place: int = 0) -> None:
+        """Send to this address from now on, for this place there; to none where there is no other node.
+
+        A snapshot that is on its way to another address is given up.
+        """
         with self._changed:
-            self._target = (target, key) if target is not None else None
-            self._waiting, self._failures = None, 0
-            self._changed.notify()
+            self._target = (target, key, place) if target is not None else None
+            self._waiting = self._going = None
+            self._has_arrived, self._failures = True, 0
+            if self._connection is not None:
+                with contextlib.suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
+            self._changed.notify_all()
 
-    def send(self, content: Callable[[], bytes | None]) -> None:
+    def send(self, content: Content) -> None:
         """Have a snapshot sent; returns at once.
 
         Args:
@@ -127,52 +225,83 @@ class Sender:
                 self._thread = threading.Thread(target=self._run, name="neighbour-out", daemon=True)
                 self._thread.start()
             self._waiting = content
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def await_arrival(self) -> bool:
+        """Wait until no snapshot is on its way; whether the last one has arrived.
+
+        True where none was sent since ``follow``, which ends the wait.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting is None and self._going is None)
+            return self._has_arrived
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting is not None)
-                content, self._waiting, target = self._waiting, None, self._target
-            begin = time.thread_time()
-            data = content() if content is not None else None
-            if data and target is not None:
-                self._deliver(data, target)
-            time.sleep((time.thread_time() - begin) / SHARE)
+            spent = self._send_next()
+            if self._share is not None:
+                time.sleep(spent / self._share)
 
-    def _deliver(self, data: bytes, target: tuple[Address, bytes]) -> None:
+    def _send_next(self) -> float:
+        """Send the next snapshot; returns the processor time for it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting is not None)
+            content, self._waiting, target = self._waiting, None, self._target
+            self._going = content
+        begin = time.thread_time()
+        data = content() if content is not None else None
+        has_arrived = data is not None and target is not None and self._deliver(data, target)
+        spent = time.thread_time() - begin
+        with self._changed:
+            if self._going is content:
+                self._going, self._has_arrived, self.seconds = None, has_arrived, spent
+                self._changed.notify_all()
+        return spent
+
+    def _deliver(self, data: bytes | memoryview, target: tuple[Address, bytes, int]) -> bool:
         """Send a snapshot until it arrives, a newer one waits, or the target does not take it."""
 
         def is_old() -> bool:
-            return self._waiting is not None or self._target != target
+            return self._waiting is not None or self._target is not target
 
         while not self._arrives(data, target):
             with self._changed:
                 if self._changed.wait_for(is_old, RETRY_SECONDS) or self._failures >= FAILURES:
-                    return
+                    return False
+        return True
 
-    def _arrives(self, data: bytes, target: tuple[Address, bytes]) -> bool:
+    def _arrives(self, data: bytes | memoryview, target: tuple[Address, bytes, int]) -> bool:
         """Send a snapshot once; the neighbour may not have joined the generation yet."""
+        address, key, place = target
         try:
-            _send(data, *target)
+            with socket.create_connection(address, SECONDS) as connection:
+                with self._changed:
+                    if self._target is not target:
+                        return False
+                    self._connection = connection
+                try:
+                    _send(data, connection, key, place)
+                finally:
+                    with self._changed:
+                        self._connection = None
         except (OSError, EOFError) as error:
             self._count_failure(target, error)
             return False
         self._failures = 0
         return True
 
-    def _count_failure(self, target: tuple[Address, bytes], error: OSError | EOFError) -> None:
+    def _count_failure(self, target: tuple[Address, bytes, int], error: OSError | EOFError) -> None:
         with self._changed:
-            if self._target != target:
+            if self._target is not target:
                 return
             self._failures += 1
             if self._failures == FAILURES:
-                (host, port), _ = target
+                (host, port), _, _ = target
                 reason = getattr(error, "strerror", None) or str(error) or "it ended the connection"
                 self._warn(
-                    f"Copies of the random number generators do not reach the next node, at {host}:{port}: {reason}. "
-                    "Let the job's nodes reach each other at all ports. Training goes on; if this node is lost, the "
-                    "generators of its workers begin anew."
+                    f"Copies of {self._what} do not reach the next node, at {host}:{port}: {reason}. Let the job's "
+                    "nodes reach each other at all ports, and see that node's log. Training goes on; if this node is "
+                    f"lost, {self._loss}."
                 )
 
 
@@ -195,43 +324,45 @@ def _listener() -> socket.socket:
     return socket.create_server(("", 0))
 
 
-def _received(connection: socket.socket, key: bytes) -> bytes:
-    """The content of one connection.
-
-    Raises:
-        OSError, EOFError: it did not come whole and in time, or not from a sender with the key.
-    """
-    deadline = time.monotonic() + SECONDS
-    nonce = os.urandom(NONCE_BYTES)
+def _send(content: bytes | memoryview, connection: socket.socket, key: bytes, place: int) -> None:
+    nonce = _read(connection, NONCE_BYTES, time.monotonic() + SECONDS)
+    header = len(content).to_bytes(8, "little") + place.to_bytes(8, "little")
     connection.settimeout(SECONDS)
-    connection.sendall(nonce)
-    length = _read(connection, LENGTH_BYTES, deadline)
-    _require(key, nonce + length, _read(connection, DIGEST_BYTES, deadline))
-    size = int.from_bytes(length, "little")
-    if size > MAX_BYTES:
-        raise EOFError
-    content = _read(connection, size, deadline)
-    _require(key, nonce + content, _read(connection, DIGEST_BYTES, deadline))
-    return content
-
-
-def _send(content: bytes, address: Address, key: bytes) -> None:
-    with socket.create_connection(address, SECONDS) as connection:
-        nonce = _read(connection, NONCE_BYTES, time.monotonic() + SECONDS)
-        length = len(content).to_bytes(LENGTH_BYTES, "little")
-        connection.sendall(length + _digest(key, nonce + length) + content + _digest(key, nonce + content))
-        _read(connection, len(_KEPT), time.monotonic() + SECONDS)
+    connection.sendall(header + _digest(key, nonce + header))
+    view, total = memoryview(content), hashlib.sha256()
+    for begin in range(0, len(view), PART_BYTES):  # the time is that of one part, and the interpreter runs others
+        part = view[begin : begin + PART_BYTES]
+        connection.sendall(part)
+        total.update(part)
+    connection.sendall(_digest(key, nonce + total.digest()))
+    _read(connection, len(_KEPT), time.monotonic() + SECONDS)
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
-    data = bytearray()
-    while len(data) < size:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
-        part = connection.recv(min(1 << 20, size - len(data)))
-        if not part:
-            raise EOFError
-        data += part
+        view = view[_received(view, connection) :]
     return bytes(data)
+
+
+def _read_into(view: memoryview, connection: socket.socket) -> bytes:
+    """Fill the view, and return the sum of what came."""
+    connection.settimeout(SECONDS)
+    total = hashlib.sha256()
+    while view:
+        count = _received(view[:PART_BYTES], connection)
+        total.update(view[:count])
+        view = view[count:]
+    return total.digest()
+
+
+def _received(view: memoryview, connection: socket.socket) -> int:
+    count = connection.recv_into(view)
+    if not count:
+        raise EOFError
+    return count
 
 
 def _require(key: bytes, content: bytes, digest: bytes) -> None:

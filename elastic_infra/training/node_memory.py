@@ -101,7 +101,7 @@ class NodeMemory:
             ranks[first_rank + local_rank] = tree["rng"]
         return bytes(bytes_of(step, {"ranks": ranks}))
 
-    def keep(self, content: bytes) -> None:
+    def keep(self, content: bytes | bytearray) -> None:
         """Keep what ``outgoing`` gave on the node before this one; the last two stay, each whole or not there."""
         draft = self._place_of("draft")
         with contextlib.suppress(OSError):  # without room the copy is missing, as before

@@ -39,15 +39,18 @@ class Seen:
     """Time of the last copy to memory; 0 before the first."""
     until_durable: float
     """Seconds until the next durable snapshot is due; not positive where it is due."""
+    sending_seconds: float = 0.0
+    """Processor time for sending the last copy to another node, beside the training; 0 before the first."""
 
 
-def plan(seen: Seen, durable_seconds: float, memory_share: float) -> Plan:
+def plan(seen: Seen, durable_seconds: float, memory_share: float, sending_share: float) -> Plan:
     """Decide at one look.
 
     Args:
         seen: rank 0's measurements.
         durable_seconds: seconds between two durable snapshots.
         memory_share: the share of the time that copies to memory may take.
+        sending_share: the share of a processor's time that sending copies may take.
     """
     durable = seen.until_durable <= 0
     step_seconds = max(seen.step_seconds, 1e-6)
@@ -55,5 +58,6 @@ def plan(seen: Seen, durable_seconds: float, memory_share: float) -> Plan:
     # Half of the way, so that a few looks lead to the step at which the snapshot is due. The first looks are near to
     # each other, because speed and copies are measured only then.
     ahead = min(left / 2, LONGEST_SECONDS / step_seconds, max(1, seen.made))
-    memory_steps = max(1, math.ceil(seen.copy_seconds / (memory_share * step_seconds)))
+    between = max(seen.copy_seconds / memory_share, seen.sending_seconds / sending_share)
+    memory_steps = max(1, math.ceil(between / step_seconds))
     return Plan(seen.step + max(1, int(ahead)), memory_steps, durable)

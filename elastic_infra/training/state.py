@@ -25,8 +25,9 @@ from ..launcher.workers import progress
 from . import exchange, fitting, generators, host_memory, shards, snapshots, transfer
 from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
-from .copies import Copies, Invitation
+from .copies import Copies
 from .host_memory import DamagedError, Tree
+from .neighbour import Invitation
 from .node_memory import Key, NodeMemory, Parts
 from .overlap import Overlap
 from .rebuilding import Build, Rebuilt
@@ -157,7 +158,7 @@ class ElasticState:
         memory = _node_memory() if in_memory else None
         object.__setattr__(self, "_memory", memory)
         object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
-        buddies = Buddies(memory, warn) if memory is not None and build is not None else None
+        buddies = Buddies(memory) if memory is not None and build is not None else None
         object.__setattr__(self, "_buddies", buddies)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
@@ -270,15 +271,17 @@ class ElasticState:
         while self._memory_is_read:  # until this rank's part of an older step is on disk, or cannot be written
             self._saving.written.wait(_POLL_SECONDS)
         self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)
+        if self._has_buddies and not self._buddies.have_arrived() and is_safe:
+            is_safe = False
+            self.snapshot(durable=True, saved=saved, failed=failed)
         self._handed = -1 if is_safe or self._folder is None else self.step
 
     def _join_buddies(self) -> None:
         """Have another node keep this rank's shards, where no other one has them in any case."""
         places = _gather(self._place())
-        if self._buddies is not None:
-            needed = all(place.keeps for place in places) and not exchange.are_copied(places)
+        if self._buddies is not None and all(place.keeps for place in places) and not exchange.are_copied(places):
             nodes = [place.node for place in places]
-            self._buddies.join(nodes, _rank(), _beside()) if needed else self._buddies.part()
+            self._buddies.join(nodes, _rank(), _gather(self._buddies.invitation()), _beside())
 
     def _place(self) -> exchange.Place:
         keeps = self._memory is not None and self._buddies is not None and self._buddies.keep
@@ -329,6 +332,11 @@ class ElasticState:
         self._saver(part, alone, saved, failed)()
 
     @property
+    def sending_seconds(self) -> float:
+        """Processor time for which a thread sent the last copy of the shards to another node; 0 without one."""
+        return self._buddies.seconds if self._buddies is not None else 0.0
+
+    @property
     def copying_seconds(self) -> float:
         """Seconds for which a thread copied the last snapshot with ``overlap``; 0 without one."""
         return cast("Overlap", self._overlap).seconds
@@ -360,6 +368,8 @@ class ElasticState:
         object.__setattr__(self, "_is_outdated", self._writing is not None)
         if broken:
             self._saving.given_up.set()
+            if self._buddies is not None:
+                self._buddies.interrupt()
 
     def restore(self) -> Restored:
         """Load the newest snapshot that all ranks can get: from this node's memory, a peer's memory, or the disk.
@@ -510,11 +520,13 @@ class ElasticState:
 
     def _copy_shards(self, *, durable: bool, alone: bool) -> memoryview | None:
         """Copy this rank's shards to this and the next node's memory; returns the part of a durable snapshot."""
+        if self._has_buddies and not alone:
+            self._buddies.have_arrived()
         tree = self.capture()
         own = {name: tree[name] for name in _OF_RANK & tree.keys()}
         content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
         if self._has_buddies and not alone:
-            self._buddies.swap(content)
+            self._buddies.send(content)
         if not durable:
             return None
         part = tree if _rank() == 0 else own
@@ -588,6 +600,8 @@ class ElasticState:
         return _from_rank(ranks) if lacks else Restored(self.step, "memory")
 
     def _restore_shards(self) -> Restored:
+        if self._buddies is not None:
+            self._buddies.part()
         held = self._memory.sharded() if self._memory is not None else {}
         copies = self._memory.copies() if self._memory is not None else {}
         parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}

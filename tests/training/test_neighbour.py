@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import queue
 import socket
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from elastic_infra.training import neighbour
-from elastic_infra.training.neighbour import NONCE_BYTES, Receiver, Sender, route_to
+from elastic_infra.training.neighbour import NONCE_BYTES, PART_BYTES, Receiver, Room, Sender, route_to
 
 KEY = b"k" * 32
 CONTENT = bytes(range(256)) * 1000
@@ -25,9 +26,14 @@ class Node:
 
     def __init__(self, key: bytes = KEY) -> None:
         self.kept: queue.Queue[bytes] = queue.Queue()
-        self.receiver = Receiver(self.kept.put)
+        self.receiver = Receiver(self._room)
         self.receiver.follow(key)
         self.address = ("127.0.0.1", self.receiver.listen())
+
+    def _room(self, place: int, size: int) -> Room | None:
+        """Some room: this node has one place."""
+        content = bytearray(size if size < 1 << 30 else 0)
+        return Room(memoryview(content), lambda: self.kept.put(bytes(content))) if content and not place else None
 
     def ends(self, send: Callable[[socket.socket, bytes], None]) -> bool:
         """Whether the receiver ends a connection on which this is sent after its nonce, and says nothing else."""
@@ -42,8 +48,9 @@ class Node:
 
 def frame(nonce: bytes, content: bytes, key: bytes = KEY, length: int | None = None) -> bytes:
     """What a sender with the key says."""
-    size = (len(content) if length is None else length).to_bytes(8, "little")
-    return size + hmac.digest(key, nonce + size, "sha256") + content + hmac.digest(key, nonce + content, "sha256")
+    header = (len(content) if length is None else length).to_bytes(8, "little") + bytes(8)
+    total = hashlib.sha256(content).digest()
+    return header + hmac.digest(key, nonce + header, "sha256") + content + hmac.digest(key, nonce + total, "sha256")
 
 
 @pytest.fixture
@@ -61,7 +68,7 @@ def warnings() -> list[str]:
 @pytest.fixture
 def sender(node: Node, warnings: list[str]) -> Iterator[Sender]:
     """Sends to the next node."""
-    sender = Sender(warnings.append)
+    sender = Sender(warnings.append, "it", "it is lost")
     sender.follow(node.address, KEY)
     yield sender
     sender.follow(None, b"")
@@ -199,6 +206,61 @@ def test_a_neighbour_that_joins_late_gets_the_snapshot(
     assert sent.wait(30)
     node.receiver.follow(KEY)
 
+    assert node.kept.get(timeout=30) == CONTENT
+
+
+def test_the_arrival_is_waited_for(node: Node, sender: Sender) -> None:
+    """Nothing on its way has arrived; a snapshot has once it is kept, and one for which there is no room has not."""
+    assert sender.await_arrival()
+    sender.send(lambda: CONTENT)
+    assert sender.await_arrival()
+    assert node.kept.get_nowait() == CONTENT
+    assert sender.seconds > 0
+
+    sender.follow(node.address, KEY, place=1)
+    sender.send(lambda: CONTENT)
+    assert not sender.await_arrival()
+
+
+class Held(Node):
+    """Its room is filled only once this is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def _room(self, place: int, size: int) -> Room | None:
+        self.begun.set()
+        assert self.goes_on.wait(30)
+        return super()._room(place, size)
+
+
+def test_sending_is_given_up_with_the_generation() -> None:
+    """A peer is lost: whoever waits for the arrival is freed, and what the receiver has in part is not kept."""
+    node, large = Held(), bytes(64 * PART_BYTES)
+    sender = Sender(pytest.fail, "it", "it is lost")
+    sender.follow(node.address, KEY)
+    sender.send(lambda: large)
+    assert node.begun.wait(30)
+    threading.Timer(0.1, lambda: sender.follow(None, b"")).start()
+    assert sender.await_arrival()
+
+    threading.Timer(0.1, node.goes_on.set).start()
+    node.receiver.follow(b"n" * 32)
+    assert node.kept.empty()
+
+
+def test_a_snapshot_may_take_long_while_it_comes(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+    """Gigabytes over a slow network: the time is that of a part, and not of the whole."""
+    monkeypatch.setattr(neighbour, "SECONDS", 0.3)
+
+    def send(connection: socket.socket, nonce: bytes) -> None:
+        said = frame(nonce, CONTENT)
+        for begin in range(0, len(said), len(said) // 10):
+            connection.sendall(said[begin : begin + len(said) // 10])
+            time.sleep(0.05)
+
+    assert not node.ends(send)
     assert node.kept.get(timeout=30) == CONTENT
 
 

@@ -21,7 +21,7 @@ def looks(step_seconds: float, durable_seconds: float, steps: int) -> list[sched
     plans, durable_at, plan = [], 0.0, schedule.Plan(1)
     while (step := plan.look_at) <= steps:
         until = durable_at + durable_seconds - step * step_seconds
-        plan = schedule.plan(schedule.Seen(step, step, step_seconds, 0.0, until), durable_seconds, SHARE)
+        plan = schedule.plan(schedule.Seen(step, step, step_seconds, 0.0, until), durable_seconds, SHARE, SHARE)
         durable_at = step * step_seconds if plan.durable else durable_at
         plans.append(plan)
     return plans
@@ -47,10 +47,24 @@ def test_a_durable_snapshot_comes_with_the_first_step_after_its_time(
 def test_copies_to_memory_cost_their_share_at_most(copy_seconds: float, step_seconds: float) -> None:
     """The interval is the shortest that does, one step where copies cost next to nothing."""
     seen = schedule.Seen(5, 5, step_seconds, copy_seconds, 600.0)
-    interval = schedule.plan(seen, 600.0, SHARE).memory_steps
+    interval = schedule.plan(seen, 600.0, SHARE, SHARE).memory_steps
 
     assert copy_seconds <= SHARE * interval * step_seconds * (1 + 1e-9)
     assert interval == 1 or copy_seconds > SHARE * (interval - 1) * step_seconds * (1 - 1e-9)
+
+
+@given(st.floats(0.0, 10.0), st.floats(0.0, 10.0), st.floats(0.001, 10.0))
+def test_sending_copies_takes_its_share_of_a_processor_at_most(
+    copy_seconds: float, sending_seconds: float, step_seconds: float
+) -> None:
+    """Threads do it beside the training, which has one processor less meanwhile; the longer interval counts."""
+
+    def interval(copy_seconds: float, sending_seconds: float) -> int:
+        seen = schedule.Seen(5, 5, step_seconds, copy_seconds, 600.0, sending_seconds)
+        return schedule.plan(seen, 600.0, SHARE, 2 * SHARE).memory_steps
+
+    assert sending_seconds <= 2 * SHARE * interval(copy_seconds, sending_seconds) * step_seconds * (1 + 1e-9)
+    assert interval(copy_seconds, sending_seconds) == max(interval(copy_seconds, 0), interval(0, sending_seconds))
 
 
 def test_a_rank_saves_at_the_step_that_rank_0_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -94,6 +95,26 @@ def test_a_killed_worker_of_three_has_its_shards_on_another_node(start: Start) -
     assert {pids[0], pids[2]} < {pid_of(lines, rank) for rank in range(3)}, job.logs()
 
     finish(job)
+    assert not job.said("from disk.")
+
+
+def test_a_node_is_lost_while_copies_are_on_their_way(start: Start) -> None:
+    """FSDP2: training waits with the next snapshot for the copies of all. It goes on from the one before these."""
+    job = start("rebuilt")
+    lines = grow(job, 3)
+    kept = {pid_of(lines, rank) for rank in (0, 1)}
+    (job.folder / "away").touch()
+    job.wait_until(lambda: time.monotonic() - at(job.journal()[-1]) > 1)
+    before = job.journal()
+    kill_tree(job.nodes[2])
+    (job.folder / "away").unlink()
+    lines = job.wait_for_world(2, after=at(before[-1]))
+    assert {pid_of(lines, rank) for rank in (0, 1)} == kept, job.logs()
+    newest = max(int(str(line["step"])) for line in before if line["event"] == "step")
+    again = min(int(str(line["step"])) for line in lines[len(before) :] if line["event"] == "step")
+
+    finish(job)
+    assert newest - again <= 1, "the snapshot of the step before was whole"
     assert not job.said("from disk.")
 
 

@@ -7,8 +7,9 @@ go, with ``reconfigured`` their process group too; with ``sharded`` the model is
 that rank 0 alone has it. With ``rebuilt`` workers keep their processes and build two sharded layers in each group; with
 ``copied`` there are two copies of these where the number of workers is even (HSDP). A worker whose pid is in
 FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
-there to be killed, and empties the file. Building the model takes the seconds in FOLDER/building, where it exists. A
-step that is repeated has a line in each generation that tried; those of the last one count.
+there to be killed, and empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model
+takes the seconds in FOLDER/building, where it exists. A step that is repeated has a line in each generation that tried;
+those of the last one count.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pathlib
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -26,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState, Snapshots
+from elastic_infra.training.node_memory import NodeMemory
 from tests.training.recorded_step import one_layer, samples, train, two_layers
 
 folder, until, pause, durable_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
@@ -59,6 +62,17 @@ def end_if_chosen(_: torch.Tensor) -> None:
     if is_chosen("waiting"):
         (folder / "waiting").write_text("")
         time.sleep(600)
+
+
+def receive(memory: NodeMemory, place: int, size: int) -> tuple[memoryview, Callable[[], None]]:
+    """Room for a copy, once copies may arrive."""
+    while (folder / "away").exists():
+        time.sleep(0.05)
+    return take_copy(memory, place, size)
+
+
+take_copy = NodeMemory.receive
+NodeMemory.receive = receive  # type: ignore[assignment, method-assign]
 
 
 def mesh() -> DeviceMesh:
