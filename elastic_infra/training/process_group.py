@@ -117,6 +117,8 @@ class ElasticGroup:
         """Host and port at which this process serves the store; None in all processes but rank 0."""
         self._obstacle = ""
         self._remade: frozenset[str] = frozenset()
+        self._left: list[dist.ProcessGroup] = []
+        """Groups of generations that are over, to which the script's model may still refer."""
         self.generation = 0
         """The generation in whose group this process is; 0 before the first."""
         self.is_behind = False
@@ -237,6 +239,7 @@ class ElasticGroup:
         """Take down the process groups made inside the block, which makes them anew in each generation."""
         for group, name in tuple(dist.distributed_c10d._world.pg_names.items()):  # noqa: SLF001  torch has no public list
             if name in self._remade:  # the group of all has outlived its members
+                self._left.append(group)
                 dist.destroy_process_group(group)
         before = _names_of_groups()
         try:
@@ -268,9 +271,19 @@ class ElasticGroup:
                 self._say(channel.Parked(self.generation, step))
                 continue
             self.is_behind = False
+            self._free_left()
             self._say_in()
             return None
         return order
+
+    def _free_left(self) -> None:
+        """Have another thread free the groups that were left.
+
+        Gloo's destructor waits for all collectives, and one may never end: where a peer is lost at the wrong moment,
+        gloo misses that its connections are gone. Such a thread ends with the process.
+        """
+        left, self._left = self._left, []
+        threading.Thread(target=left.clear, name="groups that were left", daemon=True).start()
 
     def _say_in(self) -> None:
         self._obstacle = obstacle(self._remade)
@@ -281,7 +294,7 @@ class ElasticGroup:
     def _make(self) -> None:
         rank, world = int(self._environ["RANK"]), int(self._environ["WORLD_SIZE"])
         self._freeing.forget()
-        self._way.leave()
+        self._left += self._way.leave()
         self._store = self._store_of(rank, world)
         handles = self._meet(self._store, rank, world)
         with self._freeing.making():

@@ -33,8 +33,12 @@ class Way(Protocol):
     def begin(self) -> None:
         """Make the first group, whose only member is this process."""
 
-    def leave(self) -> None:
-        """Leave the group before the members of the next one meet."""
+    def leave(self) -> list[dist.ProcessGroup]:
+        """Leave the group before the members of the next one meet.
+
+        Returns:
+            The groups that are over. The last reference to one waits for its collectives.
+        """
 
     def handle(self) -> str:
         """What the other members of the next group have to know of this process."""
@@ -87,10 +91,12 @@ class Anew:
         """Make the first group, whose only member is this process."""
         dist.init_process_group(self._backend, store=dist.HashStore(), rank=0, world_size=1, timeout=self._timeout)
 
-    def leave(self) -> None:
-        """Destroy the group; there is none where the last one broke while it was made."""
-        if dist.is_initialized():
+    def leave(self) -> list[dist.ProcessGroup]:
+        """Destroy the group and those within it; there is none where the last one broke while it was made."""
+        left = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001  torch has no public list
+        if left:
             dist.destroy_process_group()
+        return left
 
     def handle(self) -> str:
         """Nothing but that this process is there."""
@@ -121,8 +127,9 @@ class Reconfigured:
         )
         self._become(secrets.randbits(62), [self.handle()])
 
-    def leave(self) -> None:
+    def leave(self) -> list[dist.ProcessGroup]:
         """Nothing: torch ends the old members' communication once the new ones have met."""
+        return []
 
     def handle(self) -> str:
         """Torch's own text about this process."""

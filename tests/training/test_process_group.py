@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import queue
+import threading
 import time
+import weakref
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -17,6 +20,7 @@ import torch.distributed as dist
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import ElasticGroup
 from elastic_infra.training.process_group import BrokenError
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -121,6 +125,28 @@ def test_groups_of_a_build_that_broke_are_gone_before_the_next_one(
         assert group.begin(settle) is None
         assert [agent.receive() for _ in range(3)] == [channel.Ready(), channel.Parked(1, 0), channel.In(2)]
         assert len(dist.distributed_c10d._world.pg_map) == 2
+    finally:
+        dist.destroy_process_group()
+
+
+def test_another_thread_frees_the_groups_that_were_left(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """Gloo's destructor waits for a collective that may never end, wherever the model drops its last reference."""
+    agent, connection = agent_and_worker
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = [dist.group.WORLD]
+    freed_by: queue.Queue[str] = queue.Queue()
+    weakref.finalize(model[0], lambda: freed_by.put(threading.current_thread().name))
+    group = ElasticGroup(connection, environ={})
+    assert group._orders is not None
+    group._orders.listen()
+    port = str(free_port())
+    agent.send(channel.Enter(1, {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}))
+
+    try:
+        assert group.begin(model.clear) is None
+        assert freed_by.get(timeout=30) == "groups that were left"
     finally:
         dist.destroy_process_group()
 
