@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -22,6 +23,7 @@ from tests.cluster.testbed import enforcer, lifecycle, programs
 from tests.cluster.testbed import kueue as queues
 from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
+from tests.cluster.testbed.controllers import Running
 from tests.cluster.testbed.layout import IMAGES
 from tests.engine.engine import Engine
 from tests.engine.provider import serving
@@ -42,6 +44,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"--seed {config.getoption('seed')}"
 
 
+T = TypeVar("T")
 PROVIDER = pytest.StashKey[str]()
 
 
@@ -85,26 +88,35 @@ def api(cluster: Cluster) -> Iterator[kube.Kube]:
 
 
 @pytest.fixture(scope="session")
-def trainer(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
-    """A cluster that serves TrainJobs; skips where there is none."""
-    with _served(cluster, api, VERSION, "TrainJob", controllers.running):
-        yield
+def trainer(cluster: Cluster, api: kube.Kube) -> Iterator[Running | None]:
+    """A cluster that serves TrainJobs, with its JobSet where that is the testbed's; skips where there is none."""
+    with _served(cluster, api, VERSION, "TrainJob", controllers.running) as job_set:
+        yield job_set
+
+
+@pytest.fixture
+def elastic_job_sets(trainer: Running | None) -> Callable[[], AbstractContextManager[None]]:
+    """Has JobSet let the size of TrainJobs move meanwhile; skips where JobSet is not the testbed's."""
+    if trainer is None:
+        pytest.skip("only the testbed's JobSet can be given another feature gate")
+    return lambda: trainer.settings(**controllers.ELASTIC)
 
 
 @pytest.fixture(scope="module")
-def kueue(cluster: Cluster, api: kube.Kube, trainer: None) -> Iterator[None]:
+def kueue(cluster: Cluster, api: kube.Kube, trainer: Running | None) -> Iterator[None]:
     """A cluster in which Kueue admits jobs; skips where there is none."""
-    assert trainer is None, "Kueue begins to know TrainJobs long after their definition where that comes later"
+    del trainer  # Kueue begins to know TrainJobs long after their definition where that comes later
     with _served(cluster, api, queues.VERSION, "LocalQueue", queues.running):
         yield
 
 
-Running = Callable[[Path, kube.Kube], AbstractContextManager[None]]
+Start = Callable[[Path, kube.Kube], AbstractContextManager[T]]
 
 
 @contextmanager
-def _served(cluster: Cluster, api: kube.Kube, api_version: str, kind: str, running: Running) -> Iterator[None]:
+def _served(cluster: Cluster, api: kube.Kube, api_version: str, kind: str, running: Start[T]) -> Iterator[T | None]:
     """A cluster with a kind's controllers: the user's own, or the tests' beside the testbed; skips without either."""
+    own = None
     with ExitStack() as stack:
         if cluster.testbed is None:
             try:
@@ -113,10 +125,10 @@ def _served(cluster: Cluster, api: kube.Kube, api_version: str, kind: str, runni
                 pytest.skip(f"the cluster has no {kind}: {error}")
         else:
             try:
-                stack.enter_context(running(cluster.testbed, api))
+                own = stack.enter_context(running(cluster.testbed, api))
             except programs.MissingProgramError as error:
                 pytest.skip(f"no controller of {kind}s: {error}")
-        yield
+        yield own
 
 
 @pytest.fixture(scope="module")

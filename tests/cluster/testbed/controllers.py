@@ -5,6 +5,7 @@ They serve their webhooks with the training operator's certificate, whose name l
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -55,31 +56,59 @@ class Controller:
     """Before the program: a command that furnishes what it wants and then becomes it."""
 
 
+class Running:
+    """A controller that runs in a testbed."""
+
+    def __init__(self, controller: Controller, root: Path, api: kube.Kube) -> None:
+        self._controller, self._root, self._api = controller, root, api
+        self._log = root / "logs" / f"{controller.program}.log"
+        self._process = _start(controller, root, self._log)
+
+    def await_served(self) -> None:
+        """Returns once its webhooks judge what they are asked."""
+        what = f"{self._controller.program} to serve"
+        until(what, lambda: _refuses(self._controller, self._api, self._process, self._log))
+
+    def end(self) -> None:
+        """Stop the program; returns once it has ended."""
+        self._process.terminate()
+        self._process.wait()
+
+    @contextmanager
+    def settings(self, **changed: object) -> Iterator[None]:
+        """Meanwhile it runs with other settings, for which it is started again."""
+        self._again(dataclasses.replace(self._controller, settings={**self._controller.settings, **changed}))
+        yield
+        self._again(self._controller)
+
+    def _again(self, controller: Controller) -> None:
+        self.end()
+        self._process = _start(controller, self._root, self._log)
+        self.await_served()
+
+
 @contextmanager
-def running(controller: Controller, root: Path, api: kube.Kube) -> Iterator[None]:
+def running(controller: Controller, root: Path, api: kube.Kube) -> Iterator[Running]:
     """It runs in the testbed meanwhile.
 
     Raises:
         MissingProgramError: it is not built.
     """
-    program = programs.built(controller.program)
     module = build.module_folder(modules.HERE / controller.tool, controller.module, build.go_program())
     for definition in sorted((module / controller.crds).glob("*_*.yaml")):
         define(definition, api)
     documents = yaml.safe_load_all((module / controller.webhooks).read_text())
     hooks = [_led_here(each, controller, api) for each in documents if each]
-    log = root / "logs" / f"{controller.program}.log"
-    process = _start(controller, program, root, log)
+    own = Running(controller, root, api)
     try:
         for hook in hooks:
             api.apply(hook)
-        until(f"{controller.program} to serve", lambda: _refuses(controller, api, process, log))
-        yield
+        own.await_served()
+        yield own
     finally:
         for hook in hooks:
             api.delete(hook)
-        process.terminate()
-        process.wait()
+        own.end()
 
 
 def define(definition: Path, api: kube.Kube) -> None:
@@ -128,7 +157,8 @@ def _led_here(hook: kube.Object, controller: Controller, api: kube.Kube) -> kube
     return hook
 
 
-def _start(controller: Controller, program: str, root: Path, log: Path) -> subprocess.Popen[bytes]:
+def _start(controller: Controller, root: Path, log: Path) -> subprocess.Popen[bytes]:
+    program = programs.built(controller.program)
     settings = {
         **controller.settings,
         "kind": "Configuration",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.cluster import kube
 from tests.cluster.testbed import controllers, programs
-from tests.cluster.testbed.controllers import Controller
+from tests.cluster.testbed.controllers import Controller, Running
 from tools import build
 
 TOOL = "trainer"
@@ -72,13 +72,17 @@ TRAINER = Controller(
 )
 
 
+ELASTIC = {"featureGates": {"ElasticJobSet": True}}
+"""Settings with which JobSet lets the size of a TrainJob move."""
+
+
 @contextmanager
-def running(root: Path, api: kube.Kube) -> Iterator[None]:
-    """Both run in the testbed meanwhile.
+def running(root: Path, api: kube.Kube) -> Iterator[Running]:
+    """Both run in the testbed meanwhile: JobSet, for other settings.
 
     Raises:
         MissingProgramError: they are not built.
     """
     programs.built(TRAINER.program)
-    with controllers.running(JOB_SET, root, api), controllers.running(TRAINER, root, api):
-        yield
+    with controllers.running(JOB_SET, root, api) as job_set, controllers.running(TRAINER, root, api):
+        yield job_set
