@@ -15,8 +15,9 @@ KINDS: Final = {
     "PyTorchJob": ("kubeflow.org/v1", "pytorchjobs"),
     "Job": ("batch/v1", "jobs"),
     "TrainJob": ("trainer.kubeflow.org/v1alpha1", "trainjobs"),
+    "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"),
 }
-"""API version and path of the kinds of workload."""
+"""API version and path of the kinds of workload, and of what Trainer makes of a TrainJob."""
 
 Call = Callable[..., Any]
 """Method, path and, for a change, its body, in; JSON out."""
@@ -53,13 +54,14 @@ def _lean(pod: Any) -> Any:  # noqa: ANN401 - JSON
 def api(host: str, port: str, credentials: Path) -> Call:
     """The API server, as the account sees it whose `token`, which the kubelet renews, and `ca.crt` are in a folder.
 
-    A call raises `OSError` with what the API server said where it refuses: `FileExistsError` for a conflict, and
-    `FileNotFoundError` for what is not there.
+    The body of a `PATCH` is a merge patch, or a JSON patch where it is a list. A call raises `OSError` with what the
+    API server said where it refuses: `FileExistsError` for a conflict, and `FileNotFoundError` for what is not there.
     """
 
     def call(method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         token, context = (credentials / "token").read_text(), ssl.create_default_context(cafile=credentials / "ca.crt")
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        patch = "json-patch" if isinstance(body, list) else "merge-patch"
+        kind = f"application/{patch}+json" if method == "PATCH" else "application/json"
         connection = HTTPSConnection(host, int(port), timeout=TIMEOUT, context=context)
         content = json.dumps(body) if body else None
         connection.request(method, path, content, {"Authorization": f"Bearer {token}", "Content-Type": kind})

@@ -8,8 +8,11 @@ from urllib.parse import urlencode
 
 from .api_server import Call, listed, path_of
 from .decision import Limits, Memory, begin, decide
-from .observation import hold, observe
+from .observation import Object, hold, observe
 
+SIZED: Final = {"TrainJob": "JobSet"}
+"""The kind of the object that holds the number of nodes, where that is another one of the job's name."""
+FIXED: Final = "JobSet refuses another number of nodes: its feature gate ElasticJobSet is off"
 MOST_PODS: Final = 500
 """Waiting pods that one look reads, so that a crowded namespace does not cost the driver its memory."""
 
@@ -26,8 +29,9 @@ def look(
         limits: what the config says.
         memory: what the last look has left.
     """
-    kind, namespace, _ = job
-    path, space = path_of(*job), f"namespaces/{namespace}"
+    kind, namespace, name = job
+    kind = SIZED.get(kind, kind)
+    path, space = path_of(kind, namespace, name), f"namespaces/{namespace}"
     workload = call("GET", path)
     if why := hold(workload):
         return None, f"leaves the size alone: {why}"
@@ -39,11 +43,24 @@ def look(
     nodes, why, after = decide(seen, limits, memory or begin(limits, now), now)
     if nodes == seen.size:
         return after, f"size {nodes}: {why}"
-    is_operated = kind == "PyTorchJob"
-    spec = {"replicas": nodes} if is_operated else {"parallelism": nodes, "completions": nodes}
-    version = {"resourceVersion": workload["metadata"]["resourceVersion"]}  # refused where the job has changed since
-    call("PATCH", path + "/scale" * is_operated, {"metadata": version, "spec": spec})
+    try:
+        call("PATCH", path + "/scale" * (kind == "PyTorchJob"), _change(kind, workload, nodes))
+    except OSError as error:
+        if kind == "JobSet" and "immutable" in str(error):  # with all of the pods' template, which is not for a log
+            return memory, f"size {seen.size}: {FIXED}"
+        raise
     return after, f"size {seen.size} to {nodes}: {why}"
+
+
+def _change(kind: str, workload: Object, nodes: int) -> object:
+    """A patch with another number of nodes, which is refused where the object has changed since it was read."""
+    version = workload["metadata"]["resourceVersion"]
+    if kind == "JobSet":
+        job = "/spec/replicatedJobs/0/template/spec"  # the one that trains
+        both = [{"op": "replace", "path": f"{job}/{field}", "value": nodes} for field in ("parallelism", "completions")]
+        return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *both]
+    spec = {"replicas": nodes} if kind == "PyTorchJob" else {"parallelism": nodes, "completions": nodes}
+    return {"metadata": {"resourceVersion": version}, "spec": spec}
 
 
 def sizes(text: str) -> tuple[int, ...]:

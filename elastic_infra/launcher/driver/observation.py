@@ -16,7 +16,7 @@ MIN_NODES: Final = "elastic-infra/min-nodes"
 no other such job makes room for them. Two of them would take nodes from each other for ever."""
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 INDICES: Final = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
-ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "SuccessCriteriaMet", "FailureTarget"})
+ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed", "SuccessCriteriaMet", "FailureTarget"})
 
 
 def hold(workload: Object) -> str:
@@ -34,6 +34,8 @@ def hold(workload: Object) -> str:
 def size(workload: Object) -> int:
     """The number of nodes that the job asks for."""
     spec = workload["spec"]
+    if "replicatedJobs" in spec:  # a JobSet, of the one Job that trains
+        spec = spec["replicatedJobs"][0]["template"]["spec"]
     replicas = spec.get("pytorchReplicaSpecs", {}).get("Worker", {}).get("replicas", 1)
     return int(spec.get("parallelism", replicas))
 

@@ -52,13 +52,18 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[api_server
 
 
 def test_a_change_says_what_its_body_is(call: api_server.Call, tmp_path: Path) -> None:
-    """A patch is merged, anything else is JSON; the token is read each time, for the kubelet renews it."""
+    """A patch is merged, or a list of changes; anything else is JSON.
+
+    The token is read each time, for the kubelet renews it.
+    """
     patched: Any = call("PATCH", "/200", {"a": 1})
     (tmp_path / "token").write_text("second")
     posted: Any = call("POST", "/201", {"a": 1})
+    listed: Any = call("PATCH", "/200", [{"op": "replace"}])
 
     assert (patched["kind"], patched["who"]) == ("application/merge-patch+json", "Bearer first")
     assert (posted["kind"], posted["who"]) == ("application/json", "Bearer second")
+    assert listed["kind"] == "application/json-patch+json"
     assert posted["body"] == '{"a": 1}'
 
 

@@ -68,6 +68,71 @@ def test_a_job_is_resized_through_its_own_object(kind: str, spec: Any, path: str
     ]
 
 
+def job_set(nodes: int) -> Any:
+    """What Trainer makes of a TrainJob."""
+    return job(0) | {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": job(nodes)["spec"]}}]}}
+
+
+def test_a_train_job_is_resized_through_its_job_set() -> None:
+    """Both numbers of the one Job, and nothing where the JobSet has changed since it was looked at."""
+    server = Server(job_set(1), [node(0)])
+    _, said = look(server, of("TrainJob"), SELECTOR, LIMITS, READY)
+    own, place = (
+        "/apis/jobset.x-k8s.io/v1alpha2/namespaces/research/jobsets/train",
+        "/spec/replicatedJobs/0/template/spec",
+    )
+
+    assert {path for _, path, _ in server.calls if "train" in path} == {own}
+    assert server.calls[-1] == (
+        "PATCH",
+        own,
+        [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "replace", "path": f"{place}/parallelism", "value": 2},
+            {"op": "replace", "path": f"{place}/completions", "value": 2},
+        ],
+    )
+    assert said == "size 1 to 2: asks whether there is room"
+
+
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+def test_a_job_set_that_has_ended_is_left_alone(end: str) -> None:
+    """In JobSet's own words for it."""
+    status = {"conditions": [{"type": end, "status": "True"}]}
+    server = Server(job_set(1) | {"status": status}, [])
+
+    assert look(server, of("TrainJob"), SELECTOR, LIMITS, READY) == (None, "leaves the size alone: the job has ended")
+
+
+def test_a_job_set_whose_size_does_not_move_is_told_without_its_pods() -> None:
+    """JobSet names the whole template in its refusal, variables included; what was remembered still holds."""
+    server = Server(job_set(1), [node(0)])
+
+    def call(method: str, path: str, body: Any = None) -> Any:
+        if method == "PATCH":
+            message = 'spec.replicatedJobs: Invalid value: [{"env": "secret"}]: field is immutable'
+            raise OSError(message)
+        return server(method, path, body)
+
+    assert look(call, of("TrainJob"), SELECTOR, LIMITS, READY) == (
+        READY,
+        "size 1: JobSet refuses another number of nodes: its feature gate ElasticJobSet is off",
+    )
+
+
+def test_another_refusal_is_the_caller_s() -> None:
+    """It is told as it is."""
+    server = Server(job_set(1), [node(0)])
+
+    def call(method: str, path: str, body: Any = None) -> Any:
+        if method == "PATCH":
+            raise FileExistsError
+        return server(method, path, body)
+
+    with pytest.raises(FileExistsError):
+        look(call, of("TrainJob"), SELECTOR, LIMITS, READY)
+
+
 def test_nothing_is_set_where_nothing_changes() -> None:
     """A driver that has just started waits before its first step."""
     server = Server(job(1), [node(0)])
