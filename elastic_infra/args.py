@@ -115,6 +115,9 @@ class Elastic(TypedDict):
     initial_nodes: NotRequired[int]
     """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on, or `placement.kueue.mode` is `elastic`. Given, and without autoscaling or such a mode, it is the job's size as long as it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale` moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
+    elastic_job_set: NotRequired[bool]
+    """The number of nodes of a TrainJob moves within `nnodes`, through the JobSet that Trainer makes of it: by `elastic-infra scale`, or with `autoscaling.policy: capacity`. JobSet allows that only where its alpha feature gate `ElasticJobSet` is on, which is off by default and which `elastic-infra check` looks for. Only for target 'trainjob'; without it a TrainJob keeps the maximum of nodes."""
+
     nproc_per_node: NotRequired[str]
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count the cluster node's cores)."""
 
@@ -804,7 +807,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """Patches for fields of Kubernetes that this config lacks."""
 
     target: NotRequired[str]
-    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it needs Kubeflow Trainer 2.3, its size is the maximum of nodes, and training runs with the nodes that have come."""
+    """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it needs Kubeflow Trainer 2.3, its size is the maximum of nodes unless `elastic.elastic_job_set` is on, and training runs with the nodes that have come."""
 
     children: NotRequired[str]
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""

@@ -131,9 +131,10 @@ def job_configs(draw: DrawFn) -> Data:
     low, high = _bounds(elastic)
     targets = ["pytorchjob"] if etcd else ["pytorchjob", "trainjob", *(["job"] if high > 1 else [])]
     target = "single" if shape == "single" else draw(st.sampled_from(targets))
-    if target == "trainjob":
-        elastic.pop("initial_nodes", None)
-    initial = high if target == "trainjob" else elastic.get("initial_nodes") or low
+    can_move = shape == "range" and queue is None
+    elastic = draw(_of_train_job(elastic, can_move=can_move)) if target == "trainjob" else elastic
+    keeps_its_size = target == "trainjob" and "elastic_job_set" not in elastic
+    initial = high if keeps_its_size else elastic.get("initial_nodes") or low
     has_store_pod = _has_store_pod(elastic, rendezvous)
     placement = draw(_placement(queue, target, _modes(target, shape, elastic), has_store_pod=has_store_pod))
     parts: Data = {
@@ -152,18 +153,24 @@ def job_configs(draw: DrawFn) -> Data:
     is_baseline = parts["security"].get("profile") == "baseline"
     parts["storage"] = draw(_storage(host_path=is_baseline))
     parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
-    if shape == "range" and queue is None and draw(st.booleans()):
-        parts |= draw(_autoscaled(resources, target, has_store_pod=has_store_pod))
+    if can_move and draw(st.booleans()):
+        parts |= draw(_autoscaled(resources, target, has_driver=has_store_pod and not keeps_its_size))
     if shape == "fixed" or target in {"job", "trainjob"}:
         parts["target"] = target
-    given = {name: part for name, part in parts.items() if part != {} or draw(st.booleans())}
-    if not rendezvous:
-        given.pop("rendezvous", None)
+    given = {name: part for name, part in parts.items() if part != {} or (name != "rendezvous" and draw(st.booleans()))}
     moves = placement.get("kueue", {}).get("mode", "whole") != "whole" or "autoscaling" in parts
     is_open = target == "job" and shape == "range" and (moves or "initial_nodes" not in elastic)
     what = draw(_what_runs(can_wait=not is_open and target != "trainjob"))
     # A copy, since tests break parts of it and some strategies give the same object each time.
     return copy.deepcopy({"image": draw(IMAGES), **draw(ENTRYPOINTS), **what, **given})
+
+
+@st.composite
+def _of_train_job(draw: DrawFn, elastic: Data, *, can_move: bool) -> Data:
+    """The elasticity of a TrainJob, which keeps its maximum of nodes unless JobSet moves it."""
+    if can_move and draw(st.booleans()):
+        return {**elastic, "elastic_job_set": True}
+    return {key: value for key, value in elastic.items() if key != "initial_nodes"}
 
 
 @st.composite
@@ -432,10 +439,10 @@ def _storage(draw: DrawFn, *, host_path: bool) -> Data:
     return checkpoint | ({"volumes": volumes, "mounts": mounts} if names else {})
 
 
-def _autoscaled(resources: Data, target: str, *, has_store_pod: bool) -> st.SearchStrategy[Data]:
+def _autoscaled(resources: Data, target: str, *, has_driver: bool) -> st.SearchStrategy[Data]:
     capacity = st.fixed_dictionaries({"policy": st.just("capacity")}, optional={"probe_seconds": SECONDS})
     policies = [_autoscaling(resources)] if target == "pytorchjob" else []
-    policies += [capacity] if has_store_pod and target != "trainjob" else []
+    policies += [capacity] if has_driver else []
     return st.fixed_dictionaries({"autoscaling": st.one_of(policies)}) if policies else st.just({})
 
 

@@ -170,6 +170,68 @@ def test_the_field_is_in_the_definition_of_trainer() -> None:
     assert asked({**fields, "target": "trainjob"}, **{check.TRAINER: answer}) == []
 
 
+ELASTIC_JOB_SET = {
+    **{key: value for key, value in JOB.items() if key != "autoscaling"},
+    "target": "trainjob",
+    "elastic": {"nnodes": "1:3", "elastic_job_set": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_on"),
+    [
+        ("featureGates: {ElasticJobSet: true}", True),
+        ("featureGates: {ElasticJobSet: false}", False),
+        ("apiVersion: config.jobset.x-k8s.io/v1alpha1", False),
+        (None, None),
+    ],
+)
+def test_job_set_s_own_settings_say_whether_a_size_can_move(settings: str | None, is_on: bool | None) -> None:  # noqa: FBT001 - a case
+    """Only a gate that is seen to be off is in the way; a job whose size stays does not ask."""
+    missing = Answer(1, "", "Error from server (Forbidden)")
+    answer = missing if settings is None else Answer(0, json.dumps({"data": {check.JOB_SET_FILE: settings}}), "")
+    found = asked(ELASTIC_JOB_SET, **{"get configmap": answer})
+
+    assert check.elastic_job_set(lambda *_: answer) is is_on
+    assert [fault.split(", ")[0] for fault in found] == (
+        ["JobSet's feature gate ElasticJobSet is off"] if is_on is False else []
+    )
+    assert asked({**ELASTIC_JOB_SET, "elastic": JOB["elastic"]}, **{"get configmap": answer}) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "suggested"),
+    [
+        ("featureGates: {ElasticJobSet: true}", 0, "on: elastic.elastic_job_set moves the size)"),
+        ("featureGates: {}", 1, "off)"),
+        ("", 0, "cannot see whether JobSet's feature gate ElasticJobSet is on)"),
+    ],
+)
+def test_the_gate_is_told_with_and_without_suggest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, code: int, suggested: str
+) -> None:
+    """A job whose size moves is told whether it will; one whose size stays, whether it could."""
+    shown = json.dumps({"data": {check.JOB_SET_FILE: settings}})
+    kubectl = tmp_path / "kubectl"
+    told = f"echo '{shown}'" if settings else "exit 1"
+    (tmp_path / "trainer").write_text(trainers_schema("2.3").out)
+    kubectl.write_text(
+        f'#!/bin/sh\ncase "$1 $2" in "get configmap") {told}; exit;; esac\n'
+        f'case "$3" in {check.TRAINER}) cat {tmp_path}/trainer;; *) echo "{{}}";; esac\n'
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    moves, stays = tmp_path / "moves.json", tmp_path / "stays.json"
+    moves.write_text(json.dumps(ELASTIC_JOB_SET))
+    stays.write_text(json.dumps({**ELASTIC_JOB_SET, "elastic": JOB["elastic"]}))
+    checked, asked_for = elastic_infra("check", moves), elastic_infra("check", stays, "--suggest")
+
+    assert checked.code == code, checked.err
+    assert "JobSet's feature gate ElasticJobSet is" in checked.err
+    assert asked_for.out.splitlines()[2].startswith("trainjob: yes (")
+    assert asked_for.out.splitlines()[2].endswith(suggested)
+
+
 def test_a_queue_and_a_gang_need_their_controllers() -> None:
     """Kueue by its definitions, the queue by its object, the scheduler of a gang by its definition."""
     placement = {"queue": "gpus", "gang": {"scheduler": "coscheduling"}}

@@ -152,6 +152,47 @@ def test_a_train_job_is_read_with_its_runtime(cluster: Cluster) -> None:
     assert cluster.asked[-1].startswith("patch trainjobs.trainer.kubeflow.org job --type=merge")
 
 
+def test_a_train_job_whose_size_moves_has_the_size_of_its_job_set(cluster: Cluster) -> None:
+    """The TrainJob and its runtime hold only where it begins; the JobSet is what changes."""
+    made = jobs.objects(jobs.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True}))
+    own, runtime = ({**made[role], "status": {}} for role in ("workload", "runtime"))
+    spec = {"replicatedJobs": [{"name": "node", "template": {"spec": {"parallelism": 2, "completions": 2}}}]}
+    answers = {
+        "trainjobs_trainer_kubeflow_org": found(own),
+        "trainingruntimes_trainer_kubeflow_org": found(runtime),
+        "jobsets_jobset_x-k8s_io": found({"metadata": {"name": "job"}, "spec": spec}),
+    }
+    cluster.answers(**answers)
+    result = run(("scale", "2"))
+    assert result.err == "job in namespace default has 2 nodes already.\n"
+    cluster.answers(**answers | {"jobsets_jobset_x-k8s_io": (0, "", "")})
+    result = run(("scale", "3"))
+
+    assert result.err == "job in namespace default goes from 4 to 3 nodes.\n"
+    assert cluster.asked[-1].startswith("patch jobsets.jobset.x-k8s.io job --type=json --patch=")
+    assert json.loads(cluster.asked[-1].partition("--patch=")[2].partition(" --request")[0]) == [
+        {"op": "replace", "path": f"/spec/replicatedJobs/0/template/spec/{field}", "value": 3}
+        for field in ("parallelism", "completions")
+    ]
+
+
+def test_a_job_set_whose_size_does_not_move_is_told_without_its_pods(cluster: Cluster) -> None:
+    """JobSet names the whole template in its refusal."""
+    made = jobs.objects(jobs.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True}))
+    own, runtime = ({**made[role], "status": {}} for role in ("workload", "runtime"))
+    refusal = 'spec.replicatedJobs: Invalid value: [{"env": "secret"}]: field is immutable'
+    cluster.answers(
+        trainjobs_trainer_kubeflow_org=found(own),
+        trainingruntimes_trainer_kubeflow_org=found(runtime),
+        patch=(1, "", f'The JobSet "job" is invalid: {refusal}\n'),
+    )
+    result = run(("scale", "3"))
+
+    assert result.code == 2
+    assert "its feature gate ElasticJobSet is off" in result.err
+    assert "secret" not in result.err
+
+
 def test_a_refused_size_changes_nothing(cluster: Cluster) -> None:
     """The object was read, and nothing else asked."""
     cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Running", elastic={"initial_nodes": 2})))

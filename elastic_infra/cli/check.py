@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import typer
+import yaml
 
 from elastic_infra.cli import files, kubectl
 from elastic_infra.cli.kubectl import Answer, Ask
@@ -40,6 +41,17 @@ SINCE_2_3: Final = (
 """The field of a TrainJob's spec that Trainer before 2.3 does not know, nor the first name in it before 2.2."""
 KUEUE: Final = "/apis/kueue.x-k8s.io"
 JOB_SET: Final = "/apis/jobset.x-k8s.io/v1alpha2"
+GATE: Final = "ElasticJobSet"
+"""JobSet's feature gate, off by default: https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/features/features.go"""
+JOB_SET_SETTINGS: Final = (
+    ("kubeflow-system", "jobset-manager-config"),
+    ("jobset-system", "jobset-manager-config"),
+    ("kubeflow-system", "jobset-controller-config"),
+    ("jobset-system", "jobset-controller-config"),
+)
+"""Namespace and name of the ConfigMap with the settings of JobSet's controller, in the manifests of Trainer and of
+JobSet, and then in the chart of each."""
+JOB_SET_FILE: Final = "controller_manager_config.yaml"
 OLDEST_FOR_INDEXED: Final = (1, 31)
 """Kubernetes' first version in which an Indexed Job may change its size and end with one success, by default:
 https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"""
@@ -71,7 +83,8 @@ def check(
     if suggest:
         found = {target: why_not(ask, job, config, target) for target in TARGETS}
         for target, why in found.items():
-            typer.echo(f"{target}: no: {' '.join(why)}" if why else f"{target}: yes")
+            gate = f" ({gated(elastic_job_set(ask))})" if target == "trainjob" and config.elastic.is_range else ""
+            typer.echo(f"{target}: no: {' '.join(why)}" if why else f"{target}: yes{gate}")
         raise typer.Exit(NOT_READY if all(found.values()) else 0)
     faults = list(obstacles(ask, objects, config))
     for fault in faults:
@@ -79,6 +92,8 @@ def check(
     if faults:
         raise typer.Exit(NOT_READY)
     typer.echo(f"The cluster can run {job} in namespace {config.namespace}.", err=True)
+    if config.elastic.elastic_job_set:
+        typer.echo(f"{gated(elastic_job_set(ask))}.", err=True)
     if config.kind == "PyTorchJob":
         typer.echo(f"{OPERATORS_END} Way out: elastic-infra migrate {file} --to job", err=True)
 
@@ -102,7 +117,7 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
         return
     if config.has_indices and (fault := too_old(version)):
         yield fault
-    yield from controllers(ask, objects)
+    yield from controllers(ask, objects, config)
     yield from queue(ask, namespace, config)
     if fault := missing_namespace(namespace, ask("get", "namespace", namespace)):
         yield fault
@@ -115,13 +130,19 @@ def obstacles(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Itera
         )
 
 
-def controllers(ask: Ask, objects: Sequence[Manifest]) -> Iterator[str]:
+def controllers(ask: Ask, objects: Sequence[Manifest], config: JobConfig) -> Iterator[str]:
     """Which makers of the job's objects, besides Kubernetes' own, are not there."""
     versions = {manifest["kind"]: manifest["apiVersion"] for manifest in objects}
     if "PyTorchJob" in versions and (fault := operator(ask("get", "--raw", SCHEMA))):
         yield fault
     if "TrainJob" in versions:
         yield from trainer(ask)
+    if config.elastic.elastic_job_set and elastic_job_set(ask) is False:
+        yield (
+            f"JobSet's feature gate {GATE} is off, and the job would keep the number of nodes that it begins with. Set "
+            f"featureGates: {{{GATE}: true}} in the configuration of JobSet's controller, or remove "
+            "elastic.elastic_job_set."
+        )
     if version := versions.get("PodGroup"):
         yield from gang_scheduler(ask, str(version))
 
@@ -159,6 +180,23 @@ def trainer(ask: Ask) -> Iterator[str]:
             f"The cluster's Kubeflow Trainer is older than 2.3: its TrainJob has no spec.{SINCE_2_3}. Upgrade Trainer "
             "and its definitions, or set target to 'job', which needs neither."
         )
+
+
+def elastic_job_set(ask: Ask) -> bool | None:
+    """Whether JobSet lets the size of a TrainJob move; None where this account cannot see it."""
+    for namespace, name in JOB_SET_SETTINGS:
+        answer = ask("get", "configmap", name, "--namespace", namespace, "--output=json")
+        settings = (json.loads(answer.out).get("data") or {}).get(JOB_SET_FILE) if not answer.code else None
+        if settings is not None:
+            return bool((yaml.safe_load(settings).get("featureGates") or {}).get(GATE))
+    return None
+
+
+def gated(is_on: bool | None) -> str:  # noqa: FBT001 - an answer
+    """What `elastic.elastic_job_set` would come to."""
+    if is_on is None:
+        return f"This account cannot see whether JobSet's feature gate {GATE} is on"
+    return f"JobSet's feature gate {GATE} is {'on: elastic.elastic_job_set moves the size' if is_on else 'off'}"
 
 
 def queue(ask: Ask, namespace: str, config: JobConfig) -> Iterator[str]:

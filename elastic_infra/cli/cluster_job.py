@@ -19,11 +19,11 @@ import typer
 from elastic_infra.cli import kubectl
 from elastic_infra.cli.files import BAD_INPUT
 from elastic_infra.cli.kubectl import Answer, Ask, ClusterError
-from elastic_infra.manifests.figures import with_runtime
+from elastic_infra.manifests.figures import at, only_job, with_runtime
 from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.operations import view
 from elastic_infra.operations import workload as jobs
-from elastic_infra.operations.objects import Object, RefusedError, name_of, text
+from elastic_infra.operations.objects import Object, RefusedError, name_of, part, text
 from elastic_infra.operations.view import Seen
 
 KINDS: Final = {
@@ -33,6 +33,7 @@ KINDS: Final = {
 }
 """Kinds of workload object, as kubectl names them."""
 RUNTIMES: Final = "trainingruntimes.trainer.kubeflow.org"
+JOB_SETS: Final = "jobsets.jobset.x-k8s.io"
 AT_ONCE: Final = 8
 """Status ports that are asked at a time: each question is a process of kubectl."""
 LOG_LINES: Final = 5000
@@ -91,12 +92,20 @@ def find(ask: Ask, name: str) -> Object:
 
 
 def _with_its_runtime(ask: Ask, workload: Object) -> Object:
-    """A TrainJob with the pods that its runtime has; another workload as it is."""
+    """A TrainJob with the pods that its runtime has, and the size that its JobSet has; another workload as it is."""
     if workload["kind"] != "TrainJob":
         return workload
-    runtime = text(workload, "spec.runtimeRef.name")
-    answer = kubectl.checked(ask("get", RUNTIMES, runtime, "--ignore-not-found", "--output=json"))
-    return with_runtime(workload, json.loads(answer.out)) if answer.out.strip() else workload
+    runtime = _there(ask, RUNTIMES, text(workload, "spec.runtimeRef.name"))
+    found = with_runtime(workload, runtime) if runtime else workload
+    job_set = _there(ask, JOB_SETS, name_of(workload)) if jobs.size(found).owner != "config" else None
+    now = at(only_job(job_set["spec"]), "parallelism") if job_set else None
+    return {**found, "spec": {**part(found, "spec"), "parallelism": now}} if now else found
+
+
+def _there(ask: Ask, kind: str, name: str) -> Object | None:
+    """An object; None where there is none."""
+    told = kubectl.checked(ask("get", kind, name, "--ignore-not-found", "--output=json")).out
+    return json.loads(told) if told.strip() else None
 
 
 def look(ask: Ask, workload: Object, *, with_logs: bool) -> Seen:

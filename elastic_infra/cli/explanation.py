@@ -178,10 +178,10 @@ def _scaled_by(config: JobConfig) -> str:
         owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
         followed = (metric.name or metric.type for metric in config.autoscaling.metrics)
         return f"{owner} changes it ({', '.join(followed)})"
-    if config.kind == "TrainJob" and config.elastic.is_range:
+    if config.keeps_its_size and config.elastic.is_range:
         return "the TrainJob asks for all, and those that have come train"
     if config.elastic.is_range:
-        return "elastic-infra scale changes it" if config.is_indexed_job else "kubectl scale changes it"
+        return "elastic-infra scale changes it" if config.has_indices else "kubectl scale changes it"
     return "fixed"
 
 

@@ -28,7 +28,7 @@ GAINED_AND_LOST: Final[Mapping[tuple[str, bool], tuple[str, ...]]] = {
     ("Job", True): ("gained: no operator is needed.",),
     ("TrainJob", False): (
         "gained: Kubeflow Trainer runs the job, from version 2.3 on, and no training operator is needed.",
-        "lost: the number of nodes does not move: the TrainJob asks for the maximum, and those that have come train.",
+        "lost: the number of nodes does not move without elastic.elastic_job_set: the TrainJob asks for the maximum.",
         "lost: a pod that replaces another comes after a delay, 10 s at the first loss of an index and up to 10 min.",
     ),
     ("TrainJob", True): ("gained: Kubeflow Trainer runs the job, from version 2.3 on.",),

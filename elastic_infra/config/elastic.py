@@ -88,6 +88,12 @@ class Elastic(Part):
     it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale`
     moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
+    elastic_job_set: bool = False
+    """The number of nodes of a TrainJob moves within `nnodes`, through the JobSet that Trainer makes of it: by
+    `elastic-infra scale`, or with `autoscaling.policy: capacity`. JobSet allows that only where its alpha feature gate
+    `ElasticJobSet` is on, which is off by default and which `elastic-infra check` looks for. Only for target
+    'trainjob'; without it a TrainJob keeps the maximum of nodes."""
+
     nproc_per_node: Annotated[str, AfterValidator(_is_nproc), Shorthand(_count_to_text, _COUNT_SCHEMA)] = "auto"
     """Worker processes on each node. `auto` is the GPU count, or 1 without GPUs (torch's own `auto` would count
     the cluster node's cores)."""

@@ -143,7 +143,8 @@ class JobConfig(Part):
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are
     a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where
     there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it
-    needs Kubeflow Trainer 2.3, its size is the maximum of nodes, and training runs with the nodes that have come."""
+    needs Kubeflow Trainer 2.3, its size is the maximum of nodes unless `elastic.elastic_job_set` is on, and training
+    runs with the nodes that have come."""
 
     children: Literal["name", "resource"] = "name"
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi
@@ -231,6 +232,11 @@ class JobConfig(Part):
         return self.is_indexed_job or self.kind == "TrainJob"
 
     @property
+    def keeps_its_size(self) -> bool:
+        """Whether the workload asks for one number of nodes for its whole life: a TrainJob does, or JobSet moves it."""
+        return self.kind == "TrainJob" and not self.elastic.elastic_job_set
+
+    @property
     def initial_nodes(self) -> int:
         """Nodes the job is created with."""
         elastic = self.elastic
@@ -244,7 +250,7 @@ class JobConfig(Part):
             return "autoscaler"
         if self.placement.kueue.mode != "whole":
             return "queue" if self.placement.kueue.mode == "partial" else "scale"
-        is_left_open = self.elastic.is_range and self.elastic.initial_nodes is None and self.kind != "TrainJob"
+        is_left_open = self.elastic.is_range and self.elastic.initial_nodes is None and not self.keeps_its_size
         return "scale" if is_left_open else "config"
 
     @property

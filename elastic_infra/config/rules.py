@@ -192,13 +192,16 @@ def indices_have_no_operator(config: JobConfig) -> Iterator[Fault]:
         )
 
 
-def indexed_job_has_no_autoscaler(config: JobConfig) -> Iterator[Fault]:
+def indices_have_no_autoscaler(config: JobConfig) -> Iterator[Fault]:
     """A HorizontalPodAutoscaler needs a scale subresource."""
-    if config.is_indexed_job and config.autoscaling is not None and not config.follows_capacity:
+    if not config.has_indices or config.keeps_its_size:
+        return
+    if config.autoscaling is not None and not config.follows_capacity:
+        what = "a batch/v1 Job" if config.kind == "Job" else "a TrainJob"
         yield Fault(
             "autoscaling",
-            "needs a scale subresource, and a batch/v1 Job (target 'job') has none. Remove it, and change the size by "
-            "`elastic-infra scale`, or set autoscaling.policy 'capacity', or target 'pytorchjob'.",
+            f"needs a scale subresource, and {what} (target {config.target!r}) has none. Remove it, and change the "
+            "size by `elastic-infra scale`, or set autoscaling.policy 'capacity', or target 'pytorchjob'.",
         )
 
 
@@ -213,16 +216,38 @@ def indexed_job_counts_ready_pods(config: JobConfig) -> Iterator[Fault]:
 
 
 def train_job_has_one_size(config: JobConfig) -> Iterator[Fault]:
-    """A TrainJob has one number of nodes for its whole life."""
+    """A TrainJob has one number of nodes for its whole life, unless JobSet lets it change."""
     given = {
         "elastic.initial_nodes": config.elastic.initial_nodes is not None,
         "autoscaling": config.autoscaling is not None,
     }
-    for path in (path for path, is_given in given.items() if is_given and config.kind == "TrainJob"):
+    for path in (path for path, is_given in given.items() if is_given and config.keeps_its_size):
         yield Fault(
             path,
             "a TrainJob (target 'trainjob') has the maximum of nodes for its whole life, and trains with those that "
-            "have come. Remove it, or set target 'pytorchjob' or 'job'.",
+            "have come. Remove it, set target 'pytorchjob' or 'job', or set elastic.elastic_job_set where JobSet's "
+            "feature gate ElasticJobSet is on.",
+        )
+
+
+def job_set_has_what_can_change(config: JobConfig) -> Iterator[Fault]:
+    """Only a TrainJob has a JobSet; Kueue counts a TrainJob's nodes once, when it admits the job."""
+    path = "elastic.elastic_job_set"
+    if not config.elastic.elastic_job_set:
+        return
+    if config.kind != "TrainJob":
+        yield Fault(path, f"is for target 'trainjob', and a {config.kind} has no JobSet. Remove it.")
+        return
+    if not config.elastic.is_range:
+        yield Fault(
+            path,
+            f'needs a range of nodes, and nnodes is {config.elastic.nnodes}. Use something like "1:4", or remove it.',
+        )
+    if config.placement.queue is not None:
+        yield Fault(
+            path,
+            "changes the number of nodes without asking the queue: Kueue admits a TrainJob with all its nodes. Remove "
+            "it, or placement.queue.",
         )
 
 
@@ -279,7 +304,7 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
 def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
     """An autoscaler needs a range and a metric, and must be the only one to change the size."""
     scaling = config.autoscaling
-    if scaling is None or config.is_single_pod or config.kind == "TrainJob":
+    if scaling is None or config.is_single_pod or config.keeps_its_size:
         return
     if not config.elastic.is_range:
         yield Fault(
@@ -331,7 +356,7 @@ def driver_has_a_store_pod(config: JobConfig) -> Iterator[Fault]:
     if config.is_single_pod or config.rendezvous_host == "dedicated":
         return
     given = {
-        "autoscaling.policy": config.follows_capacity and config.kind != "TrainJob",
+        "autoscaling.policy": config.follows_capacity and not config.keeps_its_size,
         "launcher.kubernetes_events": config.launcher.kubernetes_events,
         "placement.avoid_bad_nodes": config.placement.avoid_bad_nodes,
     }
@@ -533,9 +558,10 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     processes_match_gpus,
     only_for_several_nodes,
     indices_have_no_operator,
-    indexed_job_has_no_autoscaler,
+    indices_have_no_autoscaler,
     indexed_job_counts_ready_pods,
     train_job_has_one_size,
+    job_set_has_what_can_change,
     train_job_is_not_watched,
     rendezvous_fits_backend,
     host_fits_port,

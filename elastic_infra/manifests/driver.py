@@ -102,15 +102,15 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
     """Read this one job, and what the config asks for.
 
     Capacity: resize this job, and list what the decision needs; a name cannot bound a list. A batch/v1 Job has no scale
-    subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. Events: make
+    subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. The size of a
+    TrainJob is its JobSet's, which has its name, and whose pods' template JobSet keeps as it is. Events: make
     them, in the whole namespace, since a name cannot bound what is to be made either. Cluster nodes to avoid: list pods
     and make some, of which the same is true, and delete those that it makes.
     """
     group, resource = _KINDS[config.kind]
     rules = [_rule(group, resource, "get", name)]
     if config.follows_capacity:
-        resized = f"{resource}/scale" if config.kind == "PyTorchJob" else resource
-        rules.append(_rule(group, resized, "patch", name))
+        rules += _resizing(name, config)
         rules += [_rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")]
     if config.launcher.kubernetes_events:
         rules.append(_rule("", "events", "create"))
@@ -123,6 +123,14 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
         "metadata": metadata(name, ObjectNames(name).driver, config),
         "rules": rules,
     }
+
+
+def _resizing(name: str, config: JobConfig) -> list[Value]:
+    """What may be done to the object that holds the number of nodes, beside reading the job."""
+    if config.kind == "TrainJob":
+        return [_rule("jobset.x-k8s.io", "jobsets", verb, name) for verb in ("get", "patch")]
+    group, resource = _KINDS[config.kind]
+    return [_rule(group, f"{resource}/scale" if config.kind == "PyTorchJob" else resource, "patch", name)]
 
 
 _KINDS: Final[Mapping[str, tuple[str, str]]] = {

@@ -70,8 +70,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
 
 def with_runtime(train_job: Mapping[str, Value], runtime: Mapping[str, Value]) -> dict[str, Value]:
     """A TrainJob with the fields of the Job that Trainer makes of its runtime, in the places that a Job has them."""
-    jobs = items(at(runtime, "spec.template.spec.replicatedJobs"))
-    made, own = at(next(jobs, {}), "template.spec"), at(train_job, "spec")
+    made, own = only_job(at(runtime, "spec.template.spec")), at(train_job, "spec")
     return {
         **train_job,
         "spec": {
@@ -80,6 +79,11 @@ def with_runtime(train_job: Mapping[str, Value], runtime: Mapping[str, Value]) -
             **(own if isinstance(own, Mapping) else {}),
         },
     }
+
+
+def only_job(job_set: Value) -> Value:
+    """The spec of the one Job in the spec of a TrainJob's JobSet."""
+    return at(next(items(at(job_set, "replicatedJobs")), {}), "template.spec")
 
 
 def workload_of(manifests: Manifests) -> Manifest:

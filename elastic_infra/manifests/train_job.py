@@ -1,8 +1,12 @@
 """A TrainJob of Kubeflow Trainer, and the runtime that this TrainJob alone uses.
 
 Trainer makes a JobSet of the two, and JobSet an Indexed Job. Trainer has no elastic PyTorch, but needs none: the number
-of nodes is the most, and the launcher trains with those that have come. The runtime has no `torch` policy, so that
-Trainer adds no variable of torchrun's to those of the launcher:
+of nodes is the most, and the launcher trains with those that have come. With `elastic.elastic_job_set` it is the number
+with which the job begins: it changes in the JobSet, which Trainer leaves alone while the job runs:
+https://github.com/kubernetes-sigs/jobset/tree/v0.12.0/keps/463-ElasticJobsets and
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jobset/jobset.go
+
+The runtime has no `torch` policy, so that Trainer adds no variable of torchrun's to those of the launcher:
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/plainml/plainml.go
 """
 
@@ -41,7 +45,7 @@ def training_runtime(name: str, config: JobConfig, launcher: str | Late | None) 
         **failure_handling(config, TRAIN_CONTAINER),
         **without_none(activeDeadlineSeconds=config.run_policy.active_deadline_seconds),
     }
-    nodes = config.elastic.max_nodes
+    nodes = config.initial_nodes
     return {
         "apiVersion": VERSION,
         "kind": "TrainingRuntime",

@@ -9,6 +9,10 @@ from typing import Any, Final
 from elastic_infra.operations import workload as jobs
 from elastic_infra.operations.objects import Object, RefusedError, name_of, text
 
+JOB_SET_FIXED: Final = (
+    "JobSet refuses another number of nodes: its feature gate ElasticJobSet is off. Set featureGates: {ElasticJobSet: "
+    "true} in the configuration of JobSet's controller, or take elastic.elastic_job_set out of the job's config."
+)
 NEW_RANGE: Final = "which makes the job anew from its checkpoint"
 
 
@@ -30,6 +34,12 @@ def completions(nodes: int) -> Mapping[str, Any]:
     return {"spec": {"parallelism": nodes, "completions": nodes}}
 
 
+def job_set_size(nodes: int) -> list[Mapping[str, Any]]:
+    """A JSON patch that gives the JobSet of a TrainJob so many nodes, as the driver in the launcher does."""
+    paths = (f"/spec/replicatedJobs/0/template/spec/{field}" for field in completions(nodes)["spec"])
+    return [{"op": "replace", "path": path, "value": nodes} for path in paths]
+
+
 def check_resize(workload: Object, nodes: int) -> None:
     """Nothing where the job may have so many nodes.
 
@@ -39,12 +49,7 @@ def check_resize(workload: Object, nodes: int) -> None:
     name, size = name_of(workload), jobs.size(workload)
     _check_alive(workload)
     if workload.get("kind") == "TrainJob":
-        message = (
-            f"{name} is a TrainJob, which keeps its {_nodes(size.max_nodes)} for its whole life: training runs with "
-            f'those that have come. Change elastic.nnodes to a range that ends with the most nodes, such as "1:{nodes}"'
-            f", {NEW_RANGE}; or take target 'job' or 'pytorchjob', whose size moves."
-        )
-        raise RefusedError(message)
+        _check_job_set(workload, size, nodes)
     if size.min_nodes == size.max_nodes:
         message = (
             f"{name} has {_nodes(size.max_nodes)}, no range of them, so its size is the config's. Set elastic.nnodes "
@@ -80,6 +85,25 @@ def check_resize(workload: Object, nodes: int) -> None:
         message = (
             f"{name} trains with multiples of {_nodes(size.unit)} (elastic.node_unit), so that a part of {nodes} would "
             f"wait. Choose {nodes - nodes % size.unit} or {nodes - nodes % size.unit + size.unit}."
+        )
+        raise RefusedError(message)
+
+
+def _check_job_set(workload: Object, size: jobs.Size, nodes: int) -> None:
+    """A TrainJob's own number of nodes never changes, and Trainer gives it to a JobSet that is suspended."""
+    name = name_of(workload)
+    if size.owner == "config":
+        message = (
+            f"{name} is a TrainJob, which keeps its {_nodes(size.nodes)} for its whole life: training runs with "
+            f'those that have come. Change elastic.nnodes to a range that ends with the most nodes, such as "1:{nodes}"'
+            f", {NEW_RANGE}; or set elastic.elastic_job_set without elastic.initial_nodes, where JobSet's feature gate "
+            "ElasticJobSet is on; or take target 'job' or 'pytorchjob', whose size moves."
+        )
+        raise RefusedError(message)
+    if jobs.state(workload) == "suspended":
+        message = (
+            f"{name} is suspended, and Trainer has a suspended TrainJob begin with the number of nodes of its config. "
+            "Change the size once the job goes on."
         )
         raise RefusedError(message)
 

@@ -7,6 +7,7 @@ scheduled, or wait, as they do for GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -22,7 +23,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB, DEVICE = "idle", "example.com/slot"
 PROBE_SECONDS = 6
 STORE = "app.kubernetes.io/component=rendezvous"
-LABELS = {"job": "app.kubernetes.io/component=worker", "pytorchjob": f"training.kubeflow.org/job-name={JOB}"}
+LABELS = {
+    "job": "app.kubernetes.io/component=worker",
+    "pytorchjob": f"training.kubeflow.org/job-name={JOB}",
+    "trainjob": "app.kubernetes.io/component=worker",
+}
 
 Slots = Callable[[int], None]
 
@@ -82,8 +87,9 @@ def uids(space: Namespace, target: str) -> set[str]:
 
 def size(space: Namespace, target: str) -> int:
     """The number of nodes that the job asks for now."""
-    if target == "job":
-        return int(space.api.get(space.named("batch/v1", "Job", JOB))["spec"]["completions"])
+    if target in {"job", "trainjob"}:
+        name = JOB if target == "job" else f"{JOB}-node-0"
+        return int(space.api.get(space.named("batch/v1", "Job", name))["spec"]["completions"])
     return int(space.api.get(space.job(JOB))["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"])
 
 
@@ -192,6 +198,37 @@ def budget_of(space: Namespace) -> kube.Object:
     selector = {"matchLabels": {"training.kubeflow.org/job-name": JOB}}
     budget = space.named("policy/v1", "PodDisruptionBudget", "theirs")
     return {**budget, "spec": {"minAvailable": 2, "selector": selector}}
+
+
+def test_a_train_job_follows_the_room_where_job_set_lets_it(
+    space: Namespace,
+    training: JobStack,
+    slots: Slots,
+    elastic_job_sets: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """It begins with the nodes of its config, and says why it stays there; with the feature gate it grows and shrinks.
+
+    It ends with the exact weights, and `up` leaves the size alone.
+    """
+    target, elastic = "trainjob", {"nnodes": "1:3", "initial_nodes": 2, "nproc_per_node": 1, "elastic_job_set": True}
+    settings = config(space, target, elastic=elastic)
+    slots(3)
+    training.up(settings)
+    jobs.await_world(space, 2)
+    await_said(space, "size 2: JobSet refuses another number of nodes: its feature gate ElasticJobSet is off")
+
+    with elastic_job_sets():
+        jobs.await_world(space, 3, after=jobs.last_step(space))
+        left_alone = training.up(settings), size(space, target)
+        other = space.apply(waiting_pod(space, "other"))
+        until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
+        jobs.await_world(space, 2, after=jobs.last_step(space))
+        jobs.tell_to_finish(space)
+        await_said(space, "leaves the size alone: the job has ended")
+
+    assert left_alone == ({}, 3)
+    assert size(space, target) == 2
+    jobs.check_result(space, jobs.Training())
 
 
 def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots: Slots) -> None:

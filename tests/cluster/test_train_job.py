@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from tests.cluster.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.usefixtures("trainer")]
 JOB = "trained"
 GATE = "tests.elastic-infra/capacity"
+MOST_CHARACTERS = 500
+"""Of a message: JobSet's own one has all of the pods' template."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -119,6 +123,46 @@ def test_a_train_job_grows_and_shrinks_with_what_the_cluster_has(
     assert (scaled.code, "keeps its 4 nodes" in scaled.err) == (2, True), scaled.err
     assert rank.code == 0, rank.err
     assert (variables["PET_NNODES"], variables.keys() & {"PET_MASTER_ADDR", "PET_NODE_RANK"}) == ("1:4", set())
+    jobs.check_result(space, jobs.Training())
+
+
+def test_the_number_of_nodes_moves_where_job_set_lets_it(
+    space: Namespace, stack: JobStack, operator: Account, elastic_job_sets: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Without the feature gate the command says so; with it the same TrainJob shrinks, grows and ends well.
+
+    Trainer leaves the number alone while the job runs, and has a job that was held begin with its own.
+    """
+    settings = {**gated(space, "1:3"), "overlays": {}}
+    settings["elastic"]["elastic_job_set"] = True
+    stack.up(settings)
+    jobs.await_world(space, 3)
+    uid, refused = train_job(space)["metadata"]["uid"], operator.run("scale", JOB, "1")
+
+    with elastic_job_sets():
+        shrunk = operator.run("scale", JOB, "1")
+        jobs.await_world(space, 1, after=jobs.last_step(space))
+        seen, again = operator.run("status", JOB), stack.up(settings)
+        grown = operator.run("scale", JOB, "2")
+        jobs.await_world(space, 2, after=jobs.last_step(space))
+        held = stack.up({**settings, "run_policy": {"suspend": True}})
+        until("no pods", lambda: not nodes(space), describe=space.describe)
+        while_held = operator.run("scale", JOB, "1")
+        stack.up({**settings, "run_policy": {"suspend": False}})
+        jobs.await_world(space, 3, after=jobs.last_step(space))
+        operator.run("scale", JOB, "2")
+        jobs.await_world(space, 2, after=jobs.last_step(space))
+        jobs.tell_to_finish(space)
+        await_end(space, "Complete")
+
+    assert (refused.code, "feature gate ElasticJobSet is off" in refused.err) == (2, True), refused.err
+    assert len(refused.err) < MOST_CHARACTERS
+    assert (shrunk.code, shrunk.err) == (0, f"{JOB} in namespace {space.name} goes from 3 to 1 nodes.\n")
+    assert (grown.code, grown.err) == (0, f"{JOB} in namespace {space.name} goes from 1 to 2 nodes.\n")
+    assert "1 of 1 node ready (1 to 3, set by `elastic-infra scale`)" in seen.out, seen.err
+    assert (again, held) == ({}, {"workload": "update"})
+    assert (while_held.code, "is suspended" in while_held.err) == (2, True), while_held.err
+    assert train_job(space)["metadata"]["uid"] == uid
     jobs.check_result(space, jobs.Training())
 
 

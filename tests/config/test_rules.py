@@ -37,6 +37,7 @@ ONLY_FOR_SEVERAL_NODES: Final[dict[str, Fields]] = {
 
 INDEXED: Final[Fields] = {**RANGE, "target": "job"}
 TRAIN_JOB: Final[Fields] = {**RANGE, "target": "trainjob"}
+ELASTIC_JOB_SET: Final[Fields] = {"target": "trainjob", "elastic": {"nnodes": "2:4", "elastic_job_set": True}}
 COSCHEDULING: Final[Fields] = {"gang": {"scheduler": "coscheduling"}}
 KAI: Final[Fields] = {"placement": {"gang": {"scheduler": "kai", "queue": "q"}}}
 PARTIAL: Final[Fields] = {"placement": {"queue": "q", "kueue": {"mode": "partial"}}}
@@ -224,11 +225,18 @@ CASES: Final = (
         for without in (INDEXED, TRAIN_JOB)
     ),
     Case(
-        "indexed_job_has_no_autoscaler",
+        "indices_have_no_autoscaler",
         {**INDEXED, "autoscaling": POD_METRIC},
         "autoscaling",
-        ("scale subresource", "elastic-infra scale"),
+        ("scale subresource, and a batch/v1 Job", "elastic-infra scale"),
         {**RANGE, "autoscaling": POD_METRIC},
+    ),
+    Case(
+        "indices_have_no_autoscaler",
+        {**ELASTIC_JOB_SET, "autoscaling": POD_METRIC},
+        "autoscaling",
+        ("scale subresource, and a TrainJob", "elastic-infra scale"),
+        {**ELASTIC_JOB_SET, "autoscaling": {"policy": "capacity"}},
     ),
     Case(
         "indices_have_no_operator",
@@ -241,8 +249,36 @@ CASES: Final = (
         "train_job_has_one_size",
         {"target": "trainjob", "elastic": {"nnodes": "2:4", "initial_nodes": 2}},
         "elastic.initial_nodes",
-        ("the maximum of nodes for its whole life",),
-        {"target": "job", "elastic": {"nnodes": "2:4", "initial_nodes": 2}},
+        ("the maximum of nodes for its whole life", "elastic.elastic_job_set"),
+        {"target": "trainjob", "elastic": {"nnodes": "2:4", "initial_nodes": 2, "elastic_job_set": True}},
+    ),
+    Case(
+        "job_set_has_what_can_change",
+        {"elastic": {"nnodes": "2:4", "elastic_job_set": True}},
+        "elastic.elastic_job_set",
+        ("for target 'trainjob'", "a PyTorchJob has no JobSet"),
+        ELASTIC_JOB_SET,
+    ),
+    Case(
+        "job_set_has_what_can_change",
+        {"target": "trainjob", "elastic": {"nnodes": 4, "elastic_job_set": True}},
+        "elastic.elastic_job_set",
+        ("needs a range of nodes, and nnodes is 4",),
+        ELASTIC_JOB_SET,
+    ),
+    Case(
+        "job_set_has_what_can_change",
+        {**ELASTIC_JOB_SET, "placement": {"queue": "gpu"}},
+        "elastic.elastic_job_set",
+        ("without asking the queue",),
+        {**TRAIN_JOB, "placement": {"queue": "gpu"}},
+    ),
+    Case(
+        "driver_has_a_store_pod",
+        {**ELASTIC_JOB_SET, "autoscaling": {"policy": "capacity"}, "rendezvous": {"host": "worker0"}},
+        "autoscaling.policy",
+        ("rendezvous.host 'worker0' has none",),
+        {**ELASTIC_JOB_SET, "autoscaling": {"policy": "capacity"}},
     ),
     Case(
         "train_job_has_one_size",

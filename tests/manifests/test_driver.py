@@ -16,6 +16,11 @@ EVENTS = {"launcher": {"kubernetes_events": True}}
 ROLES = ("account", "role", "role_binding")
 
 
+def _elastic_train_job(**fields: Any) -> Any:
+    """A TrainJob whose JobSet changes its size."""
+    return jobs.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True}, **fields)
+
+
 def _driver(config: Any) -> dict[str, Any]:
     store, driver = jobs.objects(config)["store"]["spec"]["template"]["spec"]["containers"]
     assert store == jobs.objects(jobs.elastic())["store"]["spec"]["template"]["spec"]["containers"][0]
@@ -72,6 +77,14 @@ def test_the_driver_is_complete() -> None:
             [("kubeflow.org", "pytorchjobs", "get"), ("kubeflow.org", "pytorchjobs/scale", "patch")],
         ),
         (jobs.indexed(**CAPACITY), [("batch", "jobs", "get"), ("batch", "jobs", "patch")]),
+        (
+            _elastic_train_job(**CAPACITY),
+            [
+                ("trainer.kubeflow.org", "trainjobs", "get"),
+                ("jobset.x-k8s.io", "jobsets", "get"),
+                ("jobset.x-k8s.io", "jobsets", "patch"),
+            ],
+        ),
     ],
 )
 def test_the_driver_may_resize_its_own_job_and_list(config: Any, own: list[tuple[str, str, str]]) -> None:
@@ -93,7 +106,7 @@ def test_the_driver_may_resize_its_own_job_and_list(config: Any, own: list[tuple
     assert objects["account"]["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed])
+@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed, _elastic_train_job])
 def test_no_other_container_gets_a_token(make: Any) -> None:
     """The token's volume is mounted by the driver alone, and the nodes keep their service account."""
     objects = jobs.objects(make(**CAPACITY, security={"service_account": "team"}))
@@ -151,18 +164,18 @@ def test_the_driver_follows_the_config() -> None:
     assert driver["command"][driver["command"].index("--probe-seconds") + 1] == "7"
 
 
-@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed])
+@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed, _elastic_train_job])
 def test_nodes_say_which_of_them_take_only_what_is_idle(make: Any) -> None:
     """Drivers of other jobs read it."""
     ours, plain = (
-        next(jobs.templates({"workload": jobs.objects(config)["workload"]}))["metadata"]["annotations"]
-        for config in (make(**CAPACITY), make())
+        next(jobs.templates({"workload": objects.get("runtime", objects["workload"])}))["metadata"]["annotations"]
+        for objects in map(jobs.objects, (make(**CAPACITY), make()))
     )
 
     assert ours == {**plain, "elastic-infra/min-nodes": "2"}
 
 
-@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed])
+@pytest.mark.parametrize("make", [jobs.elastic, jobs.indexed, _elastic_train_job])
 def test_the_job_begins_with_its_minimum_and_has_no_other_autoscaler(make: Any) -> None:
     """Pulumi leaves the size to the driver."""
     config = make(**CAPACITY)
@@ -173,7 +186,7 @@ def test_the_job_begins_with_its_minimum_and_has_no_other_autoscaler(make: Any) 
 
 
 def test_a_train_job_is_refused() -> None:
-    """Its number of nodes does not move."""
+    """Its number of nodes does not move, unless JobSet lets it."""
     with pytest.raises(ConfigError, match="maximum of nodes for its whole life"):
         jobs.train_job(**CAPACITY)
 

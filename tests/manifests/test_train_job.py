@@ -51,6 +51,38 @@ def test_the_runtime_is_complete() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("fields", "nodes", "owner"),
+    [
+        ({}, 4, "scale"),
+        ({"elastic": {"initial_nodes": 3}}, 3, "config"),
+        ({"autoscaling": {"policy": "capacity"}}, 2, "autoscaler"),
+        ({"autoscaling": {"policy": "capacity"}, "elastic": {"initial_nodes": 3}}, 3, "autoscaler"),
+    ],
+)
+def test_a_train_job_whose_size_moves_begins_as_other_jobs(fields: dict[str, Any], nodes: int, owner: str) -> None:
+    """As an Indexed Job of the same config; the range is the launcher's, and no object says more of the size."""
+    elastic = {"nnodes": "2:4", **fields.get("elastic", {})}
+    config = jobs.train_job(**fields | {"elastic": {**elastic, "elastic_job_set": True}})
+    indexed = jobs.indexed(**fields | {"elastic": elastic})
+    found = jobs.objects(config)
+
+    assert found["runtime"]["spec"]["mlPolicy"] == {"numNodes": nodes}
+    assert (config.size_owner, config.initial_nodes) == (indexed.size_owner, indexed.initial_nodes) == (owner, nodes)
+    assert found["workload"]["metadata"]["annotations"].get("elastic-infra/size-owner", "scale") == owner
+    assert jobs.environment(config)["PET_NNODES"] == "2:4"
+
+
+def test_to_let_the_size_move_restarts_nothing() -> None:
+    """A job that has its maximum of nodes begins with them also where their number may move."""
+    ours, plain = (
+        jobs.objects(jobs.train_job(elastic={"nnodes": "2:4", **fields})) for fields in ({"elastic_job_set": True}, {})
+    )
+
+    assert ours["runtime"]["spec"] == plain["runtime"]["spec"]
+    assert ours["workload"]["spec"] == plain["workload"]["spec"]
+
+
 def test_its_job_is_an_indexed_job_but_for_its_size_and_the_containers_name() -> None:
     """Trainer sets parallelism and completions, and finds the training container by the name `node`."""
     ours, theirs = _job(), jobs.objects(jobs.indexed())["workload"]["spec"]

@@ -43,6 +43,9 @@ def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> No
         (kube.workload(elastic={"nnodes": 1}), 3, "has 1 node, no range of them"),
         (kube.train_job(), 3, 'such as "1:3"'),
         (kube.train_job(), 3, "keeps its 4 nodes for its whole life"),
+        (kube.train_job(), 3, "or set elastic.elastic_job_set without elastic.initial_nodes"),
+        (kube.train_job("Suspended", elastic={"nnodes": "2:4", "elastic_job_set": True}), 3, "job is suspended"),
+        (kube.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True}), 5, "2 to 4 nodes"),
         (kube.workload("Succeeded"), 3, "has succeeded and has no pods to change"),
     ],
 )

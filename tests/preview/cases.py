@@ -102,6 +102,13 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
             held=changed(LLM, target="trainjob", run_policy={"suspend": True}),
         ),
     ),
+    "trainer-size": (
+        side(llm=changed(LLM, target="trainjob"), idle=changed(LLM, target="trainjob")),
+        side(
+            llm=changed(LLM, target="trainjob", elastic__elastic_job_set=True),
+            idle=changed(LLM, target="trainjob", elastic__elastic_job_set=True, autoscaling={"policy": "capacity"}),
+        ),
+    ),
     "without-operator": (
         side(llm=LLM, small=changed(LLM, target="job")),
         side(
