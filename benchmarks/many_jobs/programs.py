@@ -1,4 +1,4 @@
-"""Three programs that declare the same jobs: our component, a hand-written one, and YAML in a `ConfigGroup`."""
+"""Programs that declare the same jobs: our component, hand-written ones with and without a component, and YAML."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 if TYPE_CHECKING:
+    import pulumi
+
     from elastic_infra import ElasticTrainingJobArgs
 
 Objects = Mapping[str, Mapping[str, Any]]
@@ -51,6 +53,26 @@ def component(jobs: Mapping[str, Objects]) -> None:
 
 def hand_written(jobs: Mapping[str, Objects]) -> None:
     """The same objects through Pulumi's typed classes, with the options that they need."""
+    for name, objects in jobs.items():
+        declare(name, objects)
+
+
+def hand_written_component(jobs: Mapping[str, Objects]) -> None:
+    """The same in a component for each job, as a repository has it that declares more than one."""
+    import pulumi
+
+    class Job(pulumi.ComponentResource):
+        def __init__(self, name: str, objects: Objects) -> None:
+            super().__init__("infra:index:Job", name)
+            declare(name, objects, self)
+            self.register_outputs({})
+
+    for name, objects in jobs.items():
+        Job(name, objects)
+
+
+def declare(name: str, objects: Objects, parent: pulumi.Resource | None = None) -> None:
+    """One job through Pulumi's typed classes."""
     import pulumi
     from pulumi_kubernetes.apiextensions import CustomResource
     from pulumi_kubernetes.apps.v1 import Deployment
@@ -58,37 +80,38 @@ def hand_written(jobs: Mapping[str, Objects]) -> None:
     from pulumi_kubernetes.core.v1 import Secret, Service
     from pulumi_kubernetes.networking.v1 import NetworkPolicy
 
-    for name, objects in jobs.items():
-        policy, service, token, store, job, scaler = objects.values()
-        first = [
-            NetworkPolicy(f"{name}-policy", metadata=policy["metadata"], spec=policy["spec"]),
-            Service(f"{name}-service", metadata=service["metadata"], spec=service["spec"]),
-            Secret(
-                f"{name}-token",
-                metadata=token["metadata"],
-                data=pulumi.Output.secret(token["data"]),
-                opts=pulumi.ResourceOptions(ignore_changes=["data"]),
-            ),
-            Deployment(f"{name}-store", metadata=store["metadata"], spec=store["spec"]),
-        ]
-        CustomResource(
-            f"{name}-workload",
-            api_version=job["apiVersion"],
-            kind=job["kind"],
-            metadata=job["metadata"],
-            spec=job["spec"],
-            opts=pulumi.ResourceOptions(
-                delete_before_replace=True,
-                depends_on=first,
-                ignore_changes=["spec.pytorchReplicaSpecs.Worker.replicas"],
-                replace_on_changes=[
-                    "spec.elasticPolicy",
-                    "spec.nprocPerNode",
-                    "spec.pytorchReplicaSpecs.Worker.template",
-                ],
-            ),
-        )
-        HorizontalPodAutoscaler(f"{name}-autoscaler", metadata=scaler["metadata"], spec=scaler["spec"])
+    policy, service, token, store, job, scaler = objects.values()
+    plain = pulumi.ResourceOptions(parent=parent)
+    first = [
+        NetworkPolicy(f"{name}-policy", metadata=policy["metadata"], spec=policy["spec"], opts=plain),
+        Service(f"{name}-service", metadata=service["metadata"], spec=service["spec"], opts=plain),
+        Secret(
+            f"{name}-token",
+            metadata=token["metadata"],
+            data=pulumi.Output.secret(token["data"]),
+            opts=pulumi.ResourceOptions(parent=parent, ignore_changes=["data"]),
+        ),
+        Deployment(f"{name}-store", metadata=store["metadata"], spec=store["spec"], opts=plain),
+    ]
+    CustomResource(
+        f"{name}-workload",
+        api_version=job["apiVersion"],
+        kind=job["kind"],
+        metadata=job["metadata"],
+        spec=job["spec"],
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            delete_before_replace=True,
+            depends_on=first,
+            ignore_changes=["spec.pytorchReplicaSpecs.Worker.replicas"],
+            replace_on_changes=[
+                "spec.elasticPolicy",
+                "spec.nprocPerNode",
+                "spec.pytorchReplicaSpecs.Worker.template",
+            ],
+        ),
+    )
+    HorizontalPodAutoscaler(f"{name}-autoscaler", metadata=scaler["metadata"], spec=scaler["spec"], opts=plain)
 
 
 def config_group(jobs: Mapping[str, Objects]) -> None:
@@ -101,6 +124,7 @@ def config_group(jobs: Mapping[str, Objects]) -> None:
 
 PROGRAMS: Final[Mapping[str, Callable[[Mapping[str, Objects]], None]]] = {
     "hand-written": hand_written,
+    "hand-written component": hand_written_component,
     "component": component,
     "ConfigGroup": config_group,
 }

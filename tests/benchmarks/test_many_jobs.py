@@ -1,4 +1,4 @@
-"""The benchmark of many jobs: its three programs declare the same objects, and its page has honest ratios."""
+"""The benchmark of many jobs: its programs declare the same objects, and its page has honest ratios."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def test_a_ratio_is_the_median_of_the_rounds() -> None:
     """A ratio compares runs of one round, so that a round on a busy machine changes no ratio."""
     base, ours = [figures(1), figures(10), figures(100)], [figures(2), figures(20), figures(300)]
     assert benchmark.cell("up", ours, base) == "20.0 (2.00)"
+
+
+def test_our_component_is_compared_with_both_hand_written_programs() -> None:
+    """With six bare resources, and with these in a component, which is what a repository has; others with the first."""
+    rounds = {benchmark.BASE: [figures(10)], benchmark.PEER: [figures(16)], benchmark.OURS: [figures(20)]}
+
+    assert "| 20.0 (2.00, 1.25) |" in benchmark.row(1, benchmark.OURS, rounds)
+    assert "| 16.0 (1.60) |" in benchmark.row(1, benchmark.PEER, rounds)
 
 
 @pytest.mark.parametrize(("power", "expected"), [(1, 1.0), (2, 2.0)])
