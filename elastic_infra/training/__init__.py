@@ -12,6 +12,7 @@ from .accumulation import accumulation_steps
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from .iterable import ElasticIterable
     from .loop import Elastic, Snapshots
     from .process_group import ElasticGroup
     from .sampler import ElasticSampler
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Elastic",
     "ElasticGroup",
+    "ElasticIterable",
     "ElasticSampler",
     "ElasticState",
     "Keep",
@@ -34,6 +36,7 @@ __all__ = [
 _MODULES: Final = {
     "Elastic": "loop",
     "ElasticGroup": "process_group",
+    "ElasticIterable": "iterable",
     "ElasticSampler": "sampler",
     "ElasticState": "state",
     "Keep": "snapshots",

@@ -19,11 +19,12 @@ import torch
 from ..launcher.workers import channel
 from . import preemption, schedule, transfer
 from .console import warn_for_job
+from .iterable import ElasticIterable
 from .neighbour import SHARE
 from .outside import Outside
 from .process_group import ElasticGroup, rebind
 from .progress import Progress
-from .sampler import ElasticSampler, MicroBatch
+from .sampler import ElasticSampler
 from .state import ElasticState, Restored
 from .undo import StepUndo
 
@@ -75,12 +76,16 @@ class Elastic:
 
     Args:
         state: the state from which training goes on; its ``data`` is the sampler, where there is one.
-        loader: gives the micro-batches in the sampler's order: a ``DataLoader`` with ``batch_sampler=sampler``. None:
-            the script reads its data itself, and ``micro`` is empty.
+        loader: gives the micro-batches in the sampler's order: a ``DataLoader`` with ``batch_sampler=sampler``, or with
+            ``batch_size=None`` around an ``ElasticIterable``. None: the script reads its data itself, and ``micro`` is
+            empty.
         snapshots: how often the state is kept.
         group: this process's place in the job, from ``ElasticGroup.start``, where the process is to live on while nodes
         come and go. None: the script made its own process group, and each change starts the workers again.
     """
+
+    _weight = 1.0
+    """Of the current micro-batch."""
 
     def __init__(
         self,
@@ -110,7 +115,6 @@ class Elastic:
         """The step with which this generation began, and CLOCK_MONOTONIC then."""
         self._looked = (0, 0.0)
         """The same of the last look at the clock."""
-        self._micro: MicroBatch | None = None
         self._group = group or ElasticGroup()
         self._group.on_break(functools.partial(state.end_generation, broken=True))
         is_undone = self._group.is_movable and not state.is_rebuilt
@@ -179,9 +183,9 @@ class Elastic:
             self._step = "broken"
             return
         self.state.step += 1
-        sampler = self._sampler()
-        if sampler is not None:
-            sampler.advance()
+        data = self._data()
+        if data is not None:
+            data.advance()
         self._step = "stop" if self.progress.step(self.state.step) else "done"
         self.stopped = self._step == "stop" and not self._group.is_movable
         self._agree()
@@ -196,8 +200,7 @@ class Elastic:
         Args:
             loss: a scalar: the mean over the samples of the current micro-batch.
         """
-        weight = self._micro.weight if self._micro is not None else 1.0
-        (loss * weight).backward()
+        (loss * self._weight).backward()
 
     def phase(self, name: str, timeout: float | None = None) -> AbstractContextManager[None]:
         """Suspend the rule about steps during work without steps (loading, evaluating).
@@ -386,13 +389,10 @@ class Elastic:
         self._slow_is_told = True
 
     def _micro_batches(self, batches: Iterator[Any]) -> Iterator[tuple[Any, AbstractContextManager[None]]]:
-        sampler = self._sampler()
-        if sampler is None:
-            return
-        plan = sampler.step()
-        for number, micro in enumerate(plan, 1):
-            self._micro = micro
-            yield next(batches), self._sync(last=number == len(plan))
+        data = self._data()
+        if data is not None and self._loader is not None:
+            for batch, self._weight, is_last in data.parts(batches):
+                yield batch, self._sync(last=is_last)
 
     def _sync(self, *, last: bool) -> AbstractContextManager[None]:
         """The context of a micro-batch: gradients are exchanged once a step, with the last micro-batch."""
@@ -402,6 +402,6 @@ class Elastic:
         context: AbstractContextManager[None] = model.no_sync()
         return context
 
-    def _sampler(self) -> ElasticSampler | None:
+    def _data(self) -> ElasticSampler | ElasticIterable | None:
         data = self.state.members.get("data")
-        return data if isinstance(data, ElasticSampler) else None
+        return data if isinstance(data, ElasticSampler | ElasticIterable) else None

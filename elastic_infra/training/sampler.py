@@ -119,6 +119,21 @@ class ElasticSampler:
         """Move the position by a global batch, after a step."""
         self.epoch, self.offset = self._after(self.epoch, self.offset)
 
+    @property
+    def samples(self) -> int:
+        """Number of samples that are done, over all epochs."""
+        return self.epoch * self.length + self.offset
+
+    def parts(self, batches: Iterator[Any]) -> Iterator[tuple[Any, float, bool]]:
+        """The batches of the step at the position, each with its weight and whether it is the last one.
+
+        Args:
+            batches: what a loader makes of the indices.
+        """
+        plan = self.step()
+        for number, micro in enumerate(plan, 1):
+            yield next(batches), micro.weight, number == len(plan)
+
     def step(self, rank: int | None = None, world: int | None = None) -> tuple[MicroBatch, ...]:
         """This worker's part of the step at the position.
 
@@ -129,12 +144,12 @@ class ElasticSampler:
         Returns:
             The worker's micro-batches; equally many for every rank.
         """
-        return micro_batches(self._batch(self.epoch, self.offset), *_place(rank, world), self.micro_batch)
+        return micro_batches(self._batch(self.epoch, self.offset), *place(rank, world), self.micro_batch)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Indices of one micro-batch after the other, from the position on."""
         epoch, offset = self.epoch, self.offset
-        rank, world = _place(None, None)
+        rank, world = place(None, None)
         while True:
             for micro in micro_batches(self._batch(epoch, offset), rank, world, self.micro_batch):
                 yield list(micro.indices)
@@ -169,7 +184,7 @@ class ElasticSampler:
         return (epoch, offset) if offset < self.length else (epoch + 1, 0)
 
 
-def _place(rank: int | None, world: int | None) -> tuple[int, int]:
+def place(rank: int | None, world: int | None) -> tuple[int, int]:
     """This worker's rank and the world size, from torchrun's variables; (0, 1) without them."""
     if rank is None or world is None:
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -115,7 +115,8 @@ class ElasticState:
             the wrapper. Build the optimizer after ``fully_shard``, as torch asks.
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
-        data: the position in the data: an ``ElasticSampler``, or another object with a ``state_dict``.
+        data: the position in the data: an ``ElasticSampler`` or ``ElasticIterable``, or another object with a
+            ``state_dict``.
         build: builds members for the current process group, in place of ``model`` and ``optimizer``, and returns them
             by name: ``{"model": model, "optimizer": optimizer}``. It is called once for each group, so that a sharded
             model changes its ranks while the process stays. ``state.model`` is the present one. None, the default: all

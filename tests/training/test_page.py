@@ -14,10 +14,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
+from elastic_infra.training import Elastic, ElasticGroup, ElasticIterable, ElasticSampler, ElasticState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-LOOP, PHASE, GROUP, SHARDED, REBUILT = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+LOOP, PHASE, GROUP, SHARDED, REBUILT, STREAM = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def net() -> torch.nn.Module:
@@ -40,6 +40,20 @@ def test_the_loop_in_ten_lines(tmp_path: Path) -> None:
 
     assert exported == [model]
     assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_a_stream_without_indices(tmp_path: Path) -> None:
+    """Its loop has the batches, here read without workers."""
+    found = run(
+        STREAM.replace("/checkpoints", str(tmp_path)).replace("num_workers=4", "num_workers=0"),
+        lines=range(40),
+        model=net(),
+        optimizer=None,
+    )
+
+    for _, micro in found["elastic"].steps(1):
+        with found["elastic"].step():
+            assert [batch.tolist() for batch, _ in micro] == [[*range(20)], [*range(20, 40)]]
 
 
 def test_the_phase_before_the_steps(tmp_path: Path) -> None:
@@ -97,7 +111,10 @@ def run(code: str, **given: Any) -> dict[str, Any]:
     """Execute a block with the library's names, and those that its script has."""
     names = {
         each.__name__: each
-        for each in (DataLoader, DistributedDataParallel, Elastic, ElasticGroup, ElasticSampler, ElasticState)
+        for each in (
+            *(DataLoader, DistributedDataParallel),
+            *(Elastic, ElasticGroup, ElasticIterable, ElasticSampler, ElasticState),
+        )
     }
     space = {**names, **given}
     exec(code, space)
