@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from ..launcher.workers import channel
 from . import regroup
-from .console import warn, warn_for_job
+from .console import warn_for_job
 
 _POLL_SECONDS: Final = 0.005
 _SIGNS: Final = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
@@ -288,7 +288,7 @@ class ElasticGroup:
     def _say_in(self) -> None:
         self._obstacle = obstacle(self._remade)
         if self._obstacle:
-            warn(f"Workers restart when nodes come or go: {self._obstacle}.")
+            warn_for_job(f"Workers restart when nodes come or go: {self._obstacle}.")
         self._say(channel.In(self.generation, self._obstacle))
 
     def _make(self) -> None:

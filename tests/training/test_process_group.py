@@ -79,10 +79,16 @@ def break_up(agent: channel.Connection, group: ElasticGroup) -> NoReturn:
     raise BrokenError
 
 
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
 def test_groups_that_are_made_anew_in_each_generation_are_no_obstacle(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    rank: str,
+    lines: int,
 ) -> None:
-    """Those of a mesh in the function that builds the model; older ones are gone, and another group is named."""
+    """Those of a mesh in the function that builds the model; older ones are gone, and another group is named once."""
+    monkeypatch.setenv("RANK", rank)
     agent, connection = agent_and_worker
     group = listening(connection)
 
@@ -102,6 +108,7 @@ def test_groups_that_are_made_anew_in_each_generation_are_no_obstacle(
         assert agent.receive() == channel.In(
             2, "the script made 1 process groups of its own, which only the script could make again"
         )
+        assert capsys.readouterr().err.count("Workers restart when nodes come or go: the script made") == lines
     finally:
         dist.destroy_process_group()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import events, ranks
+from . import events, move, ranks
 from .actions import Action, CompareAndSet, Emit, Exit, Level, PrepareWorkers, StartWorkers, StopWorkers, Tell
 from .records import Cause, Generation
 from .state import State, record
@@ -29,6 +29,8 @@ def announce(before: State, after: State) -> tuple[Tell, ...]:
     workers, nodes = ranks.world_size(generation.members), len(generation.members)
     what = "Workers go on in place" if generation.mode == "move" else "Workers start again"
     lines = [f"{_ended_by(after, generation)} {what}: {workers} on {nodes} nodes."]
+    if generation.mode == "restart" and generation.failed_moves >= move.MOST_FAILED:
+        lines.append(f"They are not kept, because {generation.failed_moves} changes in place in a row made no step.")
     lines += [f"Node {name} steps back while its workers start." for name in _stepped_back(after, generation)]
     return (Tell(level, " ".join(lines)),)
 

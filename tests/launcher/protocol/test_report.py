@@ -48,3 +48,21 @@ def test_a_move_is_told_beside_its_cause() -> None:
 
     changes = [action for action in done if isinstance(action, actions.Emit) and action.event == "membership_change"]
     assert [("mode", "move") in change.fields for change in changes] == [True]
+
+
+def test_a_restart_in_place_of_a_move_is_told_with_its_reason() -> None:
+    """After two moves without a step the workers are not kept; where none was tried there is nothing to tell."""
+    state = replace(connected(Limits(max_nodes=2), PAIR, peer("n1", "member")), seen=(PAIR.identity, "broken"))
+    said = []
+    for failed in (0, 1, 2):
+        following = replace(PAIR, number=2, failed_moves=failed, cause=Cause("node_lost", "n1", "n1"), revision=2)
+        store = replace(state.store, generation=following)
+        after = replace(state, store=store, seen=(following.identity, "running"))
+        (line,) = report.announce(state, after)
+        said.append(line.line.partition("Workers start again: ")[2])
+
+    assert said == [
+        "2 on 2 nodes.",
+        "2 on 2 nodes.",
+        "2 on 2 nodes. They are not kept, because 2 changes in place in a row made no step.",
+    ]
