@@ -29,7 +29,7 @@ class Copies:
     def __init__(self, memory: NodeMemory) -> None:
         self._memory = memory
         self._receiver = Receiver(self._room)
-        loss = "the generators of its workers begin anew"
+        loss = "the generators of its workers get another seed"
         # The interpreter runs one thread at a time, and packs these: within 0.1 s, not every snapshot is sent.
         self._sender = Sender(warn, "the random number generators", loss, SHARE)
 

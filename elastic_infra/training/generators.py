@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import random
 import sys
 from collections.abc import Callable
@@ -28,6 +29,20 @@ def capture() -> Tree:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state
+
+
+def begin(step: int, rank: int) -> None:
+    """Seed all generators for a rank whose numbers are not known after a step.
+
+    From the seed of torch's generator, the step and the rank: each rank draws other numbers than its peers and than it
+    did before, and those of a repeated run are the same.
+    """
+    text = f"{torch.initial_seed()} {step} {rank}".encode()
+    seed = int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
 
 
 class Held:

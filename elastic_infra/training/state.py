@@ -14,7 +14,7 @@ import functools
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -431,7 +431,9 @@ class ElasticState:
             confirm()
             if lacks:
                 self.load(tree, rng=False)
-        self.step = newest[0]
+        is_new, self.step = not self.step, newest[0]
+        if lacks and is_new:
+            generators.begin(self.step, _rank())
         return _from_rank(ranks) if lacks else Restored(self.step, "process")
 
     def capture(self) -> Tree:
@@ -591,14 +593,19 @@ class ElasticState:
                 tree = _from_peer(tree, versions, group)
         self.load(tree, rng=False)
         self.step = best[0]
-        rng = _generators_of_rank(self.step, ranks, parts)
-        if rng is not None:
-            generators.restore(rng)
+        self._go_on_drawing(_generators_of_rank([said.parts.get(self.step, ()) for said in ranks], parts))
         if lacks and sum(said.keeps_state and said.version == best for said in ranks) == 1:
             # Until the next snapshot the loss of that one node would be the loss of the state.
             is_whole = self._memory is not None and self._memory.keeps_state
             self._copy_to_memory(self.capture() if is_whole else {"rng": generators.capture()})
         return _from_rank(ranks) if lacks else Restored(self.step, "memory")
+
+    def _go_on_drawing(self, rng: Tree | None) -> None:
+        """Set the random number generators to those of this rank; without them, to others than any rank has had."""
+        if rng is not None:
+            generators.restore(rng)
+        else:
+            generators.begin(self.step, _rank())
 
     def _restore_shards(self) -> Restored:
         if self._buddies is not None:
@@ -619,7 +626,8 @@ class ElasticState:
         self._handed = -1
         restored = self._from_disk(disk, after=key[0] if key is not None else -1)
         if restored is None and key is not None:
-            restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories)
+            drawn = {tree["rank"]: tree["rng"] for tree in (held[key], *copies.get(key, ()))} if key in held else {}
+            restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories, drawn)
         restored = restored or Restored(0, "nothing")
         if self.is_rebuilt:
             self._join_buddies()
@@ -630,7 +638,12 @@ class ElasticState:
         return restored
 
     def _from_memories(
-        self, key: Key, held: Tree | None, own: list[Mapping[str, Tree]], inventories: list[exchange.Inventory]
+        self,
+        key: Key,
+        held: Tree | None,
+        own: list[Mapping[str, Tree]],
+        inventories: list[exchange.Inventory],
+        drawn: Mapping[int, Tree],
     ) -> Restored:
         """Load a snapshot whose shards are all in the memory of the present nodes."""
         shared = {name: part for name, part in held.items() if name not in _OF_RANK} if held is not None else None
@@ -643,10 +656,11 @@ class ElasticState:
         with _gloo() as group:
             from_others = exchange.fill(assembly, own, boxes, _gather(assembly.wanted()), group)
         tree = {**cast("Tree", shared), "members": assembly.put_into(cast("Tree", shared)["members"])}
-        self.load({**tree, **({"rng": held["rng"]} if held else {})}, rng=held is not None)
+        self.load(tree, rng=False)
         if self._memory is not None:
             self._memory.spare(key)
         self.step = key[0]
+        self._go_on_drawing(_generators_of_rank(_gather(tuple(drawn)), drawn))
         return Restored(key[0], "peer" if from_others else "memory")
 
     def _assembly(self, tree: Tree) -> Assembly:
@@ -681,8 +695,9 @@ class ElasticState:
         for step in (step for step in steps if step > after):
             tree = self._read(step)
             if all(_gather(tree is not None)):
-                self.load(tree, rng="rng" in cast("Mapping[str, object]", tree))
+                self.load(tree, rng=False)
                 self.step = step
+                self._go_on_drawing(cast("Mapping[str, Tree]", tree).get("rng"))
                 return Restored(step, "disk")
         return None
 
@@ -762,16 +777,20 @@ def _gloo() -> Iterator[dist.ProcessGroup | None]:
             dist.destroy_process_group(group)
 
 
-def _generators_of_rank(step: int, ranks: Sequence[_Said], parts: Mapping[int, Tree]) -> Tree | None:
+def _generators_of_rank(held: Sequence[Collection[int]], parts: Mapping[int, Tree]) -> Tree | None:
     """This rank's random number generators after a step, from the memory that holds them; None where none does.
 
     Every rank must call this function. A rank goes on with the random numbers of that rank, as from disk, so that
     training is the same to the bit where a lost node is replaced.
+
+    Args:
+        held: by rank, of which ranks it holds the generators.
+        parts: those that this rank holds.
     """
     holders = {
-        rank: next((holder for holder, said in enumerate(ranks) if rank in said.parts.get(step, ())), None)
-        for rank, said in enumerate(ranks)
-        if rank not in said.parts.get(step, ())
+        rank: next((holder for holder, found in enumerate(held) if rank in found), None)
+        for rank, found in enumerate(held)
+        if rank not in found
     }
     if all(holder is None for holder in holders.values()):
         return parts.get(_rank())

@@ -7,6 +7,7 @@ import pathlib
 import random
 import shutil
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,33 +18,39 @@ from tests.training import forked
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(180)]
 
-SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "replaced_node.py"
+SCRIPTS = pathlib.Path(__file__).resolve().parent / "scripts"
 STEPS = 3
 
 
 def run(folder: pathlib.Path, *names: str, attempt: int = 0) -> list[dict[str, Any]]:
     """Nodes of one worker each, in the order of their ranks; what each says at its end."""
+    start(folder, {name: ("replaced_node.py", str(folder / f"{name}.json"), str(STEPS)) for name in names}, attempt)
+    return [json.loads((folder / f"{name}.json").read_text()) for name in names]
+
+
+def start(folder: pathlib.Path, scripts: Mapping[str, tuple[str, ...]], attempt: int) -> None:
+    """Run nodes of one worker each to their end, in the order of their ranks, each with its script."""
     port, forks, processes = free_port(), forked.context(), []
-    for rank, name in enumerate(names):
+    for rank, (name, (script, *arguments)) in enumerate(scripts.items()):
         (folder / name).mkdir(exist_ok=True)
         environ = {
             "RANK": str(rank),
             "LOCAL_RANK": "0",
-            "WORLD_SIZE": str(len(names)),
+            "WORLD_SIZE": str(len(scripts)),
             "LOCAL_WORLD_SIZE": "1",
-            "GROUP_WORLD_SIZE": str(len(names)),
+            "GROUP_RANK": str(rank),
+            "GROUP_WORLD_SIZE": str(len(scripts)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "ELASTIC_INFRA_ATTEMPT": str(attempt),
             "ELASTIC_INFRA_PROGRESS": f"0:{folder / name / 'progress-1'}",
             "GLOO_SOCKET_IFNAME": "lo",
         }
-        argv = (str(SCRIPT), str(folder / f"{name}.json"), str(STEPS))
+        argv = (str(SCRIPTS / script), *arguments)
         processes.append(forked.start(forks, argv, environ, folder / f"{name}.log"))
-    for process, name in zip(processes, names, strict=True):
+    for process, name in zip(processes, scripts, strict=True):
         process.join(120)
         assert process.exitcode == 0, (folder / f"{name}.log").read_text()
-    return [json.loads((folder / f"{name}.json").read_text()) for name in names]
 
 
 def next_draws(rank: int) -> list[float]:
@@ -85,3 +92,25 @@ def test_one_step_of_two_generations_is_restored_from_the_later_one(tmp_path: pa
     assert {name: each["restored"][:2] for name, each in said.items()} == {
         name: [STEPS, "memory" if name == newer else "peer"] for name in ("a", "b")
     }
+
+
+def dropout(folder: pathlib.Path, *names: str, steps: int, attempt: int = 0) -> dict[str, Any]:
+    """What rank 0 of a sharded model with dropout has after so many steps."""
+    start(folder, {name: ("dropout.py", str(folder), name, str(steps)) for name in names}, attempt)
+    found: dict[str, Any] = torch.load(folder / f"{names[0]}.pt")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="FSDP2 of torch 2.6 cannot compute on the CPU")
+@pytest.mark.parametrize("survivor", ["a", "b"])
+def test_a_lost_node_costs_a_sharded_model_no_random_number(tmp_path: pathlib.Path, survivor: str) -> None:
+    """Dropout is what it would be without the loss: the neighbour kept the generators with the shards."""
+    (tmp_path / "undisturbed").mkdir()
+    expected = dropout(tmp_path / "undisturbed", "a", "b", steps=2 * STEPS)
+
+    dropout(tmp_path, "a", "b", steps=STEPS)
+    shutil.rmtree(tmp_path / ("a" if survivor == "b" else "b"))
+    found = dropout(tmp_path, survivor, "c", steps=2 * STEPS, attempt=1)
+    assert found["restored"][0] == STEPS
+    assert [name for name, value in expected["weights"].items() if not torch.equal(found["weights"][name], value)] == []

@@ -61,3 +61,20 @@ def test_a_kept_normal_number_counts() -> None:
     expected = drawn()
     held.set_back()
     assert drawn() == expected
+
+
+def test_ranks_without_numbers_of_their_own_get_others() -> None:
+    """By seed, step and rank: no two are alike, and another run draws the same."""
+    held = generators.Held()
+    held.hold()
+    try:
+        found = []
+        for seed, step, rank in [(0, 5, 1), (0, 5, 2), (0, 6, 1), (1, 5, 1), (0, 5, 1)]:
+            torch.manual_seed(seed)
+            generators.begin(step, rank)
+            found.append(tuple(drawn()))
+        assert found[0] == found[4]
+        for each in zip(*found[:4], strict=True):
+            assert len(set(each)) == 4
+    finally:
+        held.set_back()
