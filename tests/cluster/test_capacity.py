@@ -227,7 +227,6 @@ def test_a_train_job_follows_the_room_where_job_set_lets_it(
         await_said(space, "leaves the size alone: the job has ended")
 
     assert left_alone == ({}, 3)
-    assert size(space, target) == 2
     jobs.check_result(space, jobs.Training())
 
 
