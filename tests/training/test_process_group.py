@@ -9,17 +9,18 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, NoReturn
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import ElasticGroup
-from elastic_infra.training.process_group import BrokenError
+from elastic_infra.training.process_group import BrokenError, rebind
 from tests.ports import free_port
 
 
@@ -270,3 +271,30 @@ def test_an_error_of_the_device_restarts_the_worker(
     broken(agent, group)
 
     assert not group.takes(error)
+
+
+@pytest.mark.slow  # the import of the compiler takes longer than the test
+def test_what_is_compiled_inside_of_the_wrapper_is_not_compiled_again() -> None:
+    """In three groups after one another, of which the wrapper is given each."""
+    compiled: list[object] = []
+
+    def note(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        compiled.append(graph)
+        forward: Callable[..., object] = graph.forward
+        return forward
+
+    model: DistributedDataParallel | None = None
+    counts = []
+    for _ in range(3):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            if model is None:
+                model = DistributedDataParallel(torch.compile(torch.nn.Linear(2, 1), backend=note))
+            rebind(model)
+            for _ in range(2):
+                model(torch.ones(3, 2)).sum().backward()
+        finally:
+            dist.destroy_process_group()
+        counts.append(len(compiled))
+
+    assert counts == [1, 1, 1]
