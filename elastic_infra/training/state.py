@@ -27,10 +27,12 @@ from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies
 from .host_memory import DamagedError, Tree
+from .iterable import ElasticIterable
 from .neighbour import Invitation
 from .node_memory import Key, NodeMemory, Parts
 from .overlap import Overlap
 from .rebuilding import Build, Rebuilt
+from .sampler import ElasticSampler
 from .shards import Assembly
 
 SHOWN: Final = 5
@@ -115,8 +117,8 @@ class ElasticState:
             the wrapper. Build the optimizer after ``fully_shard``, as torch asks.
         optimizer: the optimizer. Any member may be left out.
         scheduler: the scheduler of the learning rate.
-        data: the position in the data: an ``ElasticSampler`` or ``ElasticIterable``, or another object with a
-            ``state_dict``.
+        data: the position in the data: an ``ElasticSampler`` or ``ElasticIterable``. With another object and several
+            ranks a warning says that rank 0's position is saved for all.
         build: builds members for the current process group, in place of ``model`` and ``optimizer``, and returns them
             by name: ``{"model": model, "optimizer": optimizer}``. It is called once for each group, so that a sharded
             model changes its ranks while the process stays. ``state.model`` is the present one. None, the default: all
@@ -166,6 +168,7 @@ class ElasticState:
         object.__setattr__(self, "_overlap", Overlap(warn))
         object.__setattr__(self, "_is_outdated", False)
         object.__setattr__(self, "_handed", -1)
+        object.__setattr__(self, "_data_is_told", False)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
         for values in (self.__dict__.get("members", {}), self.__dict__.get("plain", {})):
@@ -383,6 +386,7 @@ class ElasticState:
                 snapshots cannot be read.
         """
         self.end_copy()
+        self._tell_data()
         if self._folder is not None:
             self._folder.check()
         if self._awaits_build:
@@ -420,6 +424,7 @@ class ElasticState:
         if self.is_sharded:
             message = "A sharded state cannot enter another group: its shards are those of the ranks of the first one."
             raise StateError(message)
+        self._tell_data()
         ranks = self._exchange(self.step if holds else -1)
         versions = [said.version for said in ranks]
         newest = max(versions)
@@ -476,6 +481,18 @@ class ElasticState:
         self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
         if rng:
             generators.restore(tree["rng"])
+
+    def _tell_data(self) -> None:
+        """Warn once of a position in the data that may be this rank's alone: that of rank 0 is saved."""
+        data, told = self.members.get("data"), self.__dict__["_data_is_told"]
+        if _world() > 1 and not told and not isinstance(data, ElasticIterable | ElasticSampler | None):
+            object.__setattr__(self, "_data_is_told", True)
+            warn_for_job(
+                f"data= is a {type(data).__name__}, and rank 0's position is saved for all ranks: where each rank has "
+                "a position of its own, samples are doubled and lost. Use ElasticSampler, or an ElasticIterable around "
+                "it. Where the position is the same on all ranks, give it under another name: "
+                "ElasticState(position=...)."
+            )
 
     @property
     def _awaits_build(self) -> bool:

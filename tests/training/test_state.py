@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_infra.launcher.workers.progress import VARIABLE
-from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError
+from elastic_infra.training import ElasticIterable, ElasticSampler, ElasticState, Restored, StateError
 from elastic_infra.training import state as state_module
 from elastic_infra.training.places import MANIFEST
 from elastic_infra.training.snapshots import Writer
@@ -280,6 +280,42 @@ def test_a_script_can_do_without_memory(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert not list((tmp_path / "memory").iterdir())
     assert state.restore() == Restored(0, "disk")
+
+
+class Position:
+    """A place in the data of a script's own."""
+
+    def state_dict(self) -> dict[str, int]:
+        """The place."""
+        return {"at": 0}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go there."""
+
+
+@pytest.mark.parametrize(
+    ("given", "world", "lines"),
+    [
+        ({"data": Position()}, 2, 1),
+        ({"data": Position()}, 1, 0),
+        ({"position": Position()}, 2, 0),
+        ({"data": ElasticSampler(8, global_batch=4)}, 2, 0),
+        ({"data": ElasticIterable([1], global_batch=1)}, 2, 0),
+        ({"best": 0.5}, 2, 0),
+    ],
+)
+def test_a_position_that_may_be_one_rank_s_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: dict[str, Any], world: int, lines: int
+) -> None:
+    """Rank 0's is saved for all; the line says what to use, and how to say that it is right."""
+    monkeypatch.setattr(state_module, "_world", lambda: world)
+    state = ElasticState(None, in_memory=False, **given)
+    for _ in range(2):
+        state.restore()
+
+    said = capsys.readouterr().err
+    assert said.count("data= is a Position, and rank 0's position is saved for all ranks") == lines
+    assert said.count("\n") == lines
 
 
 def test_an_unknown_name_is_an_attribute_error(tmp_path: Path) -> None:
