@@ -20,10 +20,10 @@ from elastic_infra import training
 class Paced(training.Progress):
     """A script's progress, each step of which takes longer."""
 
-    def step(self, n: int) -> bool:
+    def step(self, n: int, samples: int | None = None) -> bool:
         """Report a step after the pause."""
         time.sleep(SECONDS)
-        return super().step(n)
+        return super().step(n, samples)
 
 
 SECONDS = float(sys.argv[1])

@@ -127,7 +127,7 @@ def _group(seen: Seen) -> Iterator[str]:
         yield f"generation {generation}: {formatting.count(_count(newest, 'world_size'), 'worker')} on {size}"
         step, saved = _highest(seen, "highest_step"), _highest(seen, "checkpoint_step")
         told = "no step reported" if step is None else f"step {step}" + ("" if saved is None else f", {saved} saved")
-        yield told + _failed_saves(seen)
+        yield told + _in_memory(seen) + _samples(seen) + _failed_saves(seen)
         yield (
             f"restarts: {_count(newest, 'restart_count')} of {_count(newest, 'max_restarts')} charged, "
             f"{formatting.count(_count(newest, 'membership_changes'), 'change')} of members{_in_place(newest)}"
@@ -146,6 +146,18 @@ def _in_place(newest: Mapping[str, Any]) -> str:
     """In how many of the changes workers kept their processes; empty where none did."""
     moves = _count(newest, "moves")
     return f", {moves} in place" if moves else ""
+
+
+def _in_memory(seen: Seen) -> str:
+    """The newest step with a snapshot in a node's memory; empty where none is known."""
+    step = _highest(seen, "memory_step")
+    return "" if step is None else f", {step} in memory"
+
+
+def _samples(seen: Seen) -> str:
+    """The samples on which the job has trained; empty where they are not known."""
+    samples = _highest(seen, "samples")
+    return "" if samples is None else f", {formatting.count(samples, 'sample')}"
 
 
 def _failed_saves(seen: Seen) -> str:

@@ -186,7 +186,8 @@ class Elastic:
         data = self._data()
         if data is not None:
             data.advance()
-        self._step = "stop" if self.progress.step(self.state.step) else "done"
+        samples = data.samples if data is not None else None
+        self._step = "stop" if self.progress.step(self.state.step, samples) else "done"
         self.stopped = self._step == "stop" and not self._group.is_movable
         self._agree()
         if self._step == "stop" and self.state.is_rebuilt and self._group.is_movable:
@@ -337,6 +338,8 @@ class Elastic:
                 copied = self.state.snapshot(durable=durable, overlap=overlap, saved=saved, failed=failed)
                 if copied and not durable:
                     self._copy_seconds = time.monotonic() - begin
+        if self.state.memory_step is not None:
+            self.progress.snapshot(self.state.memory_step)
         if durable:
             self._durable_at = time.monotonic()
 

@@ -54,7 +54,7 @@ class Progress:
         if place is None:
             self._header[memory.STOP] = memory.NONE
 
-    def step(self, n: int) -> bool:
+    def step(self, n: int, samples: int | None = None) -> bool:
         """Report that step ``n`` is done; True means save and stop now.
 
         Every rank must report the same numbers in the same order. All ranks of the job get True at the same ``n``;
@@ -63,6 +63,8 @@ class Progress:
         Args:
             n: number of the step, counted by one from the step at which training began or was restored. The launcher
                 measures progress, lost steps and hangs by it.
+            samples: number of samples on which the job has trained up to this step, over all ranks and epochs, for
+                ``/metrics``. None, the default: not known.
 
         Returns:
             Whether the script must save its state and leave the loop: the job then goes on in other workers.
@@ -70,6 +72,8 @@ class Progress:
         slot = self._slot
         self._times[memory.AT] = time.monotonic()
         slot[memory.STEP] = n
+        if samples is not None:
+            slot[memory.SAMPLES] = samples
         slot[memory.REPORTS] += 1
         stop = self._header[memory.STOP]
         if stop < 0 or n < stop >> 1:
@@ -109,6 +113,10 @@ class Progress:
     def checkpoint_failed(self) -> None:
         """Report that a checkpoint could not be saved, and training goes on; the launcher shows the number of these."""
         self._slot[memory.FAILED_SAVES] += 1
+
+    def snapshot(self, n: int) -> None:
+        """Report that the state after step ``n`` is in the node's memory, where it survives the workers."""
+        self._slot[memory.SNAPSHOT] = n
 
     def restored(self, n: int, source: str | None = None) -> None:
         """Report the state from which training goes on; the launcher shows the source, and the steps that are lost.

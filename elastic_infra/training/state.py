@@ -135,6 +135,8 @@ class ElasticState:
 
     step: int
     """Number of steps that are done."""
+    memory_step: int | None
+    """The step of the newest snapshot that this process has put into the node's memory; None before one."""
 
     def __init__(  # noqa: PLR0913  a keyword for each kind of member
         self,
@@ -156,6 +158,7 @@ class ElasticState:
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "plain", values)
         object.__setattr__(self, "step", 0)
+        object.__setattr__(self, "memory_step", None)
         object.__setattr__(self, "_rebuilt", Rebuilt(build) if build is not None else None)
         object.__setattr__(self, "_folder", _open(folder, keep) if folder is not None else None)
         memory = _node_memory() if in_memory else None
@@ -563,6 +566,7 @@ class ElasticState:
                 self._begin_copy(self._memory.draft(self.step, _rank(), tree))
             else:
                 part = self._memory.store(self.step, _rank(), tree)
+                self.memory_step = self.step
         except OSError as error:
             warn(f"Snapshots in memory are off: {error.strerror or error}. Raise resources.memory and shared_memory.")
             object.__setattr__(self, "_memory", None)
@@ -579,7 +583,14 @@ class ElasticState:
 
     def _begin_copy(self, draft: host_memory.Draft) -> None:
         optimizers = [member for member in self.members.values() if isinstance(member, torch.optim.Optimizer)]
-        self._overlap.begin(self.step, draft, optimizers)
+        step = self.step
+
+        def publish() -> memoryview:
+            part = draft.publish()
+            self.memory_step = step
+            return part
+
+        self._overlap.begin(step, dataclasses.replace(draft, publish=publish), optimizers)
 
     def _exchange(
         self,

@@ -116,6 +116,14 @@ def test_failed_saves_are_shown_beside_the_steps() -> None:
     assert "step 41, 30 saved; 2 saves failed since the launcher began" in shown(job, *pods, snapshots=full)
 
 
+def test_samples_and_the_snapshot_in_memory_are_shown_beside_the_steps() -> None:
+    """The highest of all nodes; a script that reports none has no such words."""
+    said = {f"job-worker-{index}": kube.snapshot(index, memory_step=38 + index, samples=20_992) for index in (0, 1)}
+    job, pods = kube.workload("Running", **LIVE), (kube.pod(0), kube.pod(1))
+
+    assert "step 41, 39 in memory, 20992 samples" in shown(job, *pods, snapshots=said)
+
+
 def test_without_status_ports_the_pods_tell_and_the_view_says_so() -> None:
     """With what to set for more, and the warning that says why a pod waits."""
     waiting = kube.pod(1, "Pending")

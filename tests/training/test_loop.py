@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from elastic_infra.launcher.workers.progress import Memory, Slot
-from elastic_infra.training import Elastic, ElasticState, Snapshots
+from elastic_infra.training import Elastic, ElasticSampler, ElasticState, Snapshots
 from elastic_infra.training.places import Disk, Files
 from elastic_infra.training.snapshots import Folder
 
@@ -39,6 +39,18 @@ def test_training_goes_on_without_snapshots(tmp_path: Path, shared: Memory, caps
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot be saved in" in line
     assert "Not a directory" in line
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_samples_and_snapshots_in_memory_are_reported(shared: Memory, *, overlap: bool) -> None:
+    """Of the last step, which is the short one of the epoch; a copy beside the next step counts once it is whole."""
+    model = torch.nn.Linear(200, 200)
+    sampler = ElasticSampler(10, global_batch=4)
+    state = ElasticState(None, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data=sampler)
+    elastic = Elastic(state, snapshots=Snapshots(memory_steps=1, overlap=overlap))
+
+    assert elastic.run(lambda state: state.optimizer.step(), until=3)
+    assert (reported(shared).samples, reported(shared).snapshot) == (10, 2 if overlap else 3)
 
 
 def test_training_does_not_wait_for_a_slow_volume(

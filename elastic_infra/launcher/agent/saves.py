@@ -1,4 +1,4 @@
-"""How saving goes, from what the workers report: the time of the newest checkpoint, and the number of failed ones."""
+"""How saving goes, from what the workers report: the newest snapshot in memory, and checkpoints and failed ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Watch:
         so the worker with the most failures counts, and not their sum."""
         self.seconds: float | None = None
         """Seconds that the newest checkpoint took; None before one is reported. The slowest worker's."""
+        self.memory_step: int | None = None
+        """The newest step of which a snapshot is in the node's memory; None before one is reported."""
         self._last = 0
 
     def look(self, slots: Sequence[Slot]) -> None:
@@ -25,3 +27,4 @@ class Watch:
         self._last = failed
         took = [slot.save_seconds for slot in slots if slot.save_seconds is not None]
         self.seconds = max(took, default=self.seconds)
+        self.memory_step = max((each.snapshot for each in slots if each.snapshot is not None), default=self.memory_step)

@@ -48,7 +48,11 @@ class Snapshot:
     workers_running: int
     lowest_step: int | None
     highest_step: int | None
+    samples: int | None
+    """Samples on which the job has trained, over all epochs; None where the script has not said so."""
     checkpoint_step: int | None
+    memory_step: int | None
+    """The step of the newest snapshot in this node's memory; None where the script has not said so."""
     save_seconds: float | None
     """Seconds that the newest checkpoint took to save; None where the script has not said so."""
     failed_saves: int
@@ -77,6 +81,9 @@ METRICS: Final[tuple[tuple[str, str, str, Callable[[Snapshot], float | None]], .
     ("workers_running", "gauge", "Workers that run on this node.", lambda seen: seen.workers_running),
     ("step", "gauge", "The highest step a local worker reported.", lambda seen: seen.highest_step),
     ("checkpoint_step", "gauge", "The newest step reported as saved.", lambda seen: seen.checkpoint_step),
+    ("memory_step", "gauge", "The newest step with a snapshot in this node's memory.", lambda seen: seen.memory_step),
+    # No counter: a restore takes samples back.
+    ("samples", "gauge", "Samples on which the job has trained, over all epochs.", lambda seen: seen.samples),
     ("save_seconds", "gauge", "Time that the newest checkpoint took to save.", lambda seen: seen.save_seconds),
     ("failed_saves_total", "counter", "Checkpoints that could not be saved.", lambda seen: seen.failed_saves),
     ("restored_step", "gauge", "The step from which the workers went on last.", lambda seen: seen.restored_step),
@@ -93,7 +100,7 @@ def metrics(seen: Snapshot) -> str:
         value = read(seen)
         if value is not None:
             full = f"elastic_infra_{name}"
-            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", f"{full} {value:g}"]
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} {kind}", f"{full} {value:.15g}"]
     lines += ["# HELP elastic_infra_phase The agent's phase.", "# TYPE elastic_infra_phase gauge"]
     lines.append(f'elastic_infra_phase{{phase="{seen.phase}"}} 1')
     if seen.restored_from:

@@ -78,6 +78,7 @@ class Observer:
         self._restore: restores.Restore | None = None
         self._steps_lost = 0
         self._saves = saves.Watch()
+        self._samples: int | None = None
         self._pace = Pace()
         self.fork_server_ready = False
 
@@ -96,8 +97,9 @@ class Observer:
         self._write(event, state, state.workers.identity[0] if state.workers else 0, fields)
 
     def look(self, state: State, generation: int, slots: Sequence[Slot]) -> None:
-        """Count failed saves, and write an event once all workers of a generation have said from where they go on."""
+        """Take down saves and samples, and write an event once all workers have said from where they go on."""
         self._saves.look(slots)
+        self._samples = max((slot.samples for slot in slots if slot.samples is not None), default=self._samples)
         found = self._restores.look(generation, slots)
         if found is None:
             return
@@ -148,7 +150,9 @@ class Observer:
             workers_running=workers_running,
             lowest_step=group.lowest if group else None,
             highest_step=group.highest if group else None,
+            samples=self._samples,
             checkpoint_step=group.checkpoint if group else None,
+            memory_step=self._saves.memory_step,
             save_seconds=self._saves.seconds,
             failed_saves=self._saves.failed,
             restored_step=self._restore.step if self._restore else None,

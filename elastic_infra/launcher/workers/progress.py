@@ -31,7 +31,7 @@ LEAVING: Final = 1
 # Words of a slot, written by its worker. AT, PHASE_UNTIL, OPTIMIZED_AT and FAILED_AT hold seconds of CLOCK_MONOTONIC as
 # doubles, and SAVE_SECONDS a duration as a double.
 STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT, RESTORED = range(10)
-FAILED_SAVES, SAVE_SECONDS = range(10, 12)
+FAILED_SAVES, SAVE_SECONDS, SAMPLES, SNAPSHOT = range(10, 14)
 
 SOURCES: Final = ("process", "memory", "peer", "disk", "nothing")
 """Where a state comes from, the nearest first; ``RESTORED`` holds the step times ``_SOURCE_BASE`` plus the index."""
@@ -64,6 +64,10 @@ class Slot:
     """Number of checkpoints that this worker could not save."""
     save_seconds: float | None = None
     """Seconds that the newest checkpoint took to save; None before it, or unreported."""
+    samples: int | None = None
+    """Number of samples on which the job has trained up to ``step``, over all epochs; None where unreported."""
+    snapshot: int | None = None
+    """The step of the newest snapshot that this worker has put into the node's memory."""
 
     @property
     def stepped_at(self) -> float | None:
@@ -97,9 +101,8 @@ class Memory:
             os.close(descriptor)
         memory.set_stop(None, agreed=False)
         for slot in range(1, slots + 1):
-            memory._integers[slot * WORDS + STEP] = NONE
-            memory._integers[slot * WORDS + CHECKPOINT] = NONE
-            memory._integers[slot * WORDS + RESTORED] = NONE
+            for word in (STEP, CHECKPOINT, RESTORED, SAMPLES, SNAPSHOT):
+                memory._integers[slot * WORDS + word] = NONE
         return memory
 
     def variable(self, slot: int) -> dict[str, str]:
@@ -121,7 +124,7 @@ class Memory:
         """
         for slot in range(1, self.slots + 1):
             base = slot * WORDS
-            for word in (STEP, RESTORED):
+            for word in (STEP, RESTORED, SAMPLES):
                 self._integers[base + word] = NONE
             for word in (STOPPED, REPORTS):
                 self._integers[base + word] = 0
@@ -154,6 +157,8 @@ class Memory:
             restored=_restored(words[base + RESTORED]),
             failed_saves=words[base + FAILED_SAVES],
             save_seconds=self._reals[base + SAVE_SECONDS] or None,
+            samples=_or_none(words[base + SAMPLES]),
+            snapshot=_or_none(words[base + SNAPSHOT]),
         )
 
 

@@ -58,7 +58,8 @@ import time
 from elastic_infra.training import Progress
 progress = Progress()
 progress.restored(4)
-progress.step(5)
+progress.step(5, samples=80)
+progress.snapshot(4)
 progress.checkpoint_failed()
 progress.checkpoint(5, 1.5)
 time.sleep(600)
@@ -488,6 +489,7 @@ def test_what_a_script_reports_is_in_the_metrics(start: Start, tmp_path: pathlib
         return set()
 
     expected = {"step 5", "checkpoint_step 5", "failed_saves_total 1", "save_seconds 1.5", "restored_step 4"}
+    expected |= {"samples 80", "memory_step 4"}
     launch.wait_for(lambda: metrics() >= {f"elastic_infra_{line}" for line in expected}, f"{expected} in the metrics")
 
 
