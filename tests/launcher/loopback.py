@@ -94,7 +94,7 @@ class Job:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def wait_for_world(self, world: int, after: float = 0.0) -> list[Line]:
+    def wait_for_world(self, world: int, after: float = 0.0, seconds: float = 90.0) -> list[Line]:
         """Wait until all ranks of a group of this size have made three steps later than ``after``."""
 
         def is_there(lines: list[Line]) -> bool:
@@ -104,7 +104,7 @@ class Job:
                 for generation in {x["generation"] for x in steps}
             )
 
-        return self.wait_for(is_there)
+        return self.wait_for(is_there, seconds)
 
     def logs(self) -> str:
         """What the launchers and workers printed."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from tests.launcher.launched import kill
 from tests.launcher.loopback import Job, Line, kill_tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
 from tests.launcher.scenarios.test_in_place import at, pid_of
@@ -116,6 +117,35 @@ def test_a_node_is_lost_while_copies_are_on_their_way(start: Start) -> None:
     finish(job)
     assert newest - again <= 1, "the snapshot of the step before was whole"
     assert not job.said("from disk.")
+
+
+@pytest.mark.timeout(900)
+def test_two_nodes_of_eight_workers(tmp_path: pathlib.Path) -> None:
+    """FSDP2 over sixteen ranks, of which most have no row: a worker is killed, then a node lost.
+
+    The siblings of the killed worker keep their processes too, and the other node's memory has the shards of all eight.
+    """
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="rebuilt", steps=60)
+    job.options = (*job.options, "--nproc-per-node", "8")
+    try:
+        job.start_store()
+        for _ in range(2):
+            job.start_node(*QUICK)
+        lines = job.wait_for_world(16, seconds=300)
+        before = {pid_of(lines, rank) for rank in range(16)}
+        victim = int(str(pid_of(lines, 11)))
+        kill([victim])
+        lines = job.wait_for_world(16, after=at(lines[-1]), seconds=300)
+        after = {pid_of(lines, rank) for rank in range(16)}
+        assert after & before == before - {victim}, job.logs()
+        kill_tree(job.nodes[1])
+        lines = job.wait_for_world(8, after=at(lines[-1]), seconds=300)
+        assert {pid_of(lines, rank) for rank in range(8)} < after, job.logs()
+
+        finish(job)
+        assert not job.said("from disk.")
+    finally:
+        job.end()
 
 
 def test_a_lost_node_of_two_has_copies_on_the_other(start: Start) -> None:
