@@ -1,0 +1,163 @@
+"""From the start of a lost pod's successor to the first step of all nodes, stage by stage, while the others train on.
+
+    python -m benchmarks.cluster.in_place [--losses N] [--cluster-dir FOLDER] [--write]
+
+A job of three nodes, whose workers stay while nodes come and go, loses a pod at once, several times in a row. Beside
+each loss the same pod imports torch alone, which no worker can do without. `--write` puts the table into IN_PLACE.md
+beside this file; run it on a machine without other load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.cluster.page import page
+from tests.cluster import faults, jobs
+from tests.cluster.cluster import Cluster, Namespace, namespace
+from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.testbed.__main__ import DEFAULT_DIR
+from tests.cluster.testbed.layout import IMAGES
+from tests.cluster.waiting import until
+
+JOB: Final = "bench"
+LOST: Final = f"{JOB}-worker-1"
+NODES: Final = 3
+RESULTS: Final = Path(__file__).with_name("IN_PLACE.md")
+SCRIPT: Final = Path(jobs.__file__).with_name("moved.py")
+SETTLED_STEPS: Final = 25
+"""Steps of all nodes between two losses, five seconds of training."""
+RESOURCES: Final = {"memory": "2400Mi"}
+"""There is no bound on the CPU, so that a quota does not slow imports down; the second import of torch has room."""
+STAGES: Final = {
+    "launcher_started": "the launcher has read its command line",
+    "fork_server": "the fork server has imported torch and `torch._dynamo`",
+    "worker_started": "the worker begins with the script",
+    "workers_prepared": "its model is built",
+    "workers_started": "the others have left their step, and it is told its place",
+    "state_restored": "it has the state",
+}
+"""The new node's events, in the order of time."""
+WHOLE: Final = "all nodes have made a step"
+ALONE, WITH_DYNAMO = "a Python that imports torch alone", "and `torch._dynamo`, as the first optimizer does"
+IMPORT: Final = """
+import os, pathlib, time, torch
+def age():
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+alone = age()
+import torch._dynamo
+print(alone, age())
+"""
+Times = dict[str, float]
+"""Seconds by stage."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print or write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster.in_place", description=__doc__)
+    parser.add_argument("--losses", type=int, default=3, metavar="N", help="%(default)s by default")
+    parser.add_argument("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the testbed's folder (%(default)s)")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    wanted = parser.parse_args(arguments)
+    testbed = lifecycle.up(wanted.cluster_dir, print)
+    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, wanted.cluster_dir)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cluster.client(Path(folder)) as api,
+        namespace(cluster, api, f"in-place-{secrets.token_hex(3)}", {}, small=False) as space,
+    ):
+        found = measure(space, wanted.losses)
+        print(table(found))
+        if wanted.write:  # what was measured stays, should the end of the namespace fail
+            RESULTS.write_text(report(found))
+    return 0
+
+
+def measure(space: Namespace, losses: int) -> list[Times]:
+    """One job, and so many losses of one of its pods, one after the other."""
+    space.apply({**jobs.toy_config_map(), "data": {"toy.py": SCRIPT.read_text()}})
+    elastic = {"nnodes": f"1:{NODES}", "initial_nodes": NODES, "nproc_per_node": 1}
+    settings = jobs.config(
+        space, jobs.Training(), elastic=elastic, resources=RESOURCES, launcher={"events": "-"}, runtime={}
+    )
+    jobs.submit(space, JOB, settings, "ours")
+    found: list[Times] = []
+    for number in range(losses):
+        jobs.await_world(space, NODES)
+        jobs.await_world(space, NODES, after=jobs.last_step(space) + SETTLED_STEPS)
+        found.append(lose(space))
+        print(f"loss {number + 1}: {found[-1]}", flush=True)
+    jobs.tell_to_finish(space)
+    space.await_condition(JOB, "Succeeded")
+    return found
+
+
+def lose(space: Namespace) -> Times:
+    """The stages of one pod's successor, and the time that torch's import takes in it."""
+    old = {str(line["process"]) for line in space.lines(f"{LOST}.jsonl")}
+    faults.lose_pod(space, LOST, grace=0)
+
+    def steps() -> list[Mapping[str, Any]]:
+        new = [line for line in space.lines(f"{LOST}.jsonl") if line["process"] not in old]
+        return [line for line in new if line["world"] == NODES]
+
+    first = until("the new worker's step", steps, jobs.TRAINING_SECONDS, describe=space.describe)[0]
+    log = space.cluster.run("-n", space.name, "logs", LOST).splitlines()
+    alone = space.cluster.run("-n", space.name, "exec", LOST, "--", "python3", "-c", IMPORT).split()
+    return {**stages(log, first), **dict(zip((ALONE, WITH_DYNAMO), map(float, alone), strict=True))}
+
+
+def stages(log: Iterable[str], first: Mapping[str, Any]) -> Times:
+    """Seconds from a container's start to each stage, from its log and its worker's first step with all nodes."""
+    started = float(first["started"])
+    events = [json.loads(line) for line in log if line.startswith('{"time"')]
+    times = {
+        text: next(_seconds(event) - started for event in events if event["event"] == name)
+        for name, text in STAGES.items()
+    }
+    return {**times, WHOLE: float(first["time"]) - started}
+
+
+def _seconds(event: Mapping[str, Any]) -> float:
+    return datetime.fromisoformat(str(event["time"]).replace("Z", "+00:00")).timestamp()
+
+
+def table(found: Sequence[Times]) -> str:
+    """A row for each stage: the median, and each loss."""
+    rows = [["seconds from the container's start until", "median", "each"], ["---"] * 3]
+    for name in found[0]:
+        if name == ALONE:
+            rows.append(["**beside it, in the same pod, seconds from its own start**", "", ""])
+        each = [times[name] for times in found]
+        rows.append([name, f"{statistics.median(each):.2f}", ", ".join(f"{seconds:.2f}" for seconds in each)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def report(found: Sequence[Times]) -> str:
+    """The results as the Markdown page IN_PLACE.md."""
+    note = (
+        f"A job of {NODES} nodes on the testbed, whose workers stay (`ElasticGroup`) and make a step of 0.2 s, loses "
+        "worker-1 at once, and the two others train on. The worker's script has a model with DistributedDataParallel "
+        "and an optimizer, so it needs `torch._dynamo` too. The interpreter and torch are the machine's own, with "
+        "their bytecode. No pod has a bound on its CPU."
+    )
+    return page(
+        "A lost node's way back",
+        module="benchmarks.cluster.in_place",
+        place="Kubernetes of the testbed",
+        note=note,
+        table=table(found),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
