@@ -22,6 +22,35 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROW: Final = re.compile(r"^\| ([a-z-]+) \| `(\S+)` \| ([\w, ]+) \| [^|]+ \| (?:`([^|]+)` )?\|$", re.MULTILINE)
 EVERY_KIND: Final = "every kind"
 TARGETS: Final = ("pytorchjob", "job", "trainjob")
+WITHOUT_OVERLAYS: Final = {key: SHAPES[key] for key in SHAPES if not key.startswith("overlays")}
+OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
+    "gang-coscheduling": {"placement": {"gang": {"scheduler": "coscheduling"}}},
+    "gang-kai": {"placement": {"gang": {"scheduler": "kai", "queue": "research"}}},
+    "kueue-partial": {"target": "job", "placement": {"queue": "research", "kueue": {"mode": "partial"}}},
+    "kueue-elastic": {"target": "job", "placement": {"queue": "research", "kueue": {"mode": "elastic"}}},
+    "capacity": {"target": "job", "autoscaling": {"policy": "capacity"}},
+    "events": {"launcher": {"kubernetes_events": True}},
+    "avoid-bad-nodes": {"placement": {"avoid_bad_nodes": True}},
+    "own-account": {"security": {"own_service_account": True}},
+    "health-check": {"health_check": True},
+    "initializers": {
+        "initializers": [{"name": "model", "kind": "huggingface", "source": "org/model", "path": "/cache/model"}],
+        "storage": {
+            "volumes": [{"name": "cache", "claim": "models"}],
+            "mounts": [{"volume": "cache", "mount_path": "/cache"}],
+        },
+    },
+    "workdir": {"workdir": {"files": {"train.py": "cHJpbnQoKQo="}}},
+    "spot": {
+        "placement": {"spot": "required", "topology_pack": {"topology_key": "topology.kubernetes.io/zone"}},
+        "disruption": {"pod_disruption_budget": True},
+    },
+    "rdma": {
+        "resources": {"cpu": "8", "memory": "64Gi", "gpu": 8, "rdma": {"resource": "vpc.amazonaws.com/efa"}},
+        "security": {"profile": "baseline", "run_as_user": 0},
+    },
+}
+"""Further objects, containers and devices: keys of the config beside those of `JOB`."""
 
 
 def rows() -> Iterator[tuple[Finding, dict[str, Any]]]:
@@ -64,8 +93,8 @@ def test_every_finding_is_explained_and_every_explanation_holds(tmp_path: Path) 
     """All expected files and all shapes of a job: the linters find what the page's table has, no more and no less."""
     for file in ROOT.glob("examples/*/expected.yaml"):
         linters.write(tmp_path, file.parent.name, yaml.safe_load_all(file.read_text()))
-    for shape in SHAPES.keys() - {"overlays", "overlays-single-pod"}:
-        linters.write(tmp_path, shape, manifests("train", {**JOB, **SHAPES[shape]}))
+    for shape, fields in {**WITHOUT_OVERLAYS, **OPTIONS}.items():
+        linters.write(tmp_path, shape, manifests("train", {**JOB, **fields}))
 
     assert sorted(findings(tmp_path)) == sorted(finding for finding, _ in rows())
 
