@@ -72,33 +72,34 @@ def stash(
 
 
 def merged(options: pulumi.ResourceOptions, *more: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
-    """Options with others over them, and as they are where there are none: a merge makes Outputs of `depends_on`.
+    """Options with others over them.
 
-    Pulumi's SDK looks at every Output again each time that one is done, so that a few for each child are many.
+    `depends_on` must be a list, of Outputs where it has to be: a merge makes an Output of one that is an Output itself,
+    and Pulumi's SDK looks at every Output again each time that one is done, so that a few for each child are many.
     """
     return functools.reduce(pulumi.ResourceOptions.merge, filter(None, more), options)
 
 
-def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[list[pulumi.Resource]]:
-    """For the children's `depends_on`: nothing to wait for, or the error that another job has these names.
+def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[pulumi.Resource]:
+    """For the children's `depends_on`: None, which is nothing to wait for, or the error of another job's same names.
 
     Raises:
         pulumi.RunError: in the Output; the engine would only speak of a duplicate URN.
     """
     others = _CLAIMED.setdefault(deployment(), {})
 
-    def claim(urn: str) -> list[pulumi.Resource]:
+    def claim(urn: str) -> None:
         place = others.setdefault(urn.split("::")[2], [])
         for other in place:
             shared = {names.prefix, names.resource} & {other.prefix, other.resource}
             if shared and other.resource != names.resource:  # the engine refuses two resources of one name
                 raise pulumi.RunError(_clash(names.resource, other.resource, shared.pop()))
         place.append(names)
-        return []
 
     # The bare URN: an Output of the component's would have the children wait for the component, and so for themselves.
     urn: pulumi.Input[str] = _urn(component)
-    return pulumi.Output.from_input(urn).apply(claim)
+    nothing: pulumi.Output[Any] = pulumi.Output.from_input(urn).apply(claim)
+    return nothing
 
 
 async def _urn(component: pulumi.Resource) -> str:

@@ -137,12 +137,12 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], refusals: guards.Refusals
     ) -> pulumi.ResourceOptions:
         """Options of every child: it waits for what may refuse the whole job."""
-        first = pulumi.ResourceOptions(parent=self, depends_on=child_names.claimed(names, self))
+        first = pulumi.ResourceOptions(parent=self, depends_on=[child_names.claimed(names, self)])
         if not guarded:
             return first
         stash = _stash(names, guarded, refusals, first)
         allowed = refusals.allowed(names.resource, stash)
-        return child_names.merged(first, pulumi.ResourceOptions(depends_on=allowed))
+        return child_names.merged(first, pulumi.ResourceOptions(depends_on=[allowed]))
 
     def _mounting(
         self,
@@ -158,22 +158,22 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         `--continue-on-error` Pulumi deletes what a program does not register.
         """
 
-        def register(found: list[object]) -> list[pulumi.Resource]:
-            is_older = found[0] != found[1]
-            if is_older and not any(isinstance(name, pulumi.output.Unknown) for name in found):
+        def register(pinned: object, newest: object) -> pulumi.Resource | None:
+            is_older = pinned != newest
+            if is_older and not any(isinstance(name, pulumi.output.Unknown) for name in (pinned, newest)):
                 pulumi.log.info(launcher_pin.newer_is_ready(names.resource), self)
             if manifest is None:
-                return []
+                return None
             own = pulumi.ResourceOptions(
                 depends_on=[pin.stash],
                 hide_diffs=["binaryData"],  # two archives in a row tell a reviewer nothing
                 ignore_changes=["metadata.name", "binaryData"] if is_older else None,
             )
             options = child_names.merged(common, names.aliases("launcher"), own)
-            return [pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)]
+            return pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)
 
-        made = pulumi.Output.all(pin.name, newest).apply(register, run_with_unknowns=True)
-        return child_names.merged(common, pulumi.ResourceOptions(depends_on=made))
+        made = launcher_pin.with_newest(pin.name, cast("pulumi.Input[str]", newest), register, with_unknowns=True)
+        return child_names.merged(common, pulumi.ResourceOptions(depends_on=[made]))
 
     def _register(
         self,

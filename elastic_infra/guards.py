@@ -94,25 +94,25 @@ class Refusals:
         pulumi.log.error(text)
         self.resources.append(resource)
 
-    def allowed(self, resource: str, stash: pulumi.Resource) -> pulumi.Input[list[pulumi.Resource]]:
+    def allowed(self, resource: str, stash: pulumi.Resource) -> pulumi.Input[pulumi.Resource]:
         """For the `depends_on` of a job's children: its stash, or the error that ends a preview.
 
         Raises:
             pulumi.RunError: in the Output, once all jobs were checked; the text names those that refuse.
         """
         if not pulumi.runtime.is_dry_run():
-            return [stash]
+            return stash
         self.checked.append(stash.urn)
 
-        def after_all(_urns: object) -> list[pulumi.Resource]:
+        def after_all(_urns: object) -> pulumi.Resource:
             names = ", ".join(map(repr, sorted(self.resources)))
             message = f"Refused by {names}: the errors before this one say why, and what to do instead."
             raise pulumi.RunError(message)
 
-        def after_own(_urn: str) -> pulumi.Input[list[pulumi.Resource]]:
+        def after_own(_urn: str) -> pulumi.Input[pulumi.Resource]:
             if resource in self.resources:
                 return pulumi.Output.all(*self.checked).apply(after_all)
-            return [stash]
+            return stash
 
         return stash.urn.apply(after_own)
 

@@ -6,7 +6,7 @@ fingerprint of the workload, changes; a newer version of this package alone chan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import pulumi
@@ -44,8 +44,16 @@ def pinned(
     """
     trigger = pulumi.ResourceOptions(replacement_trigger=fingerprint(restarting(config, stable)))
     stash = child_names.stash(names, ROLE, newest, options, trigger)
-    name = pulumi.Output.all(stash.output, newest).apply(lambda both: str(both[0] or both[1]))  # mocks give no output
-    return Pin(stash, name)
+    return Pin(stash, with_newest(stash.output, newest, lambda kept, new: str(kept or new)))  # mocks give no output
+
+
+def with_newest(
+    kept: pulumi.Output[Any], newest: pulumi.Input[str], use: Callable[[Any, Any], Any], *, with_unknowns: bool = False
+) -> pulumi.Output[Any]:
+    """What a function makes of both names; of one Output where the second is known, for each costs all others time."""
+    if isinstance(newest, str):
+        return kept.apply(lambda name: use(name, newest), run_with_unknowns=with_unknowns)
+    return pulumi.Output.all(kept, newest).apply(lambda both: use(*both), run_with_unknowns=with_unknowns)
 
 
 def fingerprint(value: Value) -> pulumi.Input[str]:

@@ -127,6 +127,21 @@ def test_a_single_pod_is_as_few_resources_as_can_be() -> None:
     }
 
 
+def test_a_job_makes_few_outputs_beside_its_properties() -> None:
+    """Pulumi's SDK looks at every outstanding Output each time that one is done: hundreds of jobs have thousands."""
+    outstanding: list[int] = []
+
+    def program() -> None:
+        before = len(SETTINGS.outputs)
+        ElasticTrainingJob("train", {**JOB, "launcher": {"config_map": "team-launcher-0123456789-abcdef"}})
+        outstanding.append(len(SETTINGS.outputs) - before)
+
+    made = run(program).made.values()
+
+    of_resources = sum(len({"urn", "id", *each.inputs}) for each in made)
+    assert outstanding[0] - of_resources <= 5
+
+
 @pytest.mark.parametrize(
     ("change", "is_pinned"),
     [
