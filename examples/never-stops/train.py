@@ -7,6 +7,7 @@ same script trains in torch's usual group: `torchrun --nproc-per-node 2 train.py
 
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -35,6 +36,7 @@ def main() -> None:
     elastic = Elastic(state, DataLoader(train_set, batch_sampler=sampler), group=group)
     generation: int | None = None
     for step, micro in elastic.steps(until=options.steps):
+        time.sleep(options.pause)
         if group.generation != generation:
             generation = group.generation
             print(
@@ -56,6 +58,7 @@ def parse_options() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds before each step, for a look at a short run")
     parser.add_argument("--learning-rate", type=float, default=0.001)
     return parser.parse_args()
 
