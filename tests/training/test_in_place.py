@@ -29,6 +29,9 @@ pytestmark = [pytest.mark.launcher, pytest.mark.slow, pytest.mark.timeout(240)]
 SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "in_place.py"
 FORKS = forked.context()
 Line = dict[str, object]
+BUCKETS = 3
+PARKED_SECONDS = 5.0
+"""The launcher replaces a worker that takes longer, at the least."""
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Driver:
     server: channel.Server
     way: str
     script: pathlib.Path = SCRIPT
+    ballast: int = 0
+    """MiB of state beside the model's."""
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     connections: dict[str, channel.Connection] = field(default_factory=dict)
     said: dict[str, list[channel.Message]] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class Driver:
     def spawn(self, name: str, *fault: str) -> None:
         """Start a worker, with its fault if one is given."""
         environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo", "WAY": self.way}
+        environ["BALLAST"] = str(self.ballast)
         argv = (str(self.script), str(self.folder), name, str(self.steps), *fault)
         self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
         self.said[name] = []
@@ -72,11 +78,27 @@ class Driver:
         """Send one worker a message."""
         assert self.connections[name].send(message)
 
-    def break_up(self, *survivors: str) -> None:
+    def break_up(self, *survivors: str, seconds: float = 90.0) -> None:
         """End the generation, and wait until the survivors have parked."""
         for name in survivors:
             self.send(name, channel.Break(self.generation))
-        self.await_said(channel.Parked, *survivors)
+        self.await_said(channel.Parked, *survivors, seconds=seconds)
+
+    def park(self, *survivors: str) -> list[str]:
+        """End the generation, and start those anew that do not park in time, as the launcher does; returns these."""
+        for name in survivors:
+            self.send(name, channel.Break(self.generation))
+        deadline = time.monotonic() + PARKED_SECONDS
+        while (late := [name for name in survivors if not self._has(name, channel.Parked)]) and (
+            time.monotonic() < deadline
+        ):
+            self.look(0.05)
+        for name in late:
+            self.processes[name].kill()
+            while name in self.connections:
+                self.look(0.05)
+        self.spawn_ready(*late)
+        return late
 
     def await_said(self, kind: type[channel.Message], *names: str, seconds: float = 90.0) -> None:
         """Wait until each of these has said this, about this generation where there is one, and forget it."""
@@ -256,7 +278,9 @@ def test_a_worker_saves_the_whole_state_when_its_peers_are_gone(driver: Driver) 
     assert Folder(Disk(driver.folder / "checkpoints"), pytest.fail).steps() == (done,)
 
 
-@pytest.mark.parametrize("point", ["forward", "backward", "optimizer"])
+@pytest.mark.parametrize(
+    "point", ["forward", "backward", *(f"bucket:{number}" for number in range(BUCKETS)), "optimizer"]
+)
 @pytest.mark.parametrize("victim", ["a", "c"])
 def test_a_killed_worker_costs_its_peers_one_step(driver: Driver, point: str, victim: str) -> None:
     """Wherever in a step it is killed, as rank 0 or the last: each of its peers repeats one step at most.
@@ -278,3 +302,104 @@ def test_a_killed_worker_costs_its_peers_one_step(driver: Driver, point: str, vi
     assert set(broken) <= ({10} if point == "optimizer" else {9})
     assert len(broken) <= len(survivors)
     assert len(pids(lines)["b"]) == 1
+
+
+BALLAST = 96
+TENSORS = BALLAST // 4
+
+
+def assert_ballast(lines: list[Line]) -> None:
+    """Whoever came to the end has all of the state."""
+    assert {line["ballast"] for line in lines if line["event"] == "end"} == {float(BALLAST)}
+
+
+@pytest.mark.parametrize("number", [1, TENSORS // 2, TENSORS])
+def test_a_newcomer_killed_in_the_middle_of_the_transfer_costs_its_peers_no_step(driver: Driver, number: int) -> None:
+    """It has the first, half or nearly all of 96 MiB of state; the next newcomer gets them all."""
+    driver.ballast = BALLAST
+    driver.spawn("d", f"2:receiving:{number}")
+    driver.spawn_ready("a", "b", "e")
+    driver.await_said(channel.Ready, "d")
+    driver.enter("a", "b")
+    driver.await_step(3, "a", "b")
+    driver.break_up("a", "b")
+    driver.enter("a", "b", "d")
+    assert driver.await_end("d") == -signal.SIGKILL
+    driver.break_up("a", "b", seconds=PARKED_SECONDS)
+    driver.enter("a", "b", "e")
+
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    assert_ballast(lines)
+    assert all(len(found) == 1 for found in pids(lines).values())
+
+
+@pytest.mark.parametrize("number", [1, TENSORS // 2, TENSORS])
+def test_the_source_killed_while_it_sends_has_a_successor(driver: Driver, number: int) -> None:
+    """What the newcomer has of the first source's state does not count: another survivor sends all of it."""
+    driver.ballast = BALLAST
+    driver.spawn("a", f"2:sending:{number}")
+    driver.spawn_ready("b", "d")
+    driver.await_said(channel.Ready, "a")
+    driver.enter("a", "b")
+    driver.await_step(3, "a", "b")
+    driver.break_up("a", "b")
+    driver.enter("a", "b", "d")
+    assert driver.await_end("a") == -signal.SIGKILL
+    driver.break_up("b", "d", seconds=PARKED_SECONDS)
+    driver.enter("b", "d")
+
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    assert_ballast(lines)
+    assert all(len(found) == 1 for found in pids(lines).values())
+
+
+@pytest.mark.parametrize("number", [1, TENSORS // 2])
+def test_a_second_loss_during_a_move_is_one_more_move(driver: Driver, number: int) -> None:
+    """A worker is killed in a step, and its peers move on with a newcomer, to which the one that sends is lost too."""
+    driver.ballast = BALLAST
+    driver.spawn("a", f"2:sending:{number}")
+    driver.spawn("c", "6:backward")
+    driver.spawn_ready("b", "d")
+    driver.await_said(channel.Ready, "a", "c")
+    driver.enter("a", "b", "c")
+    assert driver.await_end("c") == -signal.SIGKILL
+    driver.break_up("a", "b", seconds=PARKED_SECONDS)
+    driver.enter("a", "b", "d")
+    assert driver.await_end("a") == -signal.SIGKILL
+    driver.break_up("b", "d", seconds=PARKED_SECONDS)
+    driver.enter("b", "d")
+
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    assert_ballast(lines)
+    assert {line["step"] for line in lines if line["event"] == "broken" and line["name"] == "b"} == {6}
+
+
+@pytest.mark.parametrize("point", ["meeting", "making", "settling", "settled"])
+@pytest.mark.parametrize("victim", ["a", "c"])
+def test_a_worker_killed_while_it_enters_a_generation_costs_its_peers_no_step(
+    driver: Driver, point: str, victim: str
+) -> None:
+    """In front of the store, while its peers connect to it, before and after the first exchange; as rank 0 or the last.
+
+    Its peers leave that generation at once and go on where they were, except where they wait for it to connect to them:
+    nothing ends that wait of gloo's, so that the launcher replaces them.
+    """
+    for name in ("a", "b", "c"):
+        driver.spawn(name, *([f"2:{point}"] if name == victim else []))
+    driver.await_said(channel.Ready, "a", "b", "c")
+    survivors = [name for name in ("a", "b", "c") if name != victim]
+    driver.enter("a", "b", "c")
+    driver.await_step(5, "a", "b", "c")
+    driver.break_up("a", "b", "c")
+    driver.enter("a", "b", "c")
+    assert driver.await_end(victim) == -signal.SIGKILL
+    late = driver.park(*survivors)
+    driver.enter(*sorted(survivors, key=late.__contains__))
+
+    lines = driver.finish()
+    assert_trained(lines, driver.steps)
+    assert point == "making" or late == []
+    assert all(len(found) == 1 + (name in late) for name, found in pids(lines).items())

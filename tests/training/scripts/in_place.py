@@ -1,7 +1,7 @@
 """Trains in a group that is rebuilt in place: in_place.py FOLDER NAME STEPS [FAULT].
 
-Writes the samples of every step to FOLDER/journal. FAULT is ``STEP:POINT``: this process ends at that point by SIGKILL;
-with ``late`` a collective of the script breaks after the optimizer has stepped, in this process or in a peer.
+Writes the samples of every step to FOLDER/journal. This process ends at FAULT (``tests.training.faults``) by SIGKILL.
+With the variable BALLAST the state has so many MiB more, which a newcomer does not have by itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import signal
 import sys
 import time
 
@@ -19,12 +18,28 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
+from tests.training.faults import Fault, end
 from tests.training.recorded_step import samples, train
 
 folder, name, until = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-at, point = sys.argv[4].split(":") if len(sys.argv) > 4 else ("-1", "")
+fault = Fault.parse(sys.argv[4]) if len(sys.argv) > 4 else Fault()
 torch.set_num_threads(1)
 group = ElasticGroup.start(experimental=os.environ.get("WAY") == "reconfigured")
+
+
+class Ballast:
+    """A member of the state that only has a size: tensors of 4 MiB."""
+
+    def __init__(self, mebibytes: int, value: float) -> None:
+        self.tensors = [torch.full((2**20,), value) for _ in range(mebibytes // 4)]
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {str(number): tensor for number, tensor in enumerate(self.tensors)}
+
+    def load_state_dict(self, given: dict[str, torch.Tensor]) -> None:
+        for number, tensor in enumerate(self.tensors):
+            tensor.copy_(given[str(number)])
+
 
 torch.manual_seed(0 if name in {"a", "b", "c"} else 99)
 dataset = samples(torch.Generator().manual_seed(0))
@@ -35,14 +50,15 @@ if name == "d":
 model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0001)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
-state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
+ballast = Ballast(int(os.environ.get("BALLAST", "0")), 1.0 if name in {"a", "b", "c"} else 0.0)
+state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler, ballast=ballast)
 elastic = Elastic(state, DataLoader(dataset, batch_sampler=sampler), group=group)
 
 
 def die(*_: object) -> None:
     """End this process, once the fault's step is reached."""
-    if state.step + 1 == int(at):
-        os.kill(os.getpid(), signal.SIGKILL)
+    if state.step + 1 == fault.when:
+        end()
 
 
 def note(event: str, **fields: object) -> None:
@@ -52,20 +68,19 @@ def note(event: str, **fields: object) -> None:
         journal.write(json.dumps({**line, **fields, "generation": group.generation}) + "\n")
 
 
-if point == "backward":
+fault.strike_at_bucket(model, lambda: state.step + 1)
+fault.strike_on_entry(lambda: group.generation)
+if fault.point == "backward":
     next(iter(model.module.parameters())).register_hook(die)  # the last gradient: other buckets are under way
-if point == "optimizer":
+if fault.point == "optimizer":
     optimizer.register_step_pre_hook(die)
 for step, micro in elastic.steps(until):
     with elastic.step():
-        if point == "forward":
+        if fault.point == "forward":
             die()
         train(elastic, sampler, micro, note)
-        if at != "-1" and point.startswith("late"):
-            if point == "late":
-                die()
-            dist.all_reduce(torch.zeros(1))
         time.sleep(0 if (folder / "hurry").exists() else 0.02)
     weights = float(sum(parameter.detach().sum() for parameter in model.parameters()))
     note("done" if state.step == step else "broken", step=step, sum=weights)
-note("end", finished=elastic.finished, stopped=elastic.stopped)
+weight = sum(float(tensor.sum()) for tensor in ballast.tensors) / 2**18
+note("end", finished=elastic.finished, stopped=elastic.stopped, ballast=weight)
