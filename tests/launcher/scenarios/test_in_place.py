@@ -14,8 +14,12 @@ import torch.distributed as dist
 from tests.launcher.launched import kill
 from tests.launcher.loopback import Job, Line, kill_tree, signal_tree, tree
 from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
+from tests.launcher.soak_in_place.soak import is_alive
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
+
+LOADER_LOOKS_SECONDS = 5.0
+"""A process that loads data looks so often whether its worker lives: ``MP_STATUS_CHECK_INTERVAL`` of torch."""
 
 
 @pytest.fixture(params=["in-place"])
@@ -213,6 +217,53 @@ def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert_as_undisturbed(job)
     assert job.said("Workers go on in place") >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_killed_worker_whose_loaders_live_holds_nobody_up(job: Job, rank: int) -> None:
+    """The processes that load its data have its connections open, so that peers see no end of these for seconds.
+
+    Its peers make their next step before such a process would notice the death by itself, and it ends as well.
+    """
+    job.environ["LOADERS"] = "2"
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+    victim, others = pid_of(lines, rank), {pid_of(lines, other) for other in range(3) if other != rank}
+    loaders = tree(int(str(victim)))[1:]
+    assert len(loaders) == 2, job.logs()
+    kill([int(str(victim))])
+    died = time.monotonic()
+    lines = job.wait_for_world(2, after=died)
+    last = max(line["generation"] for line in lines if at(line) < died)  # type: ignore[type-var]  # all are numbers
+    begun = [line for line in lines if line["event"] == "step" and line["generation"] != last and at(line) > died]
+    second = next(line for line in begun if line["step"] != begun[0]["step"])
+
+    assert {line["pid"] for line in begun} >= others, job.logs()
+    assert at(second) - died < LOADER_LOOKS_SECONDS, job.logs()
+    job.wait_until(lambda: not any(is_alive(pid) for pid in loaders), 3 * LOADER_LOOKS_SECONDS)
+    (job.folder / "hurry").touch()
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
+
+
+@pytest.mark.slow
+def test_the_port_of_a_killed_rank_0_is_free_though_its_loaders_live(job: Job) -> None:
+    """They have inherited the socket on which it served the store; its successor serves the next one at that port."""
+    job.environ["LOADERS"] = "2"
+    job.options = (*job.options, "--rdzv-backend", "static", "--nnodes", "1", "--nproc-per-node", "2")
+    job.start_node()
+    lines = job.wait_for_world(2)
+    kept, generation = pid_of(lines, 1), max(int(str(line["generation"])) for line in lines)
+    kill([int(str(pid_of(lines, 0)))])
+    lines = job.wait_for(lambda lines: has_stepped(lines, generation + 1))
+    (job.folder / "hurry").touch()
+
+    assert pid_of(lines, 1) == kept, job.logs()
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
 
 
 def has_stepped(lines: list[Line], generation: int) -> bool:

@@ -8,8 +8,9 @@ that rank 0 alone has it. With ``rebuilt`` workers keep their processes and buil
 ``copied`` there are two copies of these where the number of workers is even (HSDP). A worker whose pid is in
 FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
 there to be killed, and empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model
-takes the seconds in FOLDER/building, where it exists. A step that is repeated has a line in each generation that tried;
-those of the last one count.
+takes the seconds in FOLDER/building, where it exists. Each worker has as many processes that load its data as the
+variable LOADERS says, by default none. A step that is repeated has a line in each generation that tried; those of the
+last one count.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ else:
     model = fully_shard(layer, mesh=mesh()) if is_sharded else DistributedDataParallel(layer, bucket_cap_mb=0.00001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
-loader = DataLoader(dataset, batch_sampler=sampler)
+loader = DataLoader(dataset, batch_sampler=sampler, num_workers=int(os.environ.get("LOADERS", "0")))
 snapshots = (
     Snapshots(1 if is_rebuilt else None, durable_steps=durable_steps)
     if durable_steps
