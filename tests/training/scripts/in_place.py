@@ -1,7 +1,8 @@
 """Trains in a group that is rebuilt in place: in_place.py FOLDER NAME STEPS [FAULT].
 
 Writes the samples of every step to FOLDER/journal. This process ends at FAULT (``tests.training.faults``) by SIGKILL.
-With the variable BALLAST the state has so many MiB more, which a newcomer does not have by itself.
+With the variable BALLAST the state has so many MiB more, which a newcomer does not have by itself. With COMPILED the
+model is compiled, and each finished step says how many graphs that took so far.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
@@ -47,7 +49,10 @@ layers = [torch.nn.Linear(4, 4, dtype=torch.float64) for _ in range(3)]
 if name == "d":
     for layer in layers:
         torch.nn.init.zeros_(layer.weight)  # a newcomer's own initial weights must not count
-model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0001)
+network, is_compiled = torch.nn.Sequential(*layers), bool(os.environ.get("COMPILED"))
+if is_compiled:
+    network.compile(backend="eager")  # what dynamo does is the matter here, and it takes no compiler
+model = DistributedDataParallel(network, bucket_cap_mb=None if is_compiled else 0.0001)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
 ballast = Ballast(int(os.environ.get("BALLAST", "0")), 1.0 if name in {"a", "b", "c"} else 0.0)
@@ -81,6 +86,7 @@ for step, micro in elastic.steps(until):
         train(elastic, sampler, micro, note)
         time.sleep(0 if (folder / "hurry").exists() else 0.02)
     weights = float(sum(parameter.detach().sum() for parameter in model.parameters()))
-    note("done" if state.step == step else "broken", step=step, sum=weights)
+    graphs = counters["stats"]["unique_graphs"] if is_compiled else 0
+    note("done" if state.step == step else "broken", step=step, sum=weights, graphs=graphs)
 weight = sum(float(tensor.sum()) for tensor in ballast.tensors) / 2**18
 note("end", finished=elastic.finished, stopped=elastic.stopped, ballast=weight)
