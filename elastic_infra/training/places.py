@@ -99,7 +99,7 @@ class Files:
 
 
 class Readable(Protocol):
-    """An open file."""
+    """An open file, or what is read like one."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes; none at the end."""

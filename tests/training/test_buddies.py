@@ -127,7 +127,7 @@ class FakeReceiver:
         self.room = room
 
     def follow(self, key: bytes) -> None:
-        """Takes from all."""
+        """The key makes no difference here."""
 
 
 class FakeSender:

@@ -28,7 +28,7 @@ class Numbers(IterableDataset):  # type: ignore[misc]  # torch's types are not r
         self.read = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch."""
+        """Another epoch has other numbers."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -52,11 +52,11 @@ class Stateful(Numbers):
         self.at = 0
 
     def state_dict(self) -> dict[str, int]:
-        """The position."""
+        """How many samples were read."""
         return {"at": self.at}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Set the position."""
+        """Go on after so many samples."""
         self.at = state["at"]
 
 

@@ -62,5 +62,5 @@ def test_a_deadline_must_be_positive(shared: Memory, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    """The launcher's memory."""
+    """What the worker and its launcher share."""
     return Memory.create(str(tmp_path_factory.mktemp("launcher") / "progress-1"), slots=1)

@@ -286,11 +286,11 @@ class Position:
     """A place in the data of a script's own."""
 
     def state_dict(self) -> dict[str, int]:
-        """The place."""
+        """Always the beginning of the data."""
         return {"at": 0}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go there."""
+        """Any place will do."""
 
 
 @pytest.mark.parametrize(
