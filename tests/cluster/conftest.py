@@ -17,14 +17,15 @@ from tests.cluster import jobs, kube
 from tests.cluster.account import Account, account, roles
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.provider.server import ClusterProvider
+from tests.cluster.slots import SLOT, Slots
 from tests.cluster.stack import JobStack, job_stack, why_no_official_provider
 from tests.cluster.targets import TARGETS, Target
-from tests.cluster.testbed import enforcer, lifecycle, programs
+from tests.cluster.testbed import enforcer, kwok, lifecycle, programs
 from tests.cluster.testbed import kueue as queues
 from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.controllers import Running
-from tests.cluster.testbed.layout import IMAGES
+from tests.cluster.testbed.layout import IMAGES, NODE_NAME
 from tests.engine.engine import Engine
 from tests.engine.provider import serving
 
@@ -141,6 +142,33 @@ def enforced(cluster: Cluster) -> Iterator[None]:
             yield
     except programs.MissingProgramError as error:
         pytest.skip(f"no enforcer: {error}")
+
+
+@pytest.fixture
+def slots(cluster: Cluster, api: kube.Kube) -> Iterator[Slots]:
+    """Sets how many slots the testbed's own node has; skips where the cluster nodes are not the test's to change."""
+    if cluster.testbed is None:
+        pytest.skip("only the testbed's node can be given slots")
+
+    def give(count: int) -> None:
+        amounts = {SLOT: str(count)}
+        api.patch(kwok.named(NODE_NAME), {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
+
+    yield give
+    give(0)
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, api: kube.Kube) -> Iterator[kwok.Nodes]:
+    """Cluster nodes without a machine; skips where KWOK is not built, or the cluster is not the testbed."""
+    if cluster.testbed is None:
+        pytest.skip("KWOK runs beside the testbed alone")
+    try:
+        programs.built(kwok.TOOL)
+    except programs.MissingProgramError as error:
+        pytest.skip(f"no KWOK: {error}")
+    with kwok.running(cluster.testbed, api) as own:
+        yield own
 
 
 @pytest.fixture(params=TARGETS)

@@ -1,7 +1,7 @@
 """Growth into idle capacity on the real API server and the real scheduler.
 
-The cluster node is given a made-up device, of which it has more or less as a test says: pods that ask for one are
-scheduled, or wait, as they do for GPUs.
+Each node of a job takes a made-up device. The testbed's own node has more or less of it as a test says, where nodes
+train; and cluster nodes without a machine come with it and go, as those do that an autoscaler buys.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import jobs, kube
-from tests.cluster.cluster import Cluster, Namespace, is_ready
+from tests.cluster import faults, jobs, kube
+from tests.cluster.cluster import Namespace, is_ready
+from tests.cluster.slots import REQUEST, SLOT, Slots
 from tests.cluster.stack import JobStack, job_stack
+from tests.cluster.testbed.kwok import TOLERATION, Nodes
 from tests.cluster.testbed.layout import NODE_NAME
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-JOB, DEVICE = "idle", "example.com/slot"
+JOB = "idle"
 PROBE_SECONDS = 6
 STORE = "app.kubernetes.io/component=rendezvous"
 LABELS = {
@@ -28,23 +30,6 @@ LABELS = {
     "pytorchjob": f"training.kubeflow.org/job-name={JOB}",
     "trainjob": "app.kubernetes.io/component=worker",
 }
-
-Slots = Callable[[int], None]
-
-
-@pytest.fixture
-def slots(cluster: Cluster, api: kube.Kube) -> Iterator[Slots]:
-    """Sets how many devices there are; skips where the cluster nodes are not the test's to change."""
-    if cluster.testbed is None:
-        pytest.skip("only the testbed's node can be given devices")
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}}
-
-    def give(count: int) -> None:
-        amounts = {DEVICE: str(count)}
-        api.patch(node, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
-
-    yield give
-    give(0)
 
 
 @pytest.fixture
@@ -68,7 +53,7 @@ def config(space: Namespace, target: str, **changes: Any) -> dict[str, Any]:
         **{
             "elastic": {"nnodes": "1:3", "nproc_per_node": 1},
             "autoscaling": {"policy": "capacity", "probe_seconds": PROBE_SECONDS},
-            "resources": {"cpu": "200m", "memory": "1200Mi", "gpu": {"resource": DEVICE, "count": 1}},
+            "resources": {"cpu": "200m", "memory": "1200Mi", "gpu": REQUEST},
             **changes,
         },
     )
@@ -121,7 +106,7 @@ def await_said(space: Namespace, line: str) -> None:
 
 def waiting_pod(space: Namespace, name: str) -> kube.Object:
     """A pod of somebody else that wants a device."""
-    amounts = {"cpu": "50m", "memory": "50Mi", DEVICE: "1"}
+    amounts = {"cpu": "50m", "memory": "50Mi", SLOT: "1"}
     security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     container = {
         "name": "main",
@@ -191,6 +176,64 @@ def test_an_operators_job_makes_room_unless_a_budget_keeps_its_nodes(
         "capacity: size 2 to 1: makes room for another pod"
     ]
     assert (again, size(space, target)) == ({}, 1)
+
+
+def test_a_job_follows_cluster_nodes_that_come_and_go(
+    nodes: Nodes, slots: Slots, space: Namespace, urgent: str
+) -> None:
+    """It grows into each that comes, is smaller where one is drained, and gives one to a pod of higher priority.
+
+    The node that trains is left alone by all of it. A pod without a machine trains nothing, but has a place.
+    """
+    slots(1)
+    quick = {"policy": "capacity", "probe_seconds": 4}
+    settings = config(space, "job", autoscaling=quick, placement={"tolerations": [TOLERATION]})
+    jobs.submit(space, JOB, settings, "ours")
+    jobs.await_world(space, 1)
+    first = placed(space)
+    nodes.add("one", {SLOT: "1"})
+    until("a pod on one", lambda: "one" in placed(space), describe=lambda: describe(space))
+    nodes.add("two", {SLOT: "1"})
+    until("a pod on two", lambda: "two" in placed(space), describe=lambda: describe(space))
+    grown, largest = placed(space), size(space, "job")
+
+    nodes.cordon("two")
+    faults.evict(space, grown["two"]["metadata"]["name"])
+    await_nodes(space, "job", 2)
+    nodes.remove("two")
+    drained, step = placed(space), jobs.last_step(space)
+    other = space.apply(with_priority(waiting_pod(space, "other"), urgent))
+    until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
+    await_nodes(space, "job", 1)
+    jobs.await_step(space, step + 5)
+    last = placed(space)
+    jobs.tell_to_finish(space)
+    await_said(space, "leaves the size alone: the job has ended")
+
+    assert ([*first], sorted(grown), largest) == ([NODE_NAME], sorted(["one", "two", NODE_NAME]), 3)
+    assert (sorted(drained), [*last]) == (sorted(["one", NODE_NAME]), [NODE_NAME])
+    assert len({each[NODE_NAME]["metadata"]["uid"] for each in (first, grown, drained, last)}) == 1
+    assert space.api.get(other)["spec"]["nodeName"] == "one"
+    jobs.check_result(space, jobs.Training())
+
+
+@pytest.fixture
+def urgent(api: kube.Kube) -> Iterator[str]:
+    """The name of a priority above that of jobs, whose pods take nobody's place by themselves."""
+    name = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    api.apply({**name, "value": 1000, "preemptionPolicy": "Never"})
+    yield "urgent"
+    api.delete(name)
+
+
+def with_priority(pod: kube.Object, name: str) -> kube.Object:
+    """The pod with a priority, and free to run where there is no machine."""
+    return {**pod, "spec": {**pod["spec"], "priorityClassName": name, "tolerations": [TOLERATION]}}
+
+
+def placed(space: Namespace) -> dict[str, kube.Object]:
+    """The ready pods of an Indexed Job, by the node of the cluster that they are on."""
+    return {pod["spec"]["nodeName"]: pod for pod in pods(space, "job") if is_ready(pod)}
 
 
 def budget_of(space: Namespace) -> kube.Object:

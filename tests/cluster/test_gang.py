@@ -10,14 +10,12 @@ import pytest
 
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace
+from tests.cluster.slots import REQUEST, Slots
 from tests.cluster.test_indexed_job import JOB, await_end, lose, uids
 from tests.cluster.testbed import coscheduling, programs
-from tests.cluster.testbed.layout import NODE_NAME
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-SLOT = "tests.elastic-infra/slot"
-"""What each node of a job asks for one of, so that a test says how many find room."""
 LOOK_SECONDS = 10
 """Twice as long as pods of a gang hold room for the others."""
 
@@ -35,18 +33,11 @@ def scheduler(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
         yield
 
 
-def slots(api: kube.Kube, count: int) -> None:
-    """Gives the cluster node so many slots."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}}
-    api.patch(node, {"status": {"capacity": {SLOT: str(count)}, "allocatable": {SLOT: str(count)}}}, "status")
-
-
 def settings(space: Namespace, **gang: Any) -> dict[str, Any]:
     """The config of a gang of two in a job of two to three nodes."""
     own = jobs.config(space, jobs.Training(), target="job", elastic={"nnodes": "2:3", "nproc_per_node": 1})
-    slot = {"gpu": {"count": 1, "resource": SLOT}}
     runtime = {**own["runtime"], "startup_wait_seconds": 0}
-    return {**own, "resources": {**own["resources"], **slot}, "runtime": runtime, "placement": gang}
+    return {**own, "resources": {**own["resources"], "gpu": REQUEST}, "runtime": runtime, "placement": gang}
 
 
 def pods(space: Namespace) -> list[kube.Object]:
@@ -60,18 +51,18 @@ def bound(space: Namespace) -> int:
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_the_minimum_comes_at_once_and_the_rest_as_there_is_room(space: Namespace) -> None:
+def test_the_minimum_comes_at_once_and_the_rest_as_there_is_room(space: Namespace, slots: Slots) -> None:
     """With one slot no pod holds it; with two both come and train; a third node joins, and a lost one is replaced."""
-    slots(space.api, 1)
+    slots(1)
     jobs.submit(space, JOB, settings(space, gang={"scheduler": "coscheduling"}), "ours")
     until("three pods", lambda: len(pods(space)) == 3, describe=space.describe)
     ends, held = time.monotonic() + LOOK_SECONDS, 0
     while time.monotonic() < ends:
         held = max(held, bound(space))
         time.sleep(0.5)
-    slots(space.api, 2)
+    slots(2)
     jobs.await_world(space, 2)
-    slots(space.api, 3)
+    slots(3)
     jobs.await_world(space, 3, after=jobs.last_step(space))
     lose(space, max(uids(space)))
     jobs.tell_to_finish(space)
@@ -83,11 +74,9 @@ def test_the_minimum_comes_at_once_and_the_rest_as_there_is_room(space: Namespac
     jobs.check_result(space, jobs.Training())
 
 
-def test_without_a_gang_a_pod_holds_room_that_it_cannot_use(space: Namespace) -> None:
+def test_without_a_gang_a_pod_holds_room_that_it_cannot_use(space: Namespace, slots: Slots) -> None:
     """The control: the cluster's own scheduler places one of the two, which waits for the other."""
-    if space.cluster.testbed is None:
-        pytest.skip("only the testbed's node can be given slots")
-    slots(space.api, 1)
+    slots(1)
     jobs.submit(space, JOB, settings(space), "ours")
 
     until("a pod that holds the slot", lambda: bound(space) == 1, describe=space.describe)

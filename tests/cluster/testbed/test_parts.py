@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.testbed import cgroups, containerd, images, kubelet, kueue, layout, network, sandbox, supervisor
+from tests.cluster.testbed import (
+    cgroups,
+    containerd,
+    images,
+    kubelet,
+    kueue,
+    kwok,
+    layout,
+    network,
+    sandbox,
+    supervisor,
+)
 
 PROGRAMS = (
     *("cni", "coredns", "containerd", "ctr", "etcd", "kube-apiserver", "kube-controller-manager"),
@@ -151,3 +162,22 @@ def test_kueue_is_asked_only_of_what_it_serves() -> None:
     ]
 
     assert asked == ["jobs", "pytorchjobs", "workloads"]
+
+
+def test_a_node_without_a_machine_takes_no_pod_that_does_not_ask_for_it() -> None:
+    """Its taint is what the jobs of its tests tolerate, and its resources are all free."""
+    made: Any = kwok.node("one", {"example.com/gpu": "1"})
+
+    assert made["spec"]["taints"] == [{"key": kwok.TOLERATION["key"], "effect": "NoSchedule"}]
+    assert made["status"]["allocatable"] == made["status"]["capacity"]
+    assert made["status"]["capacity"]["example.com/gpu"] == "1"
+
+
+def test_a_pod_without_a_machine_never_ends_by_itself() -> None:
+    """Every stage that ends a pod waits until the pod is to go, and is deleted only after it has failed as if told."""
+    stages = {stage["metadata"]["name"]: stage["spec"] for stage in kwok.ends()}
+    going = {"key": ".metadata.deletionTimestamp", "operator": "Exists"}
+
+    assert all(going in spec["selector"]["matchExpressions"] for spec in stages.values())
+    assert "exitCode: 143" in stages["pod-end"]["next"]["statusTemplate"]
+    assert stages["pod-delete"]["next"] == {"delete": True}
