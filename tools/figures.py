@@ -206,6 +206,20 @@ def _cluster() -> Iterator[Sentence]:
         "The price is {more} s more for a pod that is worth a retry",
     ):
         yield Sentence("docs/architecture.md", text, figures)
+    ended, worth_a_retry = (
+        rows["all 3 nodes end with 1: held for"],
+        rows["one of 3 nodes ends once with 200: whole again after"],
+    )
+    rounded = {
+        f"{name}_{policy}": f"{_seconds(row[policy]):.0f}"
+        for name, row in (("held", ended), ("whole", worth_a_retry))
+        for policy in ("ExitCode", "OnFailure")
+    }
+    for text in (
+        "three nodes free their GPUs {held_ExitCode} s after exit 1, and are whole again {whole_ExitCode} s after exit 200",
+        "whole again {whole_OnFailure} s after exit 200, but the GPUs are held for {held_OnFailure} s after exit 1",
+    ):
+        yield Sentence("docs/reference.md", text, rounded)
     first = {"first": _span([_seconds(_row(read(INDICES), "one index, deleted")["1"])])}
     yield Sentence("docs/targets.md", "replaces a pod: {first} s after the first loss of an index", first)
     yield Sentence("docs/run.md", "an Indexed Job's in a cluster after {first} s or more", first)

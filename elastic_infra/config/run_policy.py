@@ -58,10 +58,10 @@ class RunPolicy(Part):
     restart_policy: Literal["OnFailure", "ExitCode"] | None = None
     """What follows when a pod's container fails. Default `ExitCode`; `OnFailure` with the etcd backends, since torchrun
     exits with 1 for any failure. `ExitCode`: the operator fails the job at once for exit codes below 128, where a retry
-    cannot help, and recreates the pod for others: three nodes free their GPUs 3 s after exit 1, and are whole again 5 s
+    cannot help, and recreates the pod for others: three nodes free their GPUs 3 s after exit 1, and are whole again 4 s
     after exit 200. Its cost: a new pod has to be scheduled, and one that cannot run (an image without Python) is
     recreated without a pause and without a bound (kubeflow/trainer#2045); `ttl_seconds_after_finished` deletes no job
-    that has failed. `OnFailure`: the kubelet restarts the container in place after any code: whole again 2 s after
+    that has failed. `OnFailure`: the kubelet restarts the container in place after any code: whole again 1 s after
     exit 200, but the GPUs are held for 56 s after exit 1, until `backoff_limit` is reached. The figures are measured by
     `benchmarks.cluster.restart_policy`."""
 
