@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
-from benchmarks.training import report
+from benchmarks.training import labels, report
 from tools.run import ROOT
 
 LAUNCHER: Final = "launcher/RESULTS.md"
@@ -216,7 +217,7 @@ def _cluster() -> Iterator[Sentence]:
         for policy in ("ExitCode", "OnFailure")
     }
     for text in (
-        "three nodes free their GPUs {held_ExitCode} s after exit 1, and are whole again {whole_ExitCode} s after exit 200",
+        "three nodes free their GPUs {held_ExitCode} s after exit 1, and are whole again {whole_ExitCode} s after exit",
         "whole again {whole_OnFailure} s after exit 200, but the GPUs are held for {held_OnFailure} s after exit 1",
     ):
         yield Sentence("docs/reference.md", text, rounded)
@@ -240,9 +241,22 @@ def _training() -> Iterator[Stated]:
     results = json.loads(read(TRAINING))
     yield Table("docs/training.md", report.headline(results))
     yield Sentence("docs/training.md", report.COPIED, report.copied(results))
+    spans = {}
+    for megabytes, name in ((10, "small"), (1000, "large")):
+        seconds = [_median_of(results, event, megabytes) for event in labels.EVENTS]
+        spans[name] = f"{min(seconds):.2f} to {max(seconds):.2f}"
+    text = "a change takes {small} s with a state of 10 MB, and {large} s with one of 1 GB"
+    yield Sentence("docs/simulate.md", text, spans)
     facts = _facts("\n".join(results["machine"]))
     yield Sentence("docs/training.md", "on one machine with {cpus} processors, torch {torch} on gloo", facts)
     yield Sentence("docs/training.md", "torchft {torchft} waits here for a missing worker", facts)
+
+
+def _median_of(results: Mapping[str, Any], event: str, megabytes: int) -> float:
+    """Seconds without a step after an event in place."""
+    wanted = (event, megabytes, "in place")
+    found = [one for one in results["changes"] if (one["event"], one["megabytes"], one["arm"]) == wanted]
+    return statistics.median(one["cost"]["first"] for one in found)
 
 
 def read(name: str) -> str:

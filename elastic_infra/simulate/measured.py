@@ -40,8 +40,8 @@ ROWS: Final[Mapping[str, str]] = {
 """Each latency's row in the results."""
 
 OURS: Final = Latencies(start=5.69, loss=0.38, preemption=0.50, crash=0.28, join=0.47)
-"""Column ``ours``. Workers that keep their processes are given the same numbers, for want of a measurement: these
-workers need no start, but agree on a state."""
+"""Column ``ours``. Workers that keep their processes are given the same numbers: these workers need no start, but a
+newcomer is sent the state, so that a small state takes less and one of a gigabyte more (docs/simulate.md)."""
 
 TORCHRUN: Final = Latencies(start=10.49, loss=22.06, preemption=21.89, crash=5.07, join=9.21)
 """Column ``tuned torchrun``: the fastest settings known to us. As it comes, torchrun needs longer or loses the job."""

@@ -17,7 +17,7 @@ from elastic_infra.simulate.run import ACTIVITIES
 from elastic_infra.simulate.scenario import Scenario
 from elastic_infra.simulate.study import Result
 
-NEEDS: Final = "In place needs a script with training.ElasticGroup: today DistributedDataParallel on gloo."
+NEEDS: Final = "In place needs a script with training.ElasticGroup: proved on gloo, unproved on NCCL."
 
 
 def print_text(said: Answer, console: Console) -> None:
