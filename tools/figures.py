@@ -256,7 +256,7 @@ def _median_of(results: Mapping[str, Any], event: str, megabytes: int) -> float:
     """Seconds without a step after an event in place."""
     wanted = (event, megabytes, "in place")
     found = [one for one in results["changes"] if (one["event"], one["megabytes"], one["arm"]) == wanted]
-    return statistics.median(one["cost"]["first"] for one in found)
+    return float(statistics.median(one["cost"]["first"] for one in found))
 
 
 def read(name: str) -> str:
