@@ -234,11 +234,7 @@ class ElasticState:
         else:
             part = self._copy()
         if part is not None and durable and self._folder is not None:
-            object.__setattr__(self, "_saving", snapshots.Saving())
-            save = self._saver(part, _writer(), saved, failed)
-            thread = threading.Thread(target=save, name="snapshot", daemon=True)
-            thread.start()
-            object.__setattr__(self, "_writing", thread)
+            self._save(part, saved, failed)
         return True
 
     @property
@@ -265,22 +261,28 @@ class ElasticState:
     ) -> None:
         """Keep a rebuilt state for the next group, in which nodes may be missing that have shards now.
 
-        Every rank must call this method. The snapshot goes to disk too where the memory of the others may lack a shard.
+        Every rank must call this method. The snapshot goes to disk too where the memory of the others may lack a shard,
+        because no other node has a copy of it.
 
         Args:
             durable: whether a durable snapshot is due in any case.
             saved, failed: as of ``snapshot``.
         """
         places = _gather(self._place())
+        is_copied = not self.is_sharded or exchange.are_copied(places)
         # Of two nodes with the same shards one stays; of three, all that have a shard may leave at once.
         one_stays = not self.is_sharded or len(exchange.nodes_of(places)) <= 2  # noqa: PLR2004
-        is_safe = one_stays and all(place.keeps for place in places)
+        is_safe = one_stays and all(place.keeps for place in places) and (is_copied or self._has_buddies)
         while self._memory_is_read:  # until this rank's part of an older step is on disk, or cannot be written
             self._saving.written.wait(_POLL_SECONDS)
-        self.snapshot(durable=durable or not is_safe, saved=saved, failed=failed)
-        if self._has_buddies and not self._buddies.have_arrived() and is_safe:
-            is_safe = False
-            self.snapshot(durable=True, saved=saved, failed=failed)
+        goes_to_disk = durable or not is_safe
+        self.snapshot(durable=goes_to_disk, saved=saved, failed=failed)
+        has_arrived = self._has_buddies and self._buddies.have_arrived()
+        is_safe = is_safe and (is_copied or has_arrived)
+        if not is_safe and not goes_to_disk and self._folder is not None:
+            self.wait()
+            # The memory holds this step already; another copy there would overwrite the last step that all nodes hold.
+            self._save(self._shards_for_disk(self.capture()), saved, failed)
         self._handed = -1 if is_safe or self._folder is None else self.step
 
     def _join_buddies(self) -> None:
@@ -515,6 +517,16 @@ class ElasticState:
         """Whether the newest snapshot in memory is being written to disk, so that its bytes must not change."""
         return not self.is_sharded and self.is_saving and not self._saving.written.is_set()
 
+    def _save(
+        self, part: memoryview, saved: Callable[[int], None] | None, failed: Callable[[int], None] | None
+    ) -> None:
+        """Write this rank's part of a durable snapshot in the background; none may be under way."""
+        object.__setattr__(self, "_saving", snapshots.Saving())
+        save = self._saver(part, _writer(), saved, failed)
+        thread = threading.Thread(target=save, name="snapshot", daemon=True)
+        thread.start()
+        object.__setattr__(self, "_writing", thread)
+
     def _saver(
         self,
         part: memoryview,
@@ -550,9 +562,11 @@ class ElasticState:
         content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)
         if self._has_buddies and not alone:
             self._buddies.send(content)
-        if not durable:
-            return None
-        part = tree if _rank() == 0 else own
+        return self._shards_for_disk(tree) if durable else None
+
+    def _shards_for_disk(self, tree: Tree) -> memoryview:
+        """This rank's part of a durable snapshot, of a captured state that is sharded."""
+        part = tree if _rank() == 0 else {name: tree[name] for name in _OF_RANK & tree.keys()}
         return host_memory.bytes_of(self.step, {**part, "shards": shards.first_copies(part["shards"])})
 
     def _copy_to_memory(self, tree: Tree, *, overlap: bool = False) -> memoryview | None:

@@ -16,7 +16,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from elastic_infra.launcher.workers.progress import VARIABLE
-from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError, shards
+from elastic_infra.training import ElasticSampler, ElasticState, Restored, StateError, exchange, shards
+from elastic_infra.training.buddies import Buddies
+from elastic_infra.training.node_memory import NodeMemory
+from elastic_infra.training.places import Disk
 from elastic_infra.training.snapshots import Folder
 
 
@@ -165,6 +168,70 @@ def test_the_old_model_is_gone_before_the_new_one_is_built() -> None:
         dist.destroy_process_group()
 
     assert len(built) == 3
+
+
+class LosingBuddies(Buddies):
+    """A place in a ring of nodes, where copies arrive as they are told to."""
+
+    arrivals: tuple[bool, ...] = ()
+    is_parted = False
+
+    @property
+    def are_joined(self) -> bool:
+        """Until a copy does not arrive."""
+        return not self.is_parted
+
+    def part(self) -> None:
+        """There are no copies any more."""
+        self.is_parted = True
+
+    def send(self, content: memoryview | None) -> None:
+        """It goes nowhere."""
+        assert content is not None
+
+    def have_arrived(self) -> bool:
+        """What comes next."""
+        arrived, self.arrivals = self.arrivals[0], self.arrivals[1:]
+        if not arrived:
+            self.part()
+        return arrived
+
+
+@pytest.mark.parametrize("arrivals", [None, (False,), (True, False), (True, True, False), (True, True, True)])
+def test_shards_without_copies_are_handed_over_on_disk(
+    arrivals: tuple[bool, ...] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nodes, each with its own shards; a copy did not arrive before, or with the last snapshot, or never could.
+
+    A node that leaves takes its shards along. Those of the last step that has copies stay in memory.
+    """
+    (tmp_path / "node").mkdir()
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/node/progress-1")
+    monkeypatch.setattr(exchange, "are_copied", lambda _: False)
+    state = ElasticState(tmp_path / "checkpoints", build=sharded)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        state.rebuild()
+        if arrivals is not None:
+            buddies = LosingBuddies(NodeMemory(str(tmp_path / "node"), 0))
+            buddies.arrivals = arrivals
+            object.__setattr__(state, "_buddies", buddies)
+        state.step = 1
+        state.snapshot()
+        state.step = 2
+        state.hand_over(durable=False)
+        state.wait()
+    finally:
+        dist.destroy_process_group()
+
+    is_safe = arrivals == (True, True, True)
+    assert Folder(Disk(tmp_path / "checkpoints"), pytest.fail).steps() == (() if is_safe else (2,))
+    assert {step for step, _ in NodeMemory(str(tmp_path / "node"), 0).sharded()} == {1, 2}
+
+
+def sharded() -> dict[str, Any]:
+    """A layer whose shards are all on one rank."""
+    return {"model": fully_shard(torch.nn.Linear(2, 3), mesh=init_device_mesh("cpu", (1,)))}
 
 
 def test_a_build_of_another_shape_is_named(tmp_path: Path) -> None:
