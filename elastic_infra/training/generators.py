@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -37,12 +38,29 @@ def begin(step: int, rank: int) -> None:
     From the seed of torch's generator, the step and the rank: each rank draws other numbers than its peers and than it
     did before, and those of a repeated run are the same.
     """
-    text = f"{torch.initial_seed()} {step} {rank}".encode()
-    seed = int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
-    random.seed(seed)
+    seed = _seed(step, rank)
     torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
+    _seed_host(seed)
+
+
+@contextlib.contextmanager
+def aside(number: int) -> Iterator[None]:
+    """Let a block draw numbers that count for nothing after it: all generators then are as they were before.
+
+    For what is done again in a run that was disturbed: ``iter`` of a ``DataLoader`` draws the seed of its workers from
+    torch's generator, without workers too (https://docs.pytorch.org/docs/stable/data.html#data-loading-randomness).
+
+    Args:
+        number: the block's numbers come from it and the seed of torch's generator, so that they are other ones for
+            another number, and the same in a repeated run.
+    """
+    held = Held()
+    held.hold()
+    _seed_host(_seed(number))
+    try:
+        yield
+    finally:
+        held.set_back()
 
 
 class Held:
@@ -117,3 +135,17 @@ def restore(state: Tree) -> None:
         numpy.random.set_state((name, numpy.array(keys.tolist(), dtype="uint32"), position, has_gauss, cached))
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"].clone())
+
+
+def _seed(*numbers: int) -> int:
+    """Another seed for other numbers, from the one of torch's generator."""
+    text = " ".join(map(str, (torch.initial_seed(), *numbers))).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little", signed=True)
+
+
+def _seed_host(seed: int) -> None:
+    """Seed the generators of the CPU, and none of a device, whose seed torch would keep for later."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)

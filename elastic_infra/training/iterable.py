@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
+from . import generators
 from .sampler import micro_batches, place
 
 _LOADER: Final = "Elastic(state, DataLoader(data, batch_size=None))"
@@ -62,13 +63,14 @@ class ElasticIterable(IterableDataset):  # type: ignore[misc]  # torch's types a
     Args:
         dataset: an ``IterableDataset``, a ``DataLoader`` with ``batch_size=None`` around one, or anything else that can
             be iterated once an epoch. In every process it must yield the same samples in the same order, whatever the
-            rank. Its ``set_epoch(epoch)`` is called before each epoch, where it has one; with ``state_dict`` and
-            ``load_state_dict`` it goes on from its own state.
+            rank. Its ``set_epoch(epoch)`` is called before each epoch, where it or its ``dataset`` has one; with
+            ``state_dict`` and ``load_state_dict`` it goes on from its own state.
         global_batch: number of samples of one step, over all workers; the last step of an epoch may have fewer.
         micro_batch: the most samples that a worker computes at once. None: the worker's whole part of the global batch.
         collate: makes a batch of a list of samples; torch's ``default_collate`` by default.
 
     Raises:
+        TypeError: the stream is an iterator without a state of its own, so that it can be read only once.
         ValueError: a batch size is less than 1.
     """
 
@@ -83,6 +85,13 @@ class ElasticIterable(IterableDataset):  # type: ignore[misc]  # torch's types a
         if global_batch < 1 or (micro_batch is not None and micro_batch < 1):
             message = f"global_batch ({global_batch}) and micro_batch ({micro_batch}) must be 1 or more."
             raise ValueError(message)
+        if isinstance(dataset, Iterator) and not _has_state(dataset):
+            message = (
+                f"The stream ({type(dataset).__name__}) is an iterator, which can be read only once, so that samples "
+                "would be lost when nodes come or go. Give an object whose __iter__ begins anew, such as an "
+                "IterableDataset, or an iterator with state_dict and load_state_dict."
+            )
+            raise TypeError(message)
         self.dataset: Any = dataset
         self.global_batch = global_batch
         self.micro_batch = micro_batch
@@ -137,7 +146,7 @@ class ElasticIterable(IterableDataset):  # type: ignore[misc]  # torch's types a
         if get_worker_info() is not None:
             message = (
                 "An ElasticIterable is read in the training's process. Give the workers to the stream instead: "
-                "ElasticIterable(DataLoader(stream, batch_size=None, num_workers=4), ...)."
+                "ElasticIterable(DataLoader(stream, batch_size=None, num_workers=1), ...)."
             )
             raise RuntimeError(message)
         rank, world = place(None, None)
@@ -183,17 +192,20 @@ class ElasticIterable(IterableDataset):  # type: ignore[misc]  # torch's types a
 
     def _stream(self, position: Position) -> Iterator[Any]:
         """The rest of an epoch's stream."""
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(position.epoch)
-        source = position.source if position.offset else None
-        if _has_state(self.dataset):
-            if self._initial is None:
-                self._initial = self._source_state()
-            if (state := self._initial if source is None else source) is not None:
-                self.dataset.load_state_dict(copy.deepcopy(state))
-        stream: Iterator[Any] = iter(self.dataset)
-        left = 0 if source is not None else position.offset
-        if sum(1 for _ in itertools.islice(stream, left)) < left:
+        with generators.aside(position.epoch):
+            for each in _within(self.dataset):
+                if hasattr(each, "set_epoch"):
+                    each.set_epoch(position.epoch)
+            source = position.source if position.offset else None
+            if _has_state(self.dataset):
+                if self._initial is None:
+                    self._initial = self._source_state()
+                if (state := self._initial if source is None else source) is not None:
+                    self.dataset.load_state_dict(copy.deepcopy(state))
+            stream: Iterator[Any] = iter(self.dataset)
+            left = 0 if source is not None else position.offset
+            skipped = sum(1 for _ in itertools.islice(stream, left))
+        if skipped < left:
             where = f"{left} samples in epoch {position.epoch}"
             message = f"The stream ends before the position, {where}: it is another one."
             raise ValueError(message)
@@ -201,6 +213,13 @@ class ElasticIterable(IterableDataset):  # type: ignore[misc]  # torch's types a
 
     def _source_state(self) -> Any:  # noqa: ANN401  the stream's own
         return copy.deepcopy(self.dataset.state_dict()) if _has_state(self.dataset) else None
+
+
+def _within(dataset: Any) -> Iterator[Any]:  # noqa: ANN401  the script's
+    """A stream, and those that it is made of: a ``DataLoader`` has a dataset, and hands nothing on to it."""
+    yield dataset
+    if (inner := getattr(dataset, "dataset", None)) is not None:
+        yield from _within(inner)
 
 
 def _has_state(dataset: object) -> bool:

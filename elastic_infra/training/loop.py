@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import torch
 
 from ..launcher.workers import channel
-from . import preemption, schedule, transfer
+from . import generators, preemption, schedule, transfer
 from .console import warn_for_job
 from .iterable import ElasticIterable
 from .neighbour import SHARE
@@ -311,7 +311,10 @@ class Elastic:
 
     def _batches(self) -> Iterator[Any]:
         """The loader's micro-batches from the sampler's position on, for this worker's current rank and world size."""
-        return iter(self._loader) if self._loader is not None and not self.stopped else iter(())
+        if self._loader is None or self.stopped:
+            return iter(())
+        with generators.aside(self.state.step):
+            return iter(self._loader)
 
     def _hand_over(self) -> None:
         """Keep a rebuilt state for the next generation."""

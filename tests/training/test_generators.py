@@ -78,3 +78,35 @@ def test_ranks_without_numbers_of_their_own_get_others() -> None:
             assert len(set(each)) == 4
     finally:
         held.set_back()
+
+
+def test_numbers_drawn_aside_count_for_nothing() -> None:
+    """They are others for another number and the same in a repeated run, and what comes after them does not change."""
+    held = generators.Held()
+    held.hold()
+    try:
+        torch.manual_seed(0)
+        found = []
+        for number in (1, 2, 1):
+            with generators.aside(number):
+                found.append(tuple(drawn()))
+        after = torch.rand(1)
+        assert found[0] == found[2]
+        assert not set(found[0]) & set(found[1])
+        torch.manual_seed(0)
+        assert torch.equal(torch.rand(1), after)
+    finally:
+        held.set_back()
+
+
+def test_numbers_are_drawn_aside_with_any_generator_of_numpy() -> None:
+    """It is seeded like the others, and goes on as it would have."""
+    try:
+        mtrand.set_bit_generator(np.random.PCG64(1))
+        expected = DRAWS["numpy"]()
+        mtrand.set_bit_generator(np.random.PCG64(1))
+        with generators.aside(1):
+            DRAWS["numpy"]()
+        assert DRAWS["numpy"]() == expected
+    finally:
+        mtrand.set_bit_generator(np.random.MT19937())

@@ -190,9 +190,33 @@ def test_a_loader_that_makes_batches_itself_is_refused(tmp_path: Path) -> None:
         Elastic(state).run(lambda _: None, until=1)
 
 
-@pytest.mark.parametrize(("stream", "epoch"), [([], 0), (iter([1, 2]), 1)])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_dataset_of_a_loader_hears_of_the_epoch(workers: int) -> None:
+    """A DataLoader hands nothing on, so that all epochs would be the first one."""
+    data = ElasticIterable(DataLoader(Numbers(2), batch_size=None, num_workers=workers), global_batch=2, collate=list)
+
+    assert [share.batch for step in generation(data, 0, 1, 2) for share in step] == [[0, 1], [1000, 1001]]
+
+
+def test_an_iterator_is_refused() -> None:
+    """What was read and not trained on would be lost with the first change of nodes, unless it has a state."""
+    with pytest.raises(TypeError, match=r"\(list_iterator\) is an iterator, which can be read only once"):
+        ElasticIterable(iter([1, 2]), global_batch=2)
+
+
+class Once:
+    """What an iterator gives, in something that looks as if it could be read again."""
+
+    def __init__(self) -> None:
+        self._numbers = iter([1, 2])
+
+    def __iter__(self) -> Iterator[int]:
+        return self._numbers
+
+
+@pytest.mark.parametrize(("stream", "epoch"), [([], 0), (Once(), 1)])
 def test_a_stream_that_yields_nothing_is_named(stream: Any, epoch: int) -> None:
-    """An iterator that can be read once has no second epoch."""
+    """What can be read only once has no second epoch."""
     with pytest.raises(ValueError, match=f"no samples in epoch {epoch}"):
         generation(ElasticIterable(stream, global_batch=2), 0, 1, 2)
 

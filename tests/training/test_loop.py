@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from elastic_infra.launcher.workers.progress import Memory, Slot
-from elastic_infra.training import Elastic, ElasticSampler, ElasticState, Snapshots
+from elastic_infra.training import Elastic, ElasticIterable, ElasticSampler, ElasticState, Snapshots
 from elastic_infra.training.places import Disk, Files
 from elastic_infra.training.snapshots import Folder
 
@@ -77,3 +79,38 @@ def test_training_does_not_wait_for_a_slow_volume(
     assert reported(shared).save_seconds is not None
     (line,) = capsys.readouterr().err.splitlines()
     assert f"A snapshot is still being saved in {tmp_path}/snapshots" in line
+
+
+def by_index() -> tuple[ElasticSampler, DataLoader]:
+    """A dataset's samples, and their loader."""
+    sampler = ElasticSampler(8, global_batch=2)
+    return sampler, DataLoader(torch.arange(8.0), batch_sampler=sampler)
+
+
+def from_stream() -> tuple[ElasticIterable, DataLoader]:
+    """The same of a stream with a loader of its own."""
+    data = ElasticIterable(DataLoader(torch.arange(8.0), batch_size=None), global_batch=2)
+    return data, DataLoader(data, batch_size=None)
+
+
+@pytest.mark.parametrize("loaded", [by_index, from_stream])
+def test_dropout_goes_on_as_in_an_undisturbed_run(
+    tmp_path: Path, loaded: Callable[[], tuple[ElasticSampler | ElasticIterable, DataLoader]]
+) -> None:
+    """Each ``iter`` of a loader draws from torch's generator, and a run that was restored needs one more of them."""
+
+    def trained(folder: Path, *untils: int) -> list[torch.Tensor]:
+        masks = []
+        for until in untils:
+            torch.manual_seed(1)
+            data, loader = loaded()
+            state = ElasticState(folder, model=torch.nn.Dropout(), data=data)
+            for _, micro in (elastic := Elastic(state, loader, Snapshots(durable_steps=1))).steps(until):
+                with elastic.step():
+                    masks += [state.model(torch.ones(20)) for _, sync in micro]
+        return masks
+
+    undisturbed = trained(tmp_path / "undisturbed", 7)
+    disturbed = trained(tmp_path / "disturbed", 2, 3, 7)
+    assert len(undisturbed) == 7
+    assert torch.equal(torch.stack(disturbed), torch.stack(undisturbed))
