@@ -182,7 +182,11 @@ ELASTIC_JOB_SET = {
     [
         ("featureGates: {ElasticJobSet: true}", True),
         ("featureGates: {ElasticJobSet: false}", False),
+        ("featureGates: {AllAlpha: true}", True),
+        ("featureGates: {AllAlpha: true, ElasticJobSet: false}", False),
         ("apiVersion: config.jobset.x-k8s.io/v1alpha1", False),
+        ("# nothing", False),
+        ("a: [", None),
         (None, None),
     ],
 )

@@ -18,7 +18,7 @@ from elastic_infra import JobConfig, render
 from elastic_infra.cli.documents import text
 from elastic_infra.config.load import load, read_mapping
 from elastic_infra.config.schema import json_schema
-from elastic_infra.manifests.launcher import archive, digest
+from elastic_infra.manifests.launcher import archive, digest, whole_digest
 from elastic_infra.preview import programs
 from tests.cli import elastic_infra
 from tests.golden import assert_golden
@@ -41,7 +41,9 @@ def declared(folder: Path) -> list[tuple[str, JobConfig]]:
 def documents(name: str, config: JobConfig) -> str:
     """The job as YAML, with placeholders for what changes with the launcher's sources."""
     rendered = text(render(name, config)).replace(base64.b64encode(archive()).decode(), "<launcher>")
-    return re.sub(rf"\b{name}-[0-9a-f]{{8}}\b", f"{name}-<workload>", rendered.replace(digest(), "<launcher hash>"))
+    for found in (whole_digest(), digest()):
+        rendered = rendered.replace(found, "<launcher hash>")
+    return re.sub(rf"\b{name}-[0-9a-f]{{8}}\b", f"{name}-<workload>", rendered)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -154,8 +154,9 @@ def follow(found: tuple[Place, ...]) -> str:
     print("\n== Who stayed\n")
     for place in found:
         print(f"  step {place.step:5d}: process {place.process} is rank {place.rank} of {place.world}")
-    if all(place.world == found[0].world for place in found):
-        return "training was over before the third node came. Give it more steps in tools/demo.py."
+    worlds = [place.world for place in found]
+    if max(worlds) == worlds[0] or worlds[-1] == max(worlds):
+        return "training was over before the third node came and was lost. Give it more steps in tools/demo.py."
     first, last = ({place.process for place in found if place.step == end.step} for end in (found[0], found[-1]))
     if first - last:
         return f"process {min(first - last)} did not stay. The logs are in {IN_PLACE}."

@@ -188,8 +188,18 @@ def elastic_job_set(ask: Ask) -> bool | None:
         answer = ask("get", "configmap", name, "--namespace", namespace, "--output=json")
         settings = (json.loads(answer.out).get("data") or {}).get(JOB_SET_FILE) if not answer.code else None
         if settings is not None:
-            return bool((yaml.safe_load(settings).get("featureGates") or {}).get(GATE))
+            return _is_on(settings)
     return None
+
+
+def _is_on(settings: str) -> bool | None:
+    """Whether JobSet's own configuration turns the gate on; None where it cannot be read."""
+    try:
+        read = yaml.safe_load(settings) or {}
+    except yaml.YAMLError:
+        return None
+    gates = (read.get("featureGates") or {}) if isinstance(read, dict) else {}
+    return bool(gates.get(GATE, gates.get("AllAlpha", False)))
 
 
 def gated(is_on: bool | None) -> str:  # noqa: FBT001 - an answer

@@ -180,6 +180,8 @@ def _scaled_by(config: JobConfig) -> str:
         return f"{owner} changes it ({', '.join(followed)})"
     if config.keeps_its_size and config.elastic.is_range:
         return "the TrainJob asks for all, and those that have come train"
+    if config.elastic.is_range and config.elastic.initial_nodes is not None and config.kind != "PyTorchJob":
+        return "the config's elastic.initial_nodes, which holds it"
     if config.elastic.is_range:
         return "elastic-infra scale changes it" if config.has_indices else "kubectl scale changes it"
     return "fixed"

@@ -85,7 +85,8 @@ class Elastic(Part):
     initial_nodes: Count | None = None
     """Nodes the job is created with. Default: the maximum, as in Flyte; the minimum when autoscaling is on, or
     `placement.kueue.mode` is `elastic`. Given, and without autoscaling or such a mode, it is the job's size as long as
-    it stands: a change of it restarts the job, and `up` takes any other size back. Left out, `elastic-infra scale`
+    it stands: a change of it restarts the job, and `up` takes any other size back (of a TrainJob, whose size no object
+    of the stack holds, it leaves another one). Left out, `elastic-infra scale`
     moves the job within `nnodes`, and Pulumi leaves its size alone."""
 
     elastic_job_set: bool = False

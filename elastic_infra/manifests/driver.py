@@ -103,9 +103,10 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
 
     Capacity: resize this job, and list what the decision needs; a name cannot bound a list. A batch/v1 Job has no scale
     subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. The size of a
-    TrainJob is its JobSet's, which has its name, and whose pods' template JobSet keeps as it is. Events: make
-    them, in the whole namespace, since a name cannot bound what is to be made either. Cluster nodes to avoid: list pods
-    and make some, of which the same is true, and delete those that it makes.
+    TrainJob is that of the JobSet of its name, which has no scale subresource either: with a patch that also suspends
+    it, labels, annotations, node selector, tolerations and scheduling gates of its pods can change. Events: make them,
+    in the whole namespace, since a name cannot bound what is to be made either. Cluster nodes to avoid: list pods and
+    make some, of which the same is true, and delete those that it makes.
     """
     group, resource = _KINDS[config.kind]
     rules = [_rule(group, resource, "get", name)]

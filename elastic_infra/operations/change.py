@@ -100,6 +100,12 @@ def _check_job_set(workload: Object, size: jobs.Size, nodes: int) -> None:
             "ElasticJobSet is on; or take target 'job' or 'pytorchjob', whose size moves."
         )
         raise RefusedError(message)
+    if queue := jobs.queue(workload):
+        message = (
+            f"{name} is in the Kueue queue {queue}, which counted its nodes when it admitted the job. Set target to "
+            "'job' and placement.kueue.mode to 'elastic', whose size moves."
+        )
+        raise RefusedError(message)
     if jobs.state(workload) == "suspended":
         message = (
             f"{name} is suspended, and Trainer has a suspended TrainJob begin with the number of nodes of its config. "

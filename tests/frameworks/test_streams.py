@@ -9,9 +9,10 @@ from unittest import mock
 
 import pytest
 from torch.utils.data import IterableDataset, get_worker_info
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from elastic_infra.training import ElasticIterable, ElasticState
+
+StatefulDataLoader = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
 
 pytestmark = [
     pytest.mark.frameworks,

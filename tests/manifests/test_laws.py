@@ -157,7 +157,9 @@ def _bounds_agree(config: JobConfig, objects: Objects) -> None:
         return
     if config.kind == "TrainJob":
         low, _, high = jobs.environment(config)["PET_NNODES"].partition(":")
-        assert 1 <= int(low) <= int(high) == objects["runtime"]["spec"]["mlPolicy"]["numNodes"]
+        begins_with = objects["runtime"]["spec"]["mlPolicy"]["numNodes"]
+        assert 1 <= int(low) <= begins_with <= int(high)
+        assert begins_with == int(high) or config.elastic.elastic_job_set
         assert spec["runtimeRef"]["name"] == objects["runtime"]["metadata"]["name"]
         assert "autoscaler" not in objects
         return

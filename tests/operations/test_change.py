@@ -15,6 +15,12 @@ from tests.operations import kube
 AUTOSCALED = {"resources": {"cpu": "1"}, "autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]}}
 
 
+def queued(job: dict[str, Any]) -> dict[str, Any]:
+    """With the label that Kueue gives a job that names no queue, in a namespace with one for these."""
+    job["metadata"].setdefault("labels", {})["kueue.x-k8s.io/queue-name"] = "default"
+    return job
+
+
 @pytest.mark.parametrize(
     "job", [kube.workload(), kube.workload("Running"), kube.workload("Suspended"), kube.workload(target="job")]
 )
@@ -46,6 +52,7 @@ def test_a_size_is_moved_within_the_range(job: dict[str, Any], nodes: int) -> No
         (kube.train_job(), 3, "or set elastic.elastic_job_set without elastic.initial_nodes"),
         (kube.train_job("Suspended", elastic={"nnodes": "2:4", "elastic_job_set": True}), 3, "job is suspended"),
         (kube.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True}), 5, "2 to 4 nodes"),
+        (queued(kube.train_job(elastic={"nnodes": "2:4", "elastic_job_set": True})), 3, "in the Kueue queue default"),
         (kube.workload("Succeeded"), 3, "has succeeded and has no pods to change"),
     ],
 )

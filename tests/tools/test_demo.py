@@ -76,9 +76,10 @@ TWO = (Place(1, 2, 0, 71), Place(1, 2, 1, 72))
 @pytest.mark.parametrize(
     ("later", "why"),
     [
-        ((Place(90, 3, 0, 71), Place(90, 3, 1, 72), Place(90, 3, 2, 80)), ""),
-        ((Place(90, 3, 0, 71), Place(90, 3, 1, 80), Place(90, 3, 2, 81)), "process 72 did not stay"),
+        ((Place(50, 3, 2, 80), Place(90, 2, 0, 71), Place(90, 2, 1, 72)), ""),
+        ((Place(50, 3, 2, 80), Place(90, 2, 0, 71), Place(90, 2, 1, 81)), "process 72 did not stay"),
         ((), "training was over before the third node came"),
+        ((Place(90, 3, 0, 71), Place(90, 3, 1, 72), Place(90, 3, 2, 80)), "training was over before the third node"),
     ],
 )
 def test_the_demo_fails_where_a_process_does_not_stay(later: tuple[Place, ...], why: str) -> None:

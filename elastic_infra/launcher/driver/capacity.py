@@ -12,7 +12,10 @@ from .observation import Object, hold, observe
 
 SIZED: Final = {"TrainJob": "JobSet"}
 """The kind of the object that holds the number of nodes, where that is another one of the job's name."""
-FIXED: Final = "JobSet refuses another number of nodes: its feature gate ElasticJobSet is off"
+FIXED: Final = (
+    "JobSet refuses another number of nodes: its feature gate ElasticJobSet is off; turn it on in JobSet's "
+    "configuration, or remove elastic.elastic_job_set"
+)
 MOST_PODS: Final = 500
 """Waiting pods that one look reads, so that a crowded namespace does not cost the driver its memory."""
 
@@ -30,10 +33,15 @@ def look(
         memory: what the last look has left.
     """
     kind, namespace, name = job
-    kind = SIZED.get(kind, kind)
     path, space = path_of(kind, namespace, name), f"namespaces/{namespace}"
     workload = call("GET", path)
-    if why := hold(workload):
+    why = hold(workload)
+    if kind in SIZED and not why:  # the label of a queue is the TrainJob's alone
+        kind = SIZED[kind]
+        path = path_of(kind, namespace, name)
+        workload = call("GET", path)
+        why = hold(workload)
+    if why:
         return None, f"leaves the size alone: {why}"
     waiting = urlencode({"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": MOST_PODS})
     pods, budgets = f"/api/v1/{space}/pods", f"/apis/policy/v1/{space}/poddisruptionbudgets"

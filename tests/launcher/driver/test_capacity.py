@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_infra.launcher.driver.capacity import look, sizes
+from elastic_infra.launcher.driver.capacity import FIXED, look, sizes
 from elastic_infra.launcher.driver.decision import Limits, Memory
 from tests.launcher.driver.test_observation import job, node
 
@@ -82,7 +82,8 @@ def test_a_train_job_is_resized_through_its_job_set() -> None:
         "/spec/replicatedJobs/0/template/spec",
     )
 
-    assert {path for _, path, _ in server.calls if "train" in path} == {own}
+    job_path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/research/trainjobs/train"
+    assert [path for method, path, _ in server.calls if "train" in path and method == "GET"][:2] == [job_path, own]
     assert server.calls[-1] == (
         "PATCH",
         own,
@@ -93,6 +94,22 @@ def test_a_train_job_is_resized_through_its_job_set() -> None:
         ],
     )
     assert said == "size 1 to 2: asks whether there is room"
+
+
+def test_a_train_job_in_a_queue_is_left_alone() -> None:
+    """Kueue labels the TrainJob alone, in a namespace with a queue for those that name none."""
+    job_set_of_it = job_set(1)
+
+    def call(method: str, path: str, _: Any = None) -> Any:
+        assert method == "GET"
+        if "trainjobs" in path:
+            return {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "default"}}, "spec": {}}
+        return job_set_of_it
+
+    assert look(call, of("TrainJob"), SELECTOR, LIMITS, READY) == (
+        None,
+        "leaves the size alone: the job is in a queue of Kueue, whose quota bounds its size",
+    )
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
@@ -116,7 +133,7 @@ def test_a_job_set_whose_size_does_not_move_is_told_without_its_pods() -> None:
 
     assert look(call, of("TrainJob"), SELECTOR, LIMITS, READY) == (
         READY,
-        "size 1: JobSet refuses another number of nodes: its feature gate ElasticJobSet is off",
+        f"size 1: {FIXED}",
     )
 
 
