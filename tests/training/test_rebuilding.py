@@ -186,11 +186,11 @@ class LosingBuddies(Buddies):
         self.is_parted = True
 
     def send(self, content: memoryview | None) -> None:
-        """It goes nowhere."""
+        """Training leaves no copy on the other node."""
         assert content is not None
 
     def have_arrived(self) -> bool:
-        """What comes next."""
+        """The snapshot from which the next group goes on."""
         arrived, self.arrivals = self.arrivals[0], self.arrivals[1:]
         if not arrived:
             self.part()
