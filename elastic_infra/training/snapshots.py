@@ -86,7 +86,7 @@ class Folder:
         self._failure = ""
         """Why the last save failed; empty where it succeeded."""
         self._damaged: set[str] = set()
-        """Snapshots with a part whose checksum was wrong when this process read it."""
+        """Snapshots of which a rank could not read its part."""
 
     @property
     def root(self) -> str:
@@ -179,10 +179,16 @@ class Folder:
             return None
         data = self._place.read(f"{folder}/{name}")
         if zlib.crc32(data) != parts[name]["crc32"]:
-            self._damaged.add(folder)
             message = f"{name} has another checksum than the manifest says"
             raise ValueError(message)
         return data
+
+    def distrust(self, step: int) -> None:
+        """Count a snapshot no more among those that are kept, until its step is saved again.
+
+        Every rank calls this where any of them could not read its part, because only rank 0 deletes old snapshots.
+        """
+        self._damaged.add(_name_of(step))
 
     def _tell_failure(self, what: str, error: OSError) -> None:
         reason = error.strerror or str(error)

@@ -741,6 +741,7 @@ class ElasticState:
                 self.step = step
                 self._go_on_drawing(cast("Mapping[str, Tree]", tree).get("rng"))
                 return Restored(step, "disk")
+            cast("snapshots.Folder", self._folder).distrust(step)
         return None
 
     def _durable_steps(self) -> tuple[tuple[int, ...], str]:

@@ -266,6 +266,7 @@ def test_a_snapshot_that_failed_its_checksum_does_not_count_among_those_kept(
     flip(tmp_path, 2)
     with pytest.raises(ValueError, match="another checksum"):
         folder.part(2, 0)
+    folder.distrust(2)
 
     folder.save(3, CONTENT[3], Writer())
     assert folder.steps() == (3, 2, 1)

@@ -108,6 +108,26 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, capsys: pytest.Captur
     assert "has another checksum than the manifest says" in capsys.readouterr().err
 
 
+def test_a_snapshot_that_a_peer_cannot_read_does_not_count_among_those_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 can read its own part of it, and deletes none of the two whole ones beside it."""
+    state = trained(tmp_path, 1)
+    for _ in range(2):
+        state.snapshot(durable=True)
+        state.wait()
+        train(state, 1)
+    peer = iter([False, True])
+    monkeypatch.setattr(state_module, "_gather", lambda mine: [mine, next(peer) if mine is True else mine])
+    again = trained(tmp_path, 0)
+    assert again.restore() == Restored(1, "disk")
+
+    again.step = 3
+    again.snapshot(durable=True)
+    again.wait()
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["1", "2", "3"]
+
+
 def test_memory_is_used_where_all_newer_ones_on_disk_are_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
