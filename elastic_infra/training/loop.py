@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -157,7 +158,7 @@ class Elastic:
         self._group.leave()
         self.state.wait()
         self.finished = self.state.step >= until
-        if self.stopped and self.progress.leaving:
+        if self._step and self.stopped and self.progress.leaving:
             self._preempted()
 
     @contextlib.contextmanager
@@ -225,10 +226,10 @@ class Elastic:
                 the usual ``runtime.shutdown_grace_seconds``, from which the last snapshot takes its time too.
 
         Raises:
-            ValueError: the deadline is not positive.
+            ValueError: the deadline is not positive, or longer than a thread can be waited for.
         """
-        if not deadline > 0:
-            message = f"deadline ({deadline}) must be more than 0 seconds."
+        if not 0 < deadline <= threading.TIMEOUT_MAX:
+            message = f"deadline ({deadline}) must be more than 0 and at most {threading.TIMEOUT_MAX:.0f} seconds."
             raise ValueError(message)
         self._preempted = functools.partial(preemption.call, function, deadline)
 

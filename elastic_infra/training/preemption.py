@@ -19,7 +19,7 @@ def call(function: Callable[[], object], deadline: float) -> None:
     def body() -> None:
         try:
             function()
-        except Exception as error:  # noqa: BLE001  whatever the script raises
+        except BaseException as error:  # noqa: BLE001  whatever the script raises, sys.exit too
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
             warn(f"The function for on_preemption failed: {said}. The snapshot that was saved before stays.")
 

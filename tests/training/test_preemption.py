@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -35,11 +37,25 @@ def test_only_where_this_node_leaves(
     assert calls == expected
 
 
-def test_an_error_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    """The process ends as it would have without the function."""
-    preemption.call(lambda: 1 / 0, 10)
+def test_a_newcomer_that_is_sent_away_has_made_no_step(shared: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loop ends before the first step, and its function has nothing to say."""
+    elastic, calls = loop(shared, monkeypatch)
+    shared.set_leaving()
+    monkeypatch.setattr(elastic, "_begin", lambda: setattr(elastic, "stopped", True))
 
-    assert "on_preemption failed: ZeroDivisionError: division by zero." in capsys.readouterr().err
+    assert not elastic.run(lambda _: None, until=3)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(lambda: 1 / 0, "ZeroDivisionError: division by zero."), (lambda: sys.exit(3), "SystemExit: 3.")],
+)
+def test_an_error_is_a_warning(capsys: pytest.CaptureFixture[str], function: Callable[[], object], said: str) -> None:
+    """The process ends as it would have without the function, which cannot end it either."""
+    preemption.call(function, 10)
+
+    assert f"on_preemption failed: {said}" in capsys.readouterr().err
 
 
 def test_a_function_that_takes_too_long_is_abandoned(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,12 +67,14 @@ def test_a_function_that_takes_too_long_is_abandoned(capsys: pytest.CaptureFixtu
     assert "longer than its deadline of 0.01 s, and is abandoned" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("deadline", [0.0, -1.0, float("nan")])
-def test_a_deadline_must_be_positive(shared: Memory, monkeypatch: pytest.MonkeyPatch, deadline: float) -> None:
-    """A function without time is a mistake."""
+@pytest.mark.parametrize("deadline", [0.0, -1.0, float("nan"), float("inf"), 1e10])
+def test_a_deadline_must_be_a_time_that_can_be_waited_for(
+    shared: Memory, monkeypatch: pytest.MonkeyPatch, deadline: float
+) -> None:
+    """A function without time is a mistake, and no thread is waited for without end."""
     elastic, _ = loop(shared, monkeypatch)
 
-    with pytest.raises(ValueError, match="must be more than 0 seconds"):
+    with pytest.raises(ValueError, match=r"must be more than 0 and at most [0-9]+ seconds"):
         elastic.on_preemption(lambda: None, deadline)
 
 
