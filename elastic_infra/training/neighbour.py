@@ -1,16 +1,18 @@
 """Sends what only one node holds of a snapshot to the next node, which keeps the bytes should the first node be lost.
 
 Both ends are threads of workers, so that training goes on meanwhile. The sender connects for each snapshot. The
-receiver says a nonce; the sender answers with the length and the place for which it is, the content, and a keyed digest
-of each with the nonce; the receiver confirms what it keeps. The group makes the key anew for each generation and
-exchanges it over its own connections: workers do not know the store's token. A stranger gets the nonce and nothing
-else, and a node of an old generation is a stranger. What did not come whole is not kept.
+receiver says a nonce; the sender answers with the length and the place for which it is. Once the receiver has room it
+says so, and the sender sends the content. A keyed digest of each with the nonce follows it, and the receiver confirms
+what it keeps. The group makes the key anew for each generation and exchanges it over its own connections: workers do
+not know the store's token. A stranger gets the nonce and nothing else, and a node of an old generation is a stranger.
+What did not come whole is not kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import hmac
 import os
@@ -27,6 +29,8 @@ HEADER_BYTES: Final = 16
 """The length of the content, and the number of the place for which it is."""
 SECONDS: Final = 5.0
 """Time for all that comes before the content, and for each part of it; then both ends give the snapshot up."""
+ROOM_SECONDS: Final = 60.0
+"""Time for the receiver to make room, which takes seconds for tens of gigabytes of memory."""
 PART_BYTES: Final = 1 << 20
 MAX_CONNECTIONS: Final = 16
 """Connections at a time: the neighbour has one, and strangers cannot take all memory."""
@@ -36,6 +40,8 @@ RETRY_SECONDS: Final = 0.5
 SHARE: Final = 0.02
 """Share of one processor's time that sending takes at most, because training needs the processor too."""
 
+_READY: Final = b"\x02"
+"""The receiver's answer once it has room."""
 _KEPT: Final = b"\x01"
 """The receiver's answer once a snapshot is kept."""
 
@@ -85,7 +91,7 @@ class Receiver:
         """Where snapshots arrive, as other nodes reach it.
 
         Raises:
-            OSError: no port can be had, or there is no route to the others.
+            OSError: no port or thread can be had, or there is no route to the others.
         """
         host = route_to(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
         return Invitation((host, self.listen()), os.urandom(32))
@@ -94,11 +100,16 @@ class Receiver:
         """The port at which snapshots arrive; the system chooses it with the first call.
 
         Raises:
-            OSError: no port can be had.
+            OSError: no port or thread can be had.
         """
         if self._listener is None:
-            self._listener = _listener()
-            threading.Thread(target=self._serve, args=(self._listener,), name="neighbour", daemon=True).start()
+            listener = _listener()
+            try:
+                _start("neighbour", self._serve, listener)
+            except OSError:
+                listener.close()
+                raise
+            self._listener = listener
         return int(self._listener.getsockname()[1])
 
     def follow(self, key: bytes) -> None:
@@ -122,9 +133,13 @@ class Receiver:
             except OSError:  # a client that left, or no descriptor is free
                 time.sleep(0.1)
                 continue
-            if self._free.acquire(blocking=False):
-                threading.Thread(target=self._take, args=(connection,), name="neighbour-in", daemon=True).start()
-            else:
+            if not self._free.acquire(blocking=False):
+                connection.close()
+                continue
+            try:
+                _start("neighbour-in", self._take, connection)
+            except OSError:
+                self._free.release()
                 connection.close()
 
     def _take(self, connection: socket.socket) -> None:
@@ -151,6 +166,7 @@ class Receiver:
             room = self._room(place, size)
             if room is None:
                 raise EOFError
+            connection.sendall(_READY)
             total = _read_into(room.target, connection)
             _require(key, nonce + total, _read(connection, DIGEST_BYTES, time.monotonic() + SECONDS))
             room.keep()
@@ -222,8 +238,12 @@ class Sender:
             if self._target is None:
                 return
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="neighbour-out", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread = _start("neighbour-out", self._run)
+                except OSError as error:
+                    self._has_arrived = False
+                    self._count_failure(self._target, error)
+                    return
             self._waiting = content
             self._changed.notify_all()
 
@@ -249,8 +269,12 @@ class Sender:
             content, self._waiting, target = self._waiting, None, self._target
             self._going = content
         begin = time.thread_time()
-        data = content() if content is not None else None
-        has_arrived = data is not None and target is not None and self._deliver(data, target)
+        try:
+            data = content() if content is not None else None
+            has_arrived = data is not None and target is not None and self._deliver(data, target)
+        except Exception as error:  # noqa: BLE001  without this thread whoever waits for an arrival waits for ever
+            has_arrived = False
+            self._count_failure(target, error)
         spent = time.thread_time() - begin
         with self._changed:
             if self._going is content:
@@ -290,18 +314,20 @@ class Sender:
         self._failures = 0
         return True
 
-    def _count_failure(self, target: tuple[Address, bytes, int], error: OSError | EOFError) -> None:
+    def _count_failure(self, target: tuple[Address, bytes, int] | None, error: Exception) -> None:
         with self._changed:
-            if self._target is not target:
+            if target is None or self._target is not target:
                 return
             self._failures += 1
             if self._failures == FAILURES:
                 (host, port), _, _ = target
-                reason = getattr(error, "strerror", None) or str(error) or "it ended the connection"
+                reason = getattr(error, "strerror", None) or str(error)
+                if not isinstance(error, OSError | EOFError):
+                    reason = f"{type(error).__name__}: {error}"
                 self._warn(
-                    f"Copies of {self._what} do not reach the next node, at {host}:{port}: {reason}. Let the job's "
-                    "nodes reach each other at all ports, and see that node's log. Training goes on; if this node is "
-                    f"lost, {self._loss}."
+                    f"Copies of {self._what} do not reach the next node, at {host}:{port}: "
+                    f"{reason or 'it ended the connection'}. Let the job's nodes reach each other at all ports, and "
+                    f"see that node's log. Training goes on; if this node is lost, {self._loss}."
                 )
 
 
@@ -317,6 +343,20 @@ def route_to(host: str, port: int) -> str:
         return str(probe.getsockname()[0])
 
 
+def _start(name: str, target: Callable[..., None], *given: socket.socket) -> threading.Thread:
+    """Begin a thread that ends with the process.
+
+    Raises:
+        OSError: the system allows no more threads.
+    """
+    thread = threading.Thread(target=target, args=given, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
+    return thread
+
+
 def _listener() -> socket.socket:
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):  # the kernel knows IPv6, and the network may not
@@ -329,6 +369,8 @@ def _send(content: bytes | memoryview, connection: socket.socket, key: bytes, pl
     header = len(content).to_bytes(8, "little") + place.to_bytes(8, "little")
     connection.settimeout(SECONDS)
     connection.sendall(header + _digest(key, nonce + header))
+    _read(connection, len(_READY), time.monotonic() + ROOM_SECONDS)
+    connection.settimeout(SECONDS)
     view, total = memoryview(content), hashlib.sha256()
     for begin in range(0, len(view), PART_BYTES):  # the time is that of one part, and the interpreter runs others
         part = view[begin : begin + PART_BYTES]

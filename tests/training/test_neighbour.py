@@ -16,6 +16,7 @@ from elastic_infra.training import neighbour
 from elastic_infra.training.neighbour import NONCE_BYTES, PART_BYTES, Receiver, Room, Sender, route_to
 
 KEY = b"k" * 32
+READY = b"\x02"
 CONTENT = bytes(range(256)) * 1000
 
 pytestmark = pytest.mark.timeout(60)
@@ -36,12 +37,13 @@ class Node:
         return Room(memoryview(content), lambda: self.kept.put(bytes(content))) if content and not place else None
 
     def ends(self, send: Callable[[socket.socket, bytes], None]) -> bool:
-        """Whether the receiver ends a connection on which this is sent after its nonce, and says nothing else."""
+        """Whether the receiver ends a connection on which this is sent after its nonce, and confirms nothing."""
         with socket.create_connection(self.address, 30) as connection:
             try:
                 send(connection, connection.recv(NONCE_BYTES))
                 connection.shutdown(socket.SHUT_WR)
-                return connection.recv(100) == b""
+                said = connection.recv(100)
+                return said in {b"", READY} and connection.recv(100) == b""
             except OSError:  # it was closed while there were bytes to read
                 return True
 
@@ -228,11 +230,63 @@ class Held(Node):
     def __init__(self) -> None:
         super().__init__()
         self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.rooms = 0
 
     def _room(self, place: int, size: int) -> Room | None:
+        self.rooms += 1
         self.begun.set()
         assert self.goes_on.wait(30)
         return super()._room(place, size)
+
+
+def test_room_may_take_long_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tens of gigabytes are allocated before the first byte is read: that is no failure of the network."""
+    monkeypatch.setattr(neighbour, "SECONDS", 0.2)
+    node, large = Held(), bytes(64 * PART_BYTES)
+    sender = Sender(pytest.fail, "it", "it is lost")
+    sender.follow(node.address, KEY)
+    sender.send(lambda: large)
+    assert node.begun.wait(30)
+    threading.Timer(0.5, node.goes_on.set).start()
+
+    assert sender.await_arrival()
+    assert node.rooms == 1
+    sender.follow(None, b"")
+
+
+def test_an_error_of_any_kind_is_a_snapshot_that_does_not_arrive(node: Node, sender: Sender) -> None:
+    """No memory is left, for example: whoever waits for the arrival goes on, and the next snapshot is sent."""
+
+    def fail() -> bytes:
+        raise MemoryError
+
+    sender.send(fail)
+    assert not sender.await_arrival()
+    sender.send(lambda: CONTENT)
+    assert sender.await_arrival()
+    assert node.kept.get_nowait() == CONTENT
+
+
+def test_without_threads_for_a_while_snapshots_do_not_arrive(
+    node: Node, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of processes is reached: neither the training nor the listener ends with it."""
+
+    def fail(_: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", fail)
+        sender.send(lambda: CONTENT)
+        assert not sender.await_arrival()
+        with pytest.raises(OSError, match="can't start"):
+            Receiver(lambda *_: None).listen()
+        for _ in range(2 * neighbour.MAX_CONNECTIONS):
+            with socket.create_connection(node.address, 30) as connection:
+                assert connection.recv(1) == b""
+    sender.send(lambda: CONTENT)
+    assert sender.await_arrival()
 
 
 def test_sending_is_given_up_with_the_generation() -> None:
