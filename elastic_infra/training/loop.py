@@ -42,7 +42,7 @@ class Snapshots:
     memory_steps: int | None = None
     """Steps between two snapshots in the node's memory: the loss of a worker repeats at most so many steps. None: as
     many steps as keep the time of copying below a hundredth of the training, which is every step where the state is
-    small."""
+    small, and the sending of shards to other nodes below a fiftieth of one processor of a worker."""
     durable_seconds: float = 600.0
     """Seconds between two snapshots on disk: the loss of all nodes repeats at most this time of training. 600 s by
     default, a common interval."""
@@ -307,6 +307,7 @@ class Elastic:
         self.restored = restored
         self._outside.forget()
         self.progress.restored(restored.step, restored.source)
+        self._tell_memory_step()
         self._begun = self._looked = (restored.step, time.monotonic())
         self._plan = schedule.Plan(restored.step + 1)
 
@@ -342,10 +343,13 @@ class Elastic:
                 copied = self.state.snapshot(durable=durable, overlap=overlap, saved=saved, failed=failed)
                 if copied and not durable:
                     self._copy_seconds = time.monotonic() - begin
-        if self.state.memory_step is not None:
-            self.progress.snapshot(self.state.memory_step)
+        self._tell_memory_step()
         if durable:
             self._durable_at = time.monotonic()
+
+    def _tell_memory_step(self) -> None:
+        if self.state.memory_step is not None:
+            self.progress.snapshot(self.state.memory_step)
 
     def _reports(self) -> tuple[Callable[[int], None], Callable[[int], None]]:
         """What tells the launcher how a save that begins now has ended: in a snapshot, or in none."""

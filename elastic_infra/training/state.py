@@ -136,7 +136,8 @@ class ElasticState:
     step: int
     """Number of steps that are done."""
     memory_step: int | None
-    """The step of the newest snapshot that this process has put into the node's memory; None before one."""
+    """The step of the newest snapshot that this process has put into the node's memory; None before one, and where
+    training went back before it and nothing was restored from memory."""
 
     def __init__(  # noqa: PLR0913  a keyword for each kind of member
         self,
@@ -396,23 +397,10 @@ class ElasticState:
             self._folder.check()
         if self._awaits_build:
             self.rebuild()
-        if self.is_sharded:
-            return self._restore_shards()
-        held = self._memory.newest() if self._memory is not None else None
-        parts: Parts = self._memory.parts() if self._memory is not None else {}
-        attempt = held[1].get("attempt", 0) if held else 0
-        durable, fault = self._durable_steps() if _rank() == 0 else ((), "")
-        ranks = self._exchange(held[0] if held else -1, parts, durable, fault, attempt)
-        best, disk = max(said.step for said in ranks), ranks[0].durable
-        if ranks[0].fault:
-            raise StateError(ranks[0].fault)
-        handed, self._handed = max(said.handed for said in ranks), -1
-        if handed > max(best, *disk, -1):
-            disk = self._await_handed(handed, disk)
-        restored = self._from_disk(disk, after=best)
-        if restored is None and best >= 0:
-            return self._from_memory(ranks, held[1] if held else None, parts.get(best, {}))
-        return restored or Restored(0, "nothing")
+        restored = self._restore_shards() if self.is_sharded else self._restore_whole()
+        if self.memory_step is not None and self.memory_step > restored.step:
+            self.memory_step = restored.step if restored.source in {"memory", "peer"} else None
+        return restored
 
     def share(self, *, holds: bool, confirm: Callable[[], None] = lambda: None) -> Restored:
         """Bring the ranks of a new group to the newest state that any of them holds; without one as ``restore``.
@@ -623,6 +611,23 @@ class ElasticState:
         if self._copies is not None:
             self._copies.join([said.invitation for said in ranks], mine)
         return ranks
+
+    def _restore_whole(self) -> Restored:
+        held = self._memory.newest() if self._memory is not None else None
+        parts: Parts = self._memory.parts() if self._memory is not None else {}
+        attempt = held[1].get("attempt", 0) if held else 0
+        durable, fault = self._durable_steps() if _rank() == 0 else ((), "")
+        ranks = self._exchange(held[0] if held else -1, parts, durable, fault, attempt)
+        best, disk = max(said.step for said in ranks), ranks[0].durable
+        if ranks[0].fault:
+            raise StateError(ranks[0].fault)
+        handed, self._handed = max(said.handed for said in ranks), -1
+        if handed > max(best, *disk, -1):
+            disk = self._await_handed(handed, disk)
+        restored = self._from_disk(disk, after=best)
+        if restored is None and best >= 0:
+            return self._from_memory(ranks, held[1] if held else None, parts.get(best, {}))
+        return restored or Restored(0, "nothing")
 
     def _from_memory(self, ranks: Sequence[_Said], own: Tree | None, parts: Mapping[int, Tree]) -> Restored:
         """Load the newest state in any memory, and the generators of this rank where a memory holds them."""

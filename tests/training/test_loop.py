@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from elastic_infra.launcher.workers.progress import Memory, Slot
-from elastic_infra.training import Elastic, ElasticIterable, ElasticSampler, ElasticState, Snapshots
+from elastic_infra.training import Elastic, ElasticIterable, ElasticSampler, ElasticState, Restored, Snapshots
 from elastic_infra.training.places import Disk, Files
 from elastic_infra.training.snapshots import Folder
 
@@ -53,6 +54,33 @@ def test_samples_and_snapshots_in_memory_are_reported(shared: Memory, *, overlap
 
     assert elastic.run(lambda state: state.optimizer.step(), until=3)
     assert (reported(shared).samples, reported(shared).snapshot) == (10, 2 if overlap else 3)
+
+
+@pytest.mark.parametrize(("lost", "source", "expected", "told"), [(False, "memory", 2, 2), (True, "disk", None, 3)])
+def test_a_snapshot_that_training_went_back_before_is_forgotten(
+    tmp_path: Path, shared: Memory, source: Literal["memory", "disk"], expected: int | None, told: int, *, lost: bool
+) -> None:
+    """The newest in memory is the restored one, or none, of which the launcher hears with the next one."""
+    state = ElasticState(tmp_path / "c", model=torch.nn.Linear(1, 1))
+    at_two = {}
+
+    def step(state: ElasticState) -> None:
+        state.wait()  # for the snapshot on disk, beside which none is put into memory
+        if state.step == 2:
+            at_two.update({path: path.read_bytes() for path in tmp_path.glob("state.*")})
+
+    Elastic(state, snapshots=Snapshots(memory_steps=1, durable_steps=2)).run(step, until=3)
+    assert (state.memory_step, reported(shared).snapshot) == (3, 3)
+    for path in tmp_path.glob("state.*"):
+        path.unlink()
+    for path, content in () if lost else at_two.items():
+        path.write_bytes(content)
+
+    again = Elastic(state)
+    again.run(step, until=2)
+    assert again.restored == Restored(2, source)
+    assert state.memory_step == expected
+    assert reported(shared).snapshot == told
 
 
 def test_training_does_not_wait_for_a_slow_volume(
