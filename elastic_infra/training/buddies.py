@@ -3,21 +3,26 @@
 The nodes are a ring in rank order: each worker sends its snapshot in memory to a worker of the next node, and keeps
 that of one of the node before. Threads do both (``neighbour``) while training goes on. While a snapshot is on its way,
 the one before it is the newest that survives the loss of any node. So the next one, which overwrites that, waits until
-all ranks have heard that the copies of all have arrived.
+all ranks have heard that the copies of all have arrived. Where one has not, the next one is left out, and that copy is
+sent once more.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 import torch
 import torch.distributed as dist
 
-from .console import warn
+from .console import warn, warn_for_job
 from .host_memory import MAGIC
 from .neighbour import Invitation, Receiver, Room, Sender
 from .node_memory import NodeMemory
+
+FAILURES: Final = 3
+"""Times in a row that copies do not arrive before there are none any more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +68,10 @@ class Buddies:
         self._ring: Ring | None = None
         self._group: dist.ProcessGroup | None = None
         """The group with gloo in which ranks agree; None is the default group."""
+        self._content: memoryview | None = None
+        """What was sent last."""
+        self._failures = 0
+        """Times in a row that the copies of all ranks have not arrived."""
         self._has_room = True
 
     @property
@@ -107,7 +116,7 @@ class Buddies:
         if len(invited) < len(nodes):
             self.part()
             return
-        self._ring, self._group = ring(nodes, rank), group
+        self._ring, self._group, self._failures = ring(nodes, rank), group, 0
         place = ring(nodes, self._ring.target).sources.index(rank)
         self._receiver.follow(invited[0].key)
         self._sender.follow(invited[self._ring.target].address, invited[0].key, place)
@@ -116,33 +125,35 @@ class Buddies:
         """Give the place up; no copy that has not come whole is written to any more."""
         self.interrupt()
         self._receiver.follow(b"")
-        self._ring, self._group = None, None
+        self._ring, self._group, self._content = None, None, None
 
     def interrupt(self) -> None:
         """End what waits for the copies of a generation that is over, from any thread."""
         self._sender.follow(None, b"")
 
     def send(self, content: memoryview | None) -> None:
-        """Have this rank's snapshot sent, whose bytes must not change until ``have_arrived``.
+        """Have this rank's snapshot sent, whose bytes must not change until ``have_arrived`` is true.
 
         Args:
             content: the bytes of the snapshot; None where there is none.
         """
+        self._content = content
         self._sender.send(lambda: content[len(MAGIC) :] if content is not None else None)
 
     def have_arrived(self) -> bool:
         """Wait until the copies of all ranks have arrived; every rank of the group must call this method.
 
-        Where a copy does not arrive all ranks give their places up: training goes on without copies until nodes come or
-        go.
+        A copy that does not arrive is sent once more. With the third time in a row all ranks give their places up:
+        training goes on without copies until nodes come or go.
 
         Returns:
             Whether all have arrived, or none was sent. The newest snapshot is then whole without any one node, and the
-            one before may be overwritten.
+            one before may be overwritten. Where it is false that one must stay as long as ranks are joined.
         """
         if self._ring is None:
             return False
-        arrived = torch.tensor([int(self._sender.await_arrival())])
+        has_arrived = self._sender.await_arrival()
+        arrived = torch.tensor([int(has_arrived)])
         try:
             dist.all_reduce(arrived, dist.ReduceOp.MIN, group=self._group)
         except Exception:
@@ -150,8 +161,16 @@ class Buddies:
                 dist.destroy_process_group(self._group)
             self.part()
             raise
-        if not int(arrived):
+        self._failures = 0 if arrived else self._failures + 1
+        if self._failures == FAILURES:
             self.part()
+            warn_for_job(
+                f"Copies of the shards did not reach another node {FAILURES} times in a row. Training goes on without "
+                "copies until nodes come or go: if any node is lost, it goes on from disk. The logs of the other "
+                "workers say which node is not reached, and why."
+            )
+        elif not has_arrived:
+            self.send(self._content)
         return bool(arrived)
 
     def _room(self, place: int, size: int) -> Room | None:

@@ -205,7 +205,8 @@ class ElasticState:
         Training waits only for the copy to memory. While this rank's part of a durable snapshot is being written its
         bytes must not change, so the memory gets no newer snapshot. A sharded state's durable snapshot is another copy
         instead, since every rank must hold the same steps in memory. The next durable snapshot waits until the one
-        before it is whole, or given up.
+        before it is whole, or given up. Nor does the memory get shards where copies of the newest ones have not reached
+        another node: it keeps the step before meanwhile, which is whole without any one node.
 
         Args:
             durable: whether the snapshot is written to disk too.
@@ -228,9 +229,14 @@ class ElasticState:
         if overlap and not durable and self._can_overlap:
             self._copy_to_memory(self.capture(), overlap=True)
             return True
+        keeps = alone or not self.is_sharded or self._may_overwrite()
+        if not keeps and (not durable or self._folder is None):
+            return False
         if durable:
             self.wait()
-        if self.is_sharded:
+        if not keeps:
+            part: memoryview | None = self._shards_for_disk(self.capture())
+        elif self.is_sharded:
             part = self._copy_shards(durable=durable and self._folder is not None, alone=alone)
         else:
             part = self._copy()
@@ -269,6 +275,8 @@ class ElasticState:
             durable: whether a durable snapshot is due in any case.
             saved, failed: as of ``snapshot``.
         """
+        if self._has_buddies and not self._buddies.have_arrived():
+            self._buddies.part()
         places = _gather(self._place())
         is_copied = not self.is_sharded or exchange.are_copied(places)
         # Of two nodes with the same shards one stays; of three, all that have a shard may leave at once.
@@ -541,10 +549,15 @@ class ElasticState:
             return part
         return host_memory.bytes_of(self.step, tree if _rank() == 0 else {"rng": tree["rng"]})
 
+    def _may_overwrite(self) -> bool:
+        """Whether the next snapshot of the shards may overwrite the older one of the two in memory.
+
+        It may not where the newer one lacks a copy on another node that may still arrive.
+        """
+        return not self._has_buddies or self._buddies.have_arrived() or not self._has_buddies
+
     def _copy_shards(self, *, durable: bool, alone: bool) -> memoryview | None:
         """Copy this rank's shards to this and the next node's memory; returns the part of a durable snapshot."""
-        if self._has_buddies and not alone:
-            self._buddies.have_arrived()
         tree = self.capture()
         own = {name: tree[name] for name in _OF_RANK & tree.keys()}
         content = self._copy_to_memory(tree if self._memory is not None and self._memory.keeps_state else own)

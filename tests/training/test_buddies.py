@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from elastic_infra.training import buddies, exchange, shards
 from elastic_infra.training.exchange import Place, are_copied
+from elastic_infra.training.host_memory import MAGIC
 from elastic_infra.training.neighbour import Invitation, Room
 from elastic_infra.training.node_memory import NodeMemory
 
@@ -61,6 +62,27 @@ def test_a_rank_that_takes_no_copies_leaves_none_to_any(tmp_path: Path) -> None:
     mine.join(["0", "1"], 0, [Invitation(("127.0.0.1", 1), b"key"), None], None)
 
     assert not mine.are_joined
+
+
+def test_copies_end_where_they_fail_three_times_in_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A moment's trouble costs one copy, which is sent again; for lasting trouble one line says what a loss means."""
+    arrivals, sent = [False, False, True, False, False, False], []
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: None)
+    mine = buddies.Buddies(NodeMemory(str(tmp_path), 0))
+    mine.join(["0", "1"], 0, [Invitation(("127.0.0.1", 1), b"key")] * 2, None)
+    monkeypatch.setattr(mine._sender, "await_arrival", lambda: arrivals.pop(0))
+    monkeypatch.setattr(mine._sender, "send", lambda content: sent.append(bytes(content())))
+    mine.send(memoryview(MAGIC + b"shard"))
+    joined = []
+    for _ in range(6):
+        mine.have_arrived()
+        joined.append(mine.are_joined)
+
+    assert joined == [True] * 5 + [False]
+    assert sent == [b"shard"] * 5, "once, and again after each failure but the last"
+    assert capsys.readouterr().err.count("3 times in a row") == 1
 
 
 class NotYetError(BaseException):
