@@ -83,7 +83,10 @@ def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> No
 
 @pytest.mark.slow
 def test_a_replaced_node_draws_what_the_lost_one_would_have(tmp_path: pathlib.Path) -> None:
-    """Two nodes of two workers; one is lost with its memory, and has no disk: all four ranks go on to the bit."""
+    """Two nodes of two workers; one is lost with its memory, and has no disk: all four ranks go on to the bit.
+
+    They read a ``DataLoader``, whose ``iter`` draws anew in each generation.
+    """
     steps, workers = 12, ("--nproc-per-node", "2", "--max-restarts", "3")
     job = Job(tmp_path, "2", workers, (str(DRAWS), str(tmp_path), str(steps)))
     job.start_store()

@@ -1,7 +1,7 @@
 """Trains with ``Elastic`` and writes the random number that each rank draws in each step.
 
 Run as ``draws.py FOLDER STEPS``. A step takes a second until FOLDER has a file ``hurry``; its number is drawn and
-written at its beginning.
+written at its beginning. Its loader, whose ``iter`` draws as well, must not count.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
-from elastic_infra.training import Elastic, ElasticState, Snapshots
+from elastic_infra.training import Elastic, ElasticSampler, ElasticState, Snapshots
 
 folder, until = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model = torch.nn.Linear(2, 1)
 torch.manual_seed(dist.get_rank())
-elastic = Elastic(ElasticState(None, model=model), snapshots=Snapshots(memory_steps=1))
+sampler = ElasticSampler(8, global_batch=4)
+loader = DataLoader(range(8), batch_sampler=sampler)
+elastic = Elastic(ElasticState(None, model=model, data=sampler), loader, Snapshots(memory_steps=1))
 
 
 def step(state: ElasticState) -> None:
