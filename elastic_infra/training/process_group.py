@@ -25,6 +25,8 @@ from . import regroup
 from .console import warn_for_job
 
 _POLL_SECONDS: Final = 0.005
+_FREEING_SECONDS: Final = 1.0
+"""At the end of training: groups are freed in milliseconds, and best before the interpreter ends, or never."""
 _SIGNS: Final = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
 """Words in the messages of torch's RuntimeErrors about a group, since torch has no class for most of these errors."""
 _SIGNS_OF_DEVICE: Final = ("cuda error", "cuda out of memory", "unhandled cuda")
@@ -252,6 +254,7 @@ class ElasticGroup:
         if self._agent is not None and not self._obstacle:
             self._obstacle = "training is over"
             self._say(channel.In(self.generation, self._obstacle))
+        self._free_left(_FREEING_SECONDS)
 
     def _enter(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
         if self._orders is None:
@@ -276,14 +279,20 @@ class ElasticGroup:
             return None
         return order
 
-    def _free_left(self) -> None:
+    def _free_left(self, seconds: float = 0.0) -> None:
         """Have another thread free the groups that were left.
 
         Gloo's destructor waits for all collectives, and one may never end: where a peer is lost at the wrong moment,
         gloo misses that its connections are gone. Such a thread ends with the process.
+
+        Args:
+            seconds: how long this thread waits for that one.
         """
         left, self._left = self._left, []
-        threading.Thread(target=left.clear, name="groups that were left", daemon=True).start()
+        if left:
+            thread = threading.Thread(target=left.clear, name="groups that were left", daemon=True)
+            thread.start()
+            thread.join(seconds)
 
     def _say_in(self) -> None:
         self._obstacle = obstacle(self._remade)

@@ -159,6 +159,22 @@ def test_another_thread_frees_the_groups_that_were_left(
         dist.destroy_process_group()
 
 
+def test_another_thread_frees_the_groups_of_a_process_that_is_dismissed(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """It has left one group and enters no other: its end must not wait for a collective that never ends."""
+    agent, connection = agent_and_worker
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    freed_by: queue.Queue[str] = queue.Queue()
+    weakref.finalize(dist.group.WORLD, lambda: freed_by.put(threading.current_thread().name))
+    group = ElasticGroup(connection, environ={})
+    group._left += group._way.leave()
+    group.leave()
+
+    assert freed_by.get(timeout=30) == "groups that were left"
+    assert isinstance(agent.receive(), channel.In)
+
+
 def test_a_worker_that_others_went_on_without_takes_their_state(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
 ) -> None:
