@@ -42,7 +42,7 @@ def documents(name: str, config: JobConfig) -> str:
     """The job as YAML, with placeholders for what changes with the launcher's sources."""
     rendered = text(render(name, config)).replace(base64.b64encode(archive()).decode(), "<launcher>")
     for found in (whole_digest(), digest()):
-        rendered = rendered.replace(found, "<launcher hash>")
+        rendered = re.sub(f"'?{found}'?", "<launcher hash>", rendered)  # YAML quotes one that could be a number
     return re.sub(rf"\b{name}-[0-9a-f]{{8}}\b", f"{name}-<workload>", rendered)
 
 

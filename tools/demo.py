@@ -8,6 +8,7 @@ have to keep their processes while a third node comes and is lost.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import shlex
 import shutil
@@ -155,7 +156,7 @@ def follow(found: tuple[Place, ...]) -> str:
     for place in found:
         print(f"  step {place.step:5d}: process {place.process} is rank {place.rank} of {place.world}")
     worlds = [place.world for place in found]
-    if max(worlds) == worlds[0] or worlds[-1] == max(worlds):
+    if max(worlds) == worlds[0] or not any(after < before for before, after in itertools.pairwise(worlds)):
         return "training was over before the third node came and was lost. Give it more steps in tools/demo.py."
     first, last = ({place.process for place in found if place.step == end.step} for end in (found[0], found[-1]))
     if first - last:

@@ -77,6 +77,7 @@ TWO = (Place(1, 2, 0, 71), Place(1, 2, 1, 72))
     ("later", "why"),
     [
         ((Place(50, 3, 2, 80), Place(90, 2, 0, 71), Place(90, 2, 1, 72)), ""),
+        ((Place(50, 3, 2, 80), Place(60, 2, 0, 71), Place(90, 3, 0, 71), Place(90, 3, 1, 72)), ""),
         ((Place(50, 3, 2, 80), Place(90, 2, 0, 71), Place(90, 2, 1, 81)), "process 72 did not stay"),
         ((), "training was over before the third node came"),
         ((Place(90, 3, 0, 71), Place(90, 3, 1, 72), Place(90, 3, 2, 80)), "training was over before the third node"),

@@ -186,7 +186,7 @@ class FakeBuddies(Buddies):
         self.is_parted = True
 
     def send(self, content: memoryview | None) -> None:
-        """It goes nowhere."""
+        """Training leaves no copy on the other node."""
         assert content is not None
 
     def have_arrived(self) -> bool:
