@@ -15,7 +15,7 @@ from tests.cluster.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "moved"
 WHOLE_SECONDS = 30.0
-"""From a new container's start to a step of all nodes, with a wide margin: 5 s, of which importing torch takes most."""
+"""From a new container's start to a step of all nodes, with a wide margin; importing torch takes most."""
 
 
 def steps(space: Namespace, world: int) -> list[Mapping[str, Any]]:
