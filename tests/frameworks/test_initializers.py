@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks.hub import SHA, Hub, serving
-from tests.frameworks.test_s3 import bucket as bucket  # noqa: PLC0414 - a fixture
+from tests.frameworks.test_buckets import s3 as s3  # noqa: PLC0414 - a fixture
 from tests.manifests.test_fetch import order, ran
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
@@ -81,24 +81,24 @@ def test_a_hub_that_goes_away_in_between_leaves_no_half_a_repository(tmp_path: P
     assert (code, target.exists()) == (200, False), said
 
 
-def test_a_prefix_of_a_bucket_is_fetched_whole(tmp_path: Path, bucket: str) -> None:
+def test_a_prefix_of_a_bucket_is_fetched_whole(tmp_path: Path, s3: str) -> None:
     """Nested objects as well, below the folder; the neighbour with a longer name is not."""
     import s3fs
 
     files = s3fs.S3FileSystem()
     for name, content in FILES.items():
-        files.pipe(f"{bucket}/set/{name}", content)
-    files.pipe(f"{bucket}/set-2/other", b"other")
+        files.pipe(f"{s3}/set/{name}", content)
+    files.pipe(f"{s3}/set-2/other", b"other")
     target = tmp_path / "cache/set"
-    code, said = ran(order(target, "s3", source=f"{bucket}/set"), **os.environ)
+    code, said = ran(order(target, "s3", source=f"{s3}/set"), **os.environ)
 
     assert (code, filled(target)) == (0, FILES), said
 
 
-def test_a_prefix_without_objects_fails(tmp_path: Path, bucket: str) -> None:
+def test_a_prefix_without_objects_fails(tmp_path: Path, s3: str) -> None:
     """A mistyped source is no empty data set."""
     target = tmp_path / "cache/set"
-    code, said = ran(order(target, "s3", source=f"{bucket}/none"), **os.environ)
+    code, said = ran(order(target, "s3", source=f"{s3}/none"), **os.environ)
 
     assert (code, target.exists()) == (200, False)
     assert "s3 s3://" in said

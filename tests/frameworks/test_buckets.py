@@ -1,7 +1,8 @@
-"""Snapshots in Google Cloud Storage, through fsspec's own file system and an emulator's server."""
+"""Snapshots in S3 and in Google Cloud Storage, through fsspec's own file systems and emulators' servers."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -12,19 +13,35 @@ from elastic_infra.training.object_store import ObjectStore
 from elastic_infra.training.snapshots import Folder, Keep, Writer
 from tests.ports import free_port
 
-pytestmark = [
-    pytest.mark.frameworks,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of aiohttp, about gcsfs
-]
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 
 LARGE = 60 << 20
-"""Bytes: more than one part of gcsfs's uploads."""
+"""Bytes: more than one part of an upload by s3fs and by gcsfs."""
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of an empty bucket on a server of this process."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    variables = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
+    for name, value in {**variables, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    name = uuid.uuid4().hex  # moto's buckets are the process's, and not the server's
+    s3fs.S3FileSystem().mkdir(name)
+    yield f"s3://{name}/job"
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture
+def gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty bucket on an emulator of Google Cloud Storage."""
     import gcsfs
     from gcp_storage_emulator.server import create_server
 
@@ -38,7 +55,17 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-def test_training_goes_on_from_gcs(bucket: str) -> None:
+LARGE_BODY = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+"""Of aiohttp, about gcsfs."""
+
+
+@pytest.fixture(params=["s3", pytest.param("gcs", marks=LARGE_BODY)])
+def bucket(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty bucket in either store, one after the other."""
+    return str(request.getfixturevalue(request.param))
+
+
+def test_training_goes_on_from_a_bucket(bucket: str) -> None:
     """The state of a job whose nodes are all gone."""
     model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     state = ElasticState(bucket, model=model)
@@ -69,7 +96,9 @@ def test_large_parts_are_whole_and_old_snapshots_are_deleted(bucket: str) -> Non
 def test_a_bucket_that_does_not_exist_is_a_warning(bucket: str) -> None:
     """Training goes on; the message names the address."""
     warnings: list[str] = []
-    folder = Folder(ObjectStore(bucket.replace("gs://", "gs://nowhere-")), warnings.append)
+    nowhere = bucket.replace("://", "://nowhere-")
+    folder = Folder(ObjectStore(nowhere), warnings.append)
 
     assert not folder.save(1, b"part", Writer())
-    assert "cannot be saved in gs://nowhere-bucket/job" in warnings[0]
+    assert f"cannot be saved in {nowhere}" in warnings[0]
+    assert bucket.startswith("gs:") or "The specified bucket does not exist" in warnings[0]
