@@ -162,7 +162,7 @@ def _outcome(operation: Callable[..., Any]) -> Outcome:
     events: list[EngineEvent] = []
     try:
         # A program makes so many objects that a sixth of the time went into looking for cycles.
-        with uncollected(), _undebugged():
+        with uncollected():
             operation(on_output=lines.append, on_error=lines.append, on_event=events.append)
         failed = False
     except automation.CommandError:
@@ -213,7 +213,7 @@ class Engine:
         os.environ["PATH"] = os.pathsep.join([str(pulumi.parent), before])
         _GRPC_CHANNEL_OPTIONS.append(OWN_CONNECTIONS)
         try:
-            with key_service.serving() as found:
+            with key_service.serving() as found, _undebugged():
                 yield cls(folder, {**environ, **found})
         finally:
             _GRPC_CHANNEL_OPTIONS.remove(OWN_CONNECTIONS)
