@@ -22,6 +22,7 @@ from elastic_infra import JobConfig, render
 from elastic_infra.launcher.agent.status_server import METRICS
 from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.manifests.model import Manifests
+from tests import grafana
 from tests.launcher.launched import Launched
 from tests.ports import free_port
 from tools.run import ROOT, SetupError, needed
@@ -36,8 +37,13 @@ def _rules() -> dict[str, Any]:
     return spec
 
 
+def _dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
+    return found
+
+
 def _panels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    found: list[dict[str, Any]] = _dashboard()["panels"]
     return found
 
 
@@ -84,6 +90,32 @@ def test_the_panels_lie_beside_each_other() -> None:
 
     assert len(set(cells)) == len(cells)
     assert {panel["id"] for panel in _panels()} == set(range(1, len(_panels()) + 1))
+
+
+def test_grafana_knows_every_key_of_the_dashboard() -> None:
+    """Its own types read the whole file, and every value is of the type that the key has."""
+    assert grafana.findings(_dashboard()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "finding"),
+    [
+        ((), {"titel": "x"}, "dashboard.titel is unknown"),
+        (("panels", 0), {"dataSource": "x"}, "dashboard.panels[0].dataSource is unknown"),
+        (("panels", 0, "fieldConfig", "defaults"), {"custom": {"fill": 1}}, "custom.fill is unknown"),
+        (("panels", 0, "gridPos"), {"h": "8"}, "GridPos.h is '8'"),
+        (("templating", "list", 1), {"type": "querry"}, "VariableModel.type_val is 'querry'"),
+    ],
+)
+def test_what_grafana_would_not_know_is_found(path: tuple[str | int, ...], value: Any, finding: str) -> None:
+    """Keys at any depth, those of panels' own options as well, and values of another type."""
+    dashboard = _dashboard()
+    place: Any = dashboard
+    for part in path:
+        place = place[part]
+    place.update(value)
+
+    assert any(finding in each for each in grafana.findings(dashboard))
 
 
 @pytest.mark.parametrize("target", TARGETS)
