@@ -6,6 +6,8 @@ PYTEST_ARGS ?=
 # Most tests wait for processes; PYTEST_ARGS="-n 0" runs them one after the other.
 SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
+# Two test clusters side by side; those that take longest begin. PYTEST_ARGS="-n 0" has one.
+TWO_CLUSTERS := -n 2 --dist loadgroup --no-loadscope-reorder
 # Where `make test-gpu` and `make bench-gpu` run: cuda, or cpu in its place.
 DEVICE ?= cuda
 # Which programs `make tools` builds; all by default.
@@ -134,7 +136,7 @@ cluster-up cluster-down cluster-status: cluster-%: ## start, stop, show the test
 test-cluster: ## the tests on a real Kubernetes
 	$(READY)
 	-@$(MAKE) --no-print-directory tools
-	@$(RUN) pytest $(CLUSTER_TESTS) -m "cluster and not slow" $(PYTEST_ARGS)
+	@$(RUN) pytest $(TWO_CLUSTERS) $(CLUSTER_TESTS) -m "cluster and not slow" $(PYTEST_ARGS)
 
 .PHONY: docs
 docs: ## the documentation as a site in dist/site; fails on a link or a page that leads nowhere

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -55,11 +56,24 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         terminalreporter.write_line(f"kubernetes provider: {config.stash[PROVIDER]}")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Has a worker of pytest-xdist tell its controller which it was."""
+    if PROVIDER in session.config.stash and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["provider"] = session.config.stash[PROVIDER]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Has the controller tell what its workers told."""
+    if provider := getattr(node, "workeroutput", {}).get("provider"):
+        node.config.stash[PROVIDER] = provider
+
+
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """A running cluster; skips, with the reason, where there can be none.
 
-    A testbed that runs already is used and left running.
+    A testbed that runs already is used and left running. Each worker that runs tests side by side has its own.
     """
     try:
         kubectl = programs.built("kubectl")
@@ -70,7 +84,8 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         images = tuple(pytestconfig.getoption("image"))
         yield Cluster(kubectl, own, (images[0], images[-1]), None, pytestconfig.getoption("storage_class"))
         return
-    root = pytestconfig.getoption("cluster_dir")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", lifecycle.FIRST_WORKER)
+    root = lifecycle.own_folder(pytestconfig.getoption("cluster_dir"), worker)
     was_up = lifecycle.holder(root) is not None
     try:
         testbed = lifecycle.up(root, lambda _: None)

@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> int:
             _say(text)
             return 0 if whole else 1
         if options.verb == "down":
-            lifecycle.down(root, _say)
+            for each in lifecycle.folders(root):
+                lifecycle.down(each, _say)
         else:
             testbed = lifecycle.up(root, _say)
             _say(f"export KUBECONFIG={testbed.kubeconfig}")

@@ -28,12 +28,26 @@ HOLDER = "holder"
 """File with the process id and start time of the process that holds the testbed."""
 
 
+FIRST_WORKER = "gw0"
+"""Of pytest-xdist, as it calls them."""
+
+
 class BedError(Exception):
     """The testbed cannot be brought up or taken down; the message says why and what to do."""
 
 
 class MachineError(BedError):
     """This machine lacks what a testbed needs."""
+
+
+def own_folder(root: Path, worker: str) -> Path:
+    """The testbed's folder of one of pytest-xdist's workers; the first has the one that was asked for."""
+    return root if worker == FIRST_WORKER else root.with_name(f"{root.name}-{worker}")
+
+
+def folders(root: Path) -> list[Path]:
+    """The folder that was asked for, and those of further workers that are there."""
+    return [root, *sorted(root.parent.glob(own_folder(root, "gw*").name))]
 
 
 def up(root: Path, say: Callable[[str], None]) -> Testbed:

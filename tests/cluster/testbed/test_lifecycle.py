@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.testbed import lifecycle, state
+from tests.cluster.testbed.__main__ import main
 
 
 def test_no_testbed_is_there(tmp_path: Path) -> None:
@@ -59,3 +60,15 @@ def test_the_state_survives_a_round_trip(tmp_path: Path) -> None:
     assert state.read(tmp_path) == ready
     assert ready.is_whole
     assert not ready.with_end(7, -9).is_whole
+
+
+def test_down_clears_what_side_by_side_tests_left(tmp_path: Path) -> None:
+    """Each worker has a folder of its own, beside the one that was asked for; another testbed's stays."""
+    asked, other = tmp_path / "bed", tmp_path / "bed-2"
+    ours = [lifecycle.own_folder(asked, worker) for worker in ("gw0", "gw1", "gw2")]
+    for folder in (*ours, other):
+        folder.mkdir()
+
+    assert main(["down", "--dir", str(asked)]) == 0
+    assert [*tmp_path.iterdir()] == [other]
+    assert ours[0] == asked
