@@ -21,7 +21,7 @@ from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.slots import SLOT, Slots
 from tests.cluster.stack import JobStack, job_stack, why_no_official_provider
 from tests.cluster.targets import TARGETS, Target
-from tests.cluster.testbed import enforcer, kwok, lifecycle, programs
+from tests.cluster.testbed import enforcer, kwok, lifecycle, metrics_server, programs
 from tests.cluster.testbed import kueue as queues
 from tests.cluster.testbed import trainer as controllers
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
@@ -145,6 +145,13 @@ def _served(cluster: Cluster, api: kube.Kube, api_version: str, kind: str, runni
             except programs.MissingProgramError as error:
                 pytest.skip(f"no controller of {kind}s: {error}")
         yield own
+
+
+@pytest.fixture(scope="session")
+def metrics(cluster: Cluster, api: kube.Kube) -> Iterator[None]:
+    """A cluster that knows what its pods use; skips where there is none."""
+    with _served(cluster, api, metrics_server.VERSION, "PodMetrics", metrics_server.running):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,7 @@ def without_rights(space: Namespace, folder: Path) -> Path:
     return file
 
 
+@pytest.mark.usefixtures("metrics")
 def test_a_cluster_that_can_run_the_job_is_told_so(space: Namespace, tmp_path: Path) -> None:
     """Nothing stands in the way, an autoscaler and a volume included; how long the operator lives is told beside it."""
     more = {"autoscaling": {"metrics": [{"type": "cpu", "target": 80}]}, "storage": {"checkpoint": {"size": "1Gi"}}}

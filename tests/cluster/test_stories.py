@@ -88,6 +88,7 @@ def test_a_live_job_is_taken_over_and_made_anew_later(space: Namespace, stack: J
     jobs.finish(space, JOB, training)
 
 
+@pytest.mark.usefixtures("metrics")
 def test_an_autoscaler_follows_the_load(space: Namespace, stack: JobStack) -> None:
     """A real autoscaler grows a busy job; `preview` and `up` after it change nothing."""
     training = jobs.Training(busy=True)

@@ -16,7 +16,6 @@ BUILT = {
     "kube-controller-manager": "kube-controller-manager",
     "kube-scheduler": "kube-scheduler",
     "kubelet": "kubelet",
-    "metrics-server": "metrics-server",
     "training-operator": "training-operator.v1",
 }
 """Name here to the name of the program that `make tools` builds."""

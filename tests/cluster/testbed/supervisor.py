@@ -25,7 +25,6 @@ from tests.cluster.testbed import (
     coredns,
     etcd,
     kubelet,
-    metrics_server,
     network,
     operator,
     sandbox,
@@ -44,7 +43,6 @@ PARTS: tuple[Callable[[Testbed], component.Component], ...] = (
     scheduler.component,
     coredns.component,
     operator.component,
-    metrics_server.component,
     kubelet.component,
 )
 """Every part comes after what it needs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,16 @@ from tests.cluster.testbed import (
     kwok,
     layout,
     network,
+    programs,
     sandbox,
     supervisor,
 )
+from tools import modules
+from tools.run import ROOT
 
 PROGRAMS = (
     *("cni", "coredns", "containerd", "ctr", "etcd", "kube-apiserver", "kube-controller-manager"),
-    *("kube-scheduler", "kubelet", "metrics-server", "training-operator"),
+    *("kube-scheduler", "kubelet", "training-operator"),
 )
 BED = layout.Testbed(
     root="/testbed",
@@ -46,6 +50,15 @@ def test_every_part_comes_after_what_it_needs() -> None:
         assert set(part.needs) <= set(names)
         assert part.name not in names
         names.append(part.name)
+
+
+def test_the_check_of_a_change_builds_what_the_testbed_runs_and_no_more() -> None:
+    """Beside the engine, which the one test there wants: each further program is minutes of a bare machine."""
+    (line,) = re.findall(r'^export TOOLS="(.*)"$', (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    engine = {"pulumi", "pulumi-language-python"}
+    run = {name for name, tool in modules.load_all().items() if set(tool.programs) & {*programs.BUILT.values()}}
+
+    assert set(line.split()) == run | engine
 
 
 def test_no_part_writes_outside_the_testbed() -> None:
