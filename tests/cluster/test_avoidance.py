@@ -8,17 +8,17 @@ import pytest
 
 from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Namespace
+from tests.cluster.targets import Target
 from tests.cluster.test_capacity import may
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 JOB = "careful"
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def second(space: Namespace) -> kube.Object:
+def second(space: Namespace, target: Target) -> kube.Object:
     """The newest pod of the second node."""
-    found = space.api.list("v1", "Pod", space.name, f"{INDEX}=1")
+    found = space.api.list("v1", "Pod", space.name, f"{target.index}=1")
     return max(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
@@ -27,21 +27,23 @@ def holders(space: Namespace) -> list[kube.Object]:
     return space.api.list("v1", "Pod", space.name, f"elastic-infra/avoid={JOB}")
 
 
-def is_kept_away(space: Namespace) -> bool:
+def is_kept_away(space: Namespace, target: Target) -> bool:
     """Whether the scheduler refuses the only cluster node for what the pod is to avoid."""
-    conditions = second(space)["status"].get("conditions", ())
+    conditions = second(space, target)["status"].get("conditions", ())
     return any("anti-affinity" in each.get("message", "") for each in conditions)
 
 
-def test_the_replacement_goes_elsewhere_until_the_job_ends(space: Namespace) -> None:
+def test_the_replacement_goes_elsewhere_until_the_job_ends(space: Namespace, target: Target) -> None:
     """Where there is no other cluster node it waits, and the job trains on; what holds it away goes at the end."""
-    settings = jobs.config(space, jobs.Training(), target="job", placement={"avoid_bad_nodes": True})
+    two = {"nnodes": "1:2", "nproc_per_node": 1}
+    avoid = {"avoid_bad_nodes": True}
+    settings = jobs.config(space, jobs.Training(), target=target.name, elastic=two, placement=avoid)
     jobs.submit(space, JOB, settings, "ours")
     for _ in range(2):
         jobs.await_world(space, 2, after=jobs.last_step(space))
-        faults.signal_worker(space, second(space)["metadata"]["name"], signal.SIGKILL)
+        faults.signal_worker(space, second(space, target)["metadata"]["name"], signal.SIGKILL)
         jobs.await_step(space, jobs.last_step(space) + 2)
-    until("the replacement to be kept away", lambda: is_kept_away(space), describe=space.describe)
+    until("the replacement to be kept away", lambda: is_kept_away(space, target), describe=space.describe)
     held = [pod["spec"]["nodeName"] for pod in holders(space)]
     jobs.await_world(space, 1, after=jobs.last_step(space))
     jobs.tell_to_finish(space)

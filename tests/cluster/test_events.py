@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Namespace
+from tests.cluster.targets import Target
 from tests.cluster.test_capacity import may
 from tests.cluster.waiting import until
 
@@ -22,24 +23,23 @@ def told(space: Namespace) -> list[kube.Object]:
     return sorted(own, key=lambda each: str(each["firstTimestamp"]))
 
 
-def test_a_failure_and_the_end_are_events_of_the_job(space: Namespace) -> None:
+def test_a_failure_and_the_end_are_events_of_the_job(space: Namespace, target: Target) -> None:
     """Both are about the job by its uid, as `kubectl describe` looks for them; the account may do nothing else."""
-    settings = jobs.config(space, jobs.Training(reports=True), target="job", launcher={"kubernetes_events": True})
-    jobs.submit(space, JOB, settings, "ours")
+    target.start(space, JOB, target.config(space, jobs.Training(reports=True), launcher={"kubernetes_events": True}))
     jobs.await_world(space, 2)
-    first, *_ = space.api.list("v1", "Pod", space.name, "app.kubernetes.io/component=worker")
-    faults.signal_worker(space, first["metadata"]["name"], signal.SIGKILL)
+    faults.signal_worker(space, target.nodes(space, JOB)[0]["metadata"]["name"], signal.SIGKILL)
     until("the failure", lambda: len(told(space)) == 1, describe=space.describe)
     jobs.await_step(space, jobs.last_step(space) + 5)
     jobs.tell_to_finish(space)
     until("the end", lambda: len(told(space)) == 2, describe=space.describe)
     failure, end = told(space)
-    job = space.api.get(space.named("batch/v1", "Job", JOB))
+    job = space.api.get(space.named(target.api_version, target.kind, JOB))
+    group, resource = target.api_version.partition("/")[0], f"{target.kind.lower()}s"
     user = f"system:serviceaccount:{space.name}:{JOB}-driver"
-    rights = [("get", "batch", "jobs", JOB), ("create", "", "events", "")]
+    rights = [("get", group, resource, JOB), ("create", "", "events", "")]
     more = [
-        ("patch", "batch", "jobs", JOB),
-        ("get", "batch", "jobs", "another"),
+        ("patch", group, resource, JOB),
+        ("get", group, resource, "another"),
         ("list", "", "pods", ""),
         ("list", "", "events", ""),
         ("delete", "", "events", ""),
