@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import urllib.error
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from elastic_infra.timeline.history import History
 from elastic_infra.timeline.otlp import traces
-from tests.timeline.events import told
+from tests.cli import elastic_infra
+from tests.timeline import jaeger
+from tests.timeline.events import RECORDINGS, told
+from tests.timeline.jaeger import Jaeger, Kept
+from tools.run import SetupError
 
 RECORDED = ["faults", "never_stops"]
 
@@ -95,3 +101,50 @@ def trace_id(history: History) -> str:
     """The id that all spans have."""
     spans = traces(history)["resourceSpans"][0]["scopeSpans"][0]["spans"]
     return str(spans[0]["traceId"])
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Jaeger]:
+    """A real collector, which keeps what it takes; skips where it is not built."""
+    try:
+        with jaeger.running(tmp_path / "jaeger.log") as running:
+            yield running
+    except SetupError as error:
+        pytest.skip(f"no Jaeger: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_real_collector_keeps_every_span(name: str, collector: Jaeger) -> None:
+    """What the command prints, posted as the page says: each span comes back with its parent, its times and its values.
+
+    Jaeger's receiver is that of the OpenTelemetry Collector.
+    """
+    answer = collector.post(elastic_infra("timeline", RECORDINGS / name, "--format", "otlp").out)
+
+    assert answer == {"partialSuccess": {}}
+    assert collector.kept(trace_id(told(name))) == {as_kept(span) for _, span in read(told(name))}
+
+
+@pytest.mark.slow
+def test_a_real_collector_refuses_what_is_no_trace(collector: Jaeger) -> None:
+    """The control: the collector reads the fields."""
+    wrong = json.dumps(traces(told("faults"))).replace('"kind": 1', '"kind": {}', 1)
+
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        collector.post(wrong)
+
+
+def as_kept(span: Span) -> Kept:
+    """What a collector should make of a span."""
+    begin, end = span.start_time_unix_nano // 1000, span.end_time_unix_nano // 1000
+    values = frozenset((each.key, _as_text(each.value)) for each in span.attributes)
+    return Kept(span.span_id.hex(), span.parent_span_id.hex(), span.name, begin, end - begin, values)
+
+
+def _as_text(value: Any) -> str:
+    """A value as Jaeger shows it: lists as JSON."""
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return json.dumps([each.string_value for each in value.array_value.values], separators=(",", ":"))
+    return str(getattr(value, kind))
