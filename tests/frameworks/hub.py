@@ -22,8 +22,15 @@ class Hub(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, name: str, kind: str, files: Mapping[str, bytes], token: str = "") -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        files: Mapping[str, bytes],
+        token: str = "",
+        address: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
+        super().__init__(address, _Handler)
         prefix = "" if kind == "model" else f"{kind}s/"
         self.api, self.resolve = f"/api/{kind}s/{name}", f"/{prefix}{name}/resolve/{SHA}/"
         self.name, self.files, self.token = name, files, token

@@ -28,7 +28,7 @@ def declared() -> list[Requirement]:
     wanted = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["launcher"]]
     wanted += [
         line
-        for name in ("build", "test", "test-launcher", "test-system", "test-tools", "lint")
+        for name in ("buckets", "build", "test", "test-launcher", "test-system", "test-tools", "lint")
         for line in groups[name]
     ]
     return [Requirement(line) for line in wanted if isinstance(line, str)]
@@ -71,8 +71,9 @@ def test_the_linters_of_manifests_are_locked() -> None:
 def test_the_frameworks_are_locked_beside_the_torch_of_all_tests() -> None:
     """Each package whose scripts are run is pinned, and runs on the same torch as everything else."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    names = [line for line in (*groups["frameworks"], *groups["buckets"]) if isinstance(line, str)]
 
-    assert [name for name in groups["frameworks"] if not pinned(python_env.FRAMEWORKS_LOCK, name)] == []
+    assert [name for name in names if not pinned(python_env.FRAMEWORKS_LOCK, name)] == []
     assert pinned(python_env.FRAMEWORKS_LOCK, "torch") == pinned(python_env.LOCK, "torch")
 
 
