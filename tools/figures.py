@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from benchmarks.common.results import table as table_of
 from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
@@ -164,7 +165,7 @@ def _rendezvous() -> Iterator[Stated]:
     sizes = list(rows["form"])
     many, most = sizes[-2:]
     lines = ([name, *list(rows[name].values())[1:]] for name in SCALE_ROWS)
-    yield Table("docs/scale.md", report.table([sizes, *lines]))
+    yield Table("docs/scale.md", table_of([sizes, *lines]))
     pair = float(rows["kB sent to a node and node"][most])
     figures = {
         **_facts(results),

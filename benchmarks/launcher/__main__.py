@@ -1,10 +1,11 @@
 """What membership changes, losses and crashes cost under this launcher, beside torchrun, plain and tuned.
 
-    python -m benchmarks.launcher [--ours N] [--tuned N] [--plain N] [--only NAME ...] [--out FILE]
+    python -m benchmarks.launcher [--ours N] [--tuned N] [--plain N] [--only NAME ...] [--out FILE] [--add]
 
-Arms take turns within a round. Writes RESULTS.md beside this file after every round. ``heavy-imports`` needs
-transformers, which the Python of ``.venv-frameworks`` has. Run it on a machine that does nothing else; in a container
-of its own it needs the right to make a PID namespace.
+Arms take turns within a round. Writes RESULTS.json and RESULTS.md beside this file after every round; with ``--add``
+the samples of the file stay, and those of this run come to them. ``heavy-imports`` needs transformers and lightning,
+which the Python of ``.venv-frameworks`` has. Run it on a machine that does nothing else; in a container of its own it
+needs the right to make a PID namespace.
 """
 
 from __future__ import annotations
@@ -18,35 +19,41 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.common import results
 from benchmarks.launcher import arms, machine, report, requirements, resources, scenario
 from benchmarks.launcher.measure import Sample
 
-RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 RESOURCES: Final = {"resources": 2, "resources-8": 8}
 """Workers of the node whose launcher is looked at."""
 NAMES: Final = (
     *RESOURCES,
     *(each.name for each in requirements.REQUIREMENTS),
-    *(chain.name for chain in scenario.CHAINS),
+    *dict.fromkeys(chain.name for chain in scenario.CHAINS),
 )
 Part = Callable[[], Iterable[Sample]]
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, all by default, and write the table."""
+    """Measure, all by default, and write the samples and their table."""
     options = _parse(arguments)
     seconds = machine.import_seconds()
-    facts = machine.facts(seconds)
+    facts = machine.facts(seconds, " ".join(["python -m benchmarks.launcher", *arguments]))
     print(*facts, sep="\n", flush=True)
     samples: list[Sample] = []
+    if options.add:
+        kept = results.load(options.out)
+        samples = [Sample(**sample) for sample in kept["samples"]]
+        facts, seconds = [*kept["machine"], *facts], kept["import_seconds"]
+    text = ""
     begin = time.monotonic()
     for part in _parts(options):
         for sample in part():
             samples.append(sample)
             value = sample.outcome if sample.value is None else f"{sample.value:.3f}"
             print(f"{time.monotonic() - begin:6.0f} s  {sample.arm:5}  {sample.row}: {value}", flush=True)
-        options.out.write_text(report.document(samples, facts, seconds))
-    print(f"\n{options.out.read_text()}")
+        text = results.save(options.out, report.results(samples, facts, seconds), report.document)
+    print(f"\n{text}")
     return 0
 
 
@@ -57,7 +64,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
             f"--{arm}", type=int, default=runs, metavar="N", help=f"runs of each event, by default {runs}"
         )
     parser.add_argument("--only", nargs="*", choices=NAMES, default=NAMES, help="what to measure")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON of the samples, with the table beside it")
+    parser.add_argument("--add", action="store_true", help="keep the samples that are there")
     return parser.parse_args(arguments)
 
 

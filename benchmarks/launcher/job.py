@@ -23,6 +23,7 @@ HERE: Final = Path(__file__).parent
 TRAIN: Final = HERE / "train.py"
 VARIABLE_FIRST: Final = HERE / "variable_first.py"
 TRAIN_HF: Final = HERE / "train_hf.py"
+TRAIN_LIGHTNING: Final = HERE / "train_lightning.py"
 BEHAVE: Final = HERE / "behave.py"
 POLL_SECONDS: Final = 0.05
 WARM_SECONDS: Final = 90.0

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import date
+
+from benchmarks.common.results import measured
 
 TRIALS = 3
 
@@ -20,8 +21,8 @@ def import_seconds() -> float:
     return statistics.median(times[1:])
 
 
-def facts(seconds: float) -> list[str]:
-    """What the figures depend on (processor, memory, versions), one line each."""
+def facts(seconds: float, command: str = "python -m benchmarks.launcher") -> list[str]:
+    """What the figures depend on (processor, memory, versions), one line each; the last has the day and the command."""
     version = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -29,7 +30,7 @@ def facts(seconds: float) -> list[str]:
     return [
         f"torch {version}, Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} CPUs",
         f"importing torch takes {seconds:.1f} s; load average at the start {load}",
-        f"measured {date.today()} by `python -m benchmarks.launcher`",  # noqa: DTZ011  a date for readers
+        measured(command),
     ]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
+from benchmarks.common.results import Results, listed, table
 from benchmarks.launcher import measure
 from benchmarks.launcher.measure import Sample, Summary
 
@@ -40,12 +41,16 @@ ROWS: Final = (
     Row("lost store host, 2 to 1", of_plain=1 / 10, of_tuned=1 / 3),
     Row("restart of a store of its own"),
     Row("restart of 2 workers", of_plain=1 / 5),
+    Row("start of 2 workers on a node", is_outage=False),
+    Row("scale up 2 to 4 workers", of_plain=1 / 20, of_tuned=1 / 3),
+    Row("lost node, 4 to 2 workers", of_plain=1 / 10, of_tuned=1 / 3),
     Row("start of 8 workers on a node", is_outage=False),
     Row("start of 8 workers, the script sets a variable first", is_outage=False),
     Row("scale up 8 to 16 workers", of_plain=1 / 20, of_tuned=1 / 3),
     Row("lost node, 16 to 8 workers", of_plain=1 / 10, of_tuned=1 / 3),
     Row("restart of 8 workers", of_plain=1 / 5),
     Row("restart of 2 workers that import transformers", of_plain=1 / 5, of_tuned=1 / 5, is_outage=False),
+    Row("restart of 2 workers that import lightning", of_plain=1 / 5, of_tuned=1 / 5, is_outage=False),
     _figure("R1 handler of SIGTERM is live", 0.15),
     _figure("R1 SIGTERM to the end, as PID 1 without workers", 2.0, p95=True),
     _figure("R2 grace given where 6 s were asked for", 7.0, p95=True),
@@ -79,13 +84,22 @@ its own. What a control does not do within its patience (20 to 60 s) is `ignored
 p95 by nearest rank, and the number of runs."""
 
 
-def document(samples: Sequence[Sample], machine: Sequence[str], import_seconds: float) -> str:
+def results(samples: Sequence[Sample], machine: Sequence[str], import_seconds: float) -> dict[str, Any]:
+    """What is kept of a measurement."""
+    kept = [asdict(sample) for sample in samples]
+    return {"machine": [*machine], "import_seconds": import_seconds, "samples": kept}
+
+
+def document(results: Results) -> str:
     """The whole Markdown file."""
-    rows = [_line(samples, row, import_seconds) for row in ROWS if measure.summary(samples, row.name, "ours").runs]
+    samples = [Sample(**sample) for sample in results["samples"]]
+    lines = [
+        _line(samples, row, results["import_seconds"])
+        for row in ROWS
+        if measure.summary(samples, row.name, "ours").runs
+    ]
     head = ["", "ours", "tuned torchrun", "plain torchrun", "ours / tuned", "ours / plain", "aim", "met"]
-    table = "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
-    facts = "\n".join(f"- {line}" for line in machine)
-    return f"# This launcher beside torchrun\n\n{facts}\n\n{table}\n\n{NOTE}\n"
+    return f"# This launcher beside torchrun\n\n{listed(results)}\n\n{table([head, *lines])}\n\n{NOTE}\n"
 
 
 def _line(samples: Sequence[Sample], row: Row, import_seconds: float) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.launcher import arms, measure
-from benchmarks.launcher.job import TRAIN, TRAIN_HF, VARIABLE_FIRST, Job, await_, folder, kill
+from benchmarks.launcher.job import TRAIN, TRAIN_HF, TRAIN_LIGHTNING, VARIABLE_FIRST, Job, await_, folder, kill
 from benchmarks.launcher.measure import Sample
 
 LOST_SECONDS: Final = 100.0
@@ -106,15 +106,28 @@ STORE: Final = Chain(
     arms=(arms.OURS,),
     repeat=5,
 )
-GROW_8: Final = Chain(
-    "grow-8",
-    arms.Launch("1:2", workers=8),
-    (
-        Event("start of 8 workers on a node", 0, 8, start(1)),
-        Event("scale up 8 to 16 workers", 8, 16, start(1)),
-        Event("lost node, 16 to 8 workers", 16, 8, lambda job: job.lose(job.other_node())),
-    ),
-)
+
+
+def _grow(workers: int) -> Chain:
+    """Nodes of so many workers: one starts, a second comes and is lost."""
+    return Chain(
+        f"grow-{workers}",
+        arms.Launch("1:2", workers=workers),
+        (
+            Event(f"start of {workers} workers on a node", 0, workers, start(1)),
+            Event(f"scale up {workers} to {2 * workers} workers", workers, 2 * workers, start(1)),
+            Event(
+                f"lost node, {2 * workers} to {workers} workers",
+                2 * workers,
+                workers,
+                lambda job: job.lose(job.other_node()),
+            ),
+        ),
+    )
+
+
+GROW_2: Final = _grow(2)
+GROW_8: Final = _grow(8)
 CRASH_8: Final = Chain(
     "crash-8",
     arms.Launch("1:1", workers=8, max_restarts=100),
@@ -127,15 +140,22 @@ VARIABLE_8: Final = Chain(
     (Event("start of 8 workers, the script sets a variable first", 0, 8, start(1)),),
     script=VARIABLE_FIRST,
 )
-HEAVY: Final = Chain(
-    "heavy-imports",
-    arms.Launch("1:1", workers=2, max_restarts=100),
-    (Event("restart of 2 workers that import transformers", 2, 2, crash, steady_seconds=60),),
-    repeat=2,
-    script=TRAIN_HF,
-    needs="transformers",
-)
-CHAINS: Final = (GROW, SHRINK, CRASH, STORE, GROW_8, CRASH_8, VARIABLE_8, HEAVY)
+
+
+def _heavy(package: str, script: Path) -> Chain:
+    """A crash in a script whose restart costs its imports."""
+    return Chain(
+        "heavy-imports",
+        arms.Launch("1:1", workers=2, max_restarts=100),
+        (Event(f"restart of 2 workers that import {package}", 2, 2, crash, steady_seconds=60),),
+        repeat=2,
+        script=script,
+        needs=package,
+    )
+
+
+HEAVY: Final = (_heavy("transformers", TRAIN_HF), _heavy("lightning", TRAIN_LIGHTNING))
+CHAINS: Final = (GROW, SHRINK, CRASH, STORE, GROW_2, GROW_8, CRASH_8, VARIABLE_8, *HEAVY)
 
 
 def run(chain: Chain, arm: arms.Arm, say: Callable[[str], None]) -> Iterator[Sample]:

@@ -16,7 +16,6 @@ import argparse
 import dataclasses
 import importlib.metadata
 import importlib.util
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -24,12 +23,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common import results as common
 from benchmarks.launcher import machine
 from benchmarks.training import changes, copies, jobs, neighbours, report, steps
 from benchmarks.training.labels import KILL
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
-PAGE: Final = Path(__file__).with_name("RESULTS.md")
 SIZES: Final = (10, 300, 1000)
 """Megabytes of state."""
 SHARDED_SIZE: Final = 100
@@ -42,8 +41,7 @@ def main(arguments: list[str]) -> int:
     results: dict[str, Any] = {}
     for results in _rounds(options):
         if options.write:
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-            PAGE.write_text(report.document(results))
+            common.save(RESULTS, results, report.document)
     print(f"\n{report.document(results)}")
     return 0
 
@@ -62,7 +60,7 @@ def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of snapshots and restores measured anew."""
-    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept = common.load(RESULTS)
     kept["machine"].append(_dated("snapshots and restores", "--copies"))
     kept["copies"] = _copies(megabytes, quick=quick)
     yield kept
@@ -70,14 +68,14 @@ def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
 
 def sharded(*, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with the changes of a sharded model measured anew, after each event."""
-    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept = common.load(RESULTS)
     kept["machine"].append(_dated("a sharded model", "--sharded"))
     return _sharded(kept, quick=quick)
 
 
 def neighboured(*, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of copies on another node measured anew."""
-    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept = common.load(RESULTS)
     kept["machine"].append(_dated("copies on another node", "--neighbours"))
     return _neighboured(kept, quick=quick)
 
@@ -107,7 +105,7 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
 
 def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
     """The committed figures with those of a killed worker measured anew, after each event."""
-    kept: dict[str, Any] = json.loads(RESULTS.read_text())
+    kept = common.load(RESULTS)
     kept["machine"].append(_dated("a killed worker, in place and by a restart", "--kill"))
     for megabytes, arm in ((megabytes, arm) for megabytes in sizes for arm in (jobs.IN_PLACE, jobs.RESTART)):
         for sample in changes.run(arm, megabytes, last=KILL):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from benchmarks.common.results import Results, listed, table
 from benchmarks.launcher import report
 from benchmarks.launcher.measure import Summary
 from benchmarks.training import labels
 from benchmarks.training.jobs import ARMS, IN_PLACE, RESTART
 
-Results = Mapping[str, Any]
-"""The content of RESULTS.json."""
 Changes = Sequence[Mapping[str, Any]]
 """What each event cost each job."""
 
@@ -95,10 +94,9 @@ and the end of the step, in each of {jobs} jobs."""
 
 def document(results: Results) -> str:
     """The page of all figures, as Markdown."""
-    facts = "\n".join(f"- {line}" for line in results["machine"])
     parts = (
         "# Changes, snapshots and steps of a training in place",
-        facts,
+        listed(results),
         "## Outages, in seconds",
         table(_outages(results["changes"])),
         "## Until whole, in seconds, and whole steps done again",
@@ -134,12 +132,6 @@ def copied(results: Results) -> dict[str, str]:
     names = {"snapshot": labels.SNAPSHOT, "save": labels.TORCH, "memory": labels.MEMORY, "disk": labels.COLD}
     size = _size(results["copies"]["megabytes"])
     return {"size": size, **{name: seconds[copy] for name, copy in names.items()}}
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Markdown; the first row is the head."""
-    head, *body = rows
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *body))
 
 
 def _sharded(results: Results) -> Iterator[str]:

@@ -24,7 +24,7 @@ def values(*numbers: float, **without: int) -> Summary:
 
 def line(row: str, *samples: Sample, import_seconds: float = 3.0) -> list[str]:
     """The row's cells in the document."""
-    text = report.document(samples, ["a machine"], import_seconds)
+    text = report.document(report.results(samples, ["a machine"], import_seconds))
     found = next(each for each in text.splitlines() if each.startswith(f"| {row} |"))
     return [cell.strip() for cell in found.strip("|").split("|")][1:]
 
@@ -139,7 +139,7 @@ def test_some_aims_are_for_p95() -> None:
 
 def test_only_what_was_measured_is_shown() -> None:
     """A run of one part makes a table of one part."""
-    text = report.document([Sample("restart of 2 workers", "ours", 0.5)], [], 3.0)
+    text = report.document(report.results([Sample("restart of 2 workers", "ours", 0.5)], [], 3.0))
 
     assert "restart of 2 workers" in text
     assert "scale" not in text.partition("An outage")[0]
@@ -154,11 +154,18 @@ def test_every_event_has_its_row() -> None:
     assert len({each.name for each in requirements.REQUIREMENTS}) == len(requirements.REQUIREMENTS)
 
 
-def test_nodes_of_eight_workers_are_measured() -> None:
+@pytest.mark.parametrize("workers", [2, 8])
+def test_nodes_of_more_workers_are_measured(workers: int) -> None:
     """Real nodes have eight: a start, a node that comes, one that is lost and a crash have their rows for them."""
-    shown = [event.row for chain in scenario.CHAINS for event in chain.events if chain.launch.workers == 8]
+    shown = [event.row for chain in scenario.CHAINS for event in chain.events if chain.launch.workers == workers]
 
-    assert len(shown) == len(set(shown)) == 5
+    assert len(shown) == len(set(shown))
+    assert {
+        f"start of {workers} workers on a node",
+        f"scale up {workers} to {2 * workers} workers",
+        f"lost node, {2 * workers} to {workers} workers",
+        f"restart of {workers} workers",
+    } <= set(shown)
 
 
 def test_an_event_follows_where_the_last_one_left_off() -> None:

@@ -24,11 +24,6 @@ def journal(*generations: tuple[int, int, float, range]) -> list[dict[str, Any]]
     ]
 
 
-def test_the_page_has_the_committed_figures() -> None:
-    """It is made of the file, and of nothing else."""
-    assert program.PAGE.read_text() == report.document(RESULTS)
-
-
 def test_an_outage_ends_with_the_first_new_step() -> None:
     """Steps that are done again count, and one ordinary step does not."""
     lines = journal((1, 2, 1.0, range(1, 9)), (2, 2, 3.0, range(7, 20)))
