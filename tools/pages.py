@@ -20,6 +20,7 @@ from tools.run import ROOT
 MODULES: Final = {
     "gpu": "benchmarks.gpu.report",
     "launcher": "benchmarks.launcher.report",
+    "many_jobs": "benchmarks.many_jobs.report",
     "training": "benchmarks.training.report",
 }
 """By a file's folder below ``benchmarks``, or by its path there: the module whose ``document`` makes the page."""
