@@ -8,6 +8,7 @@ https://cloud.google.com/blog/products/ai-machine-learning/goodput-metric-as-mea
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elastic_infra.timeline.generations import Cause, Generation, Generations, Kind, Steps, highest_step
@@ -59,6 +60,12 @@ class Figures:
     """Number of different steps made."""
     steps_lost: int
     """Sum over the outages."""
+    samples: int | None
+    """Samples on which the job has trained, as last reported, without those that were taken back."""
+    checkpoint: int | None
+    """The newest step on disk, as last reported."""
+    memory_step: int | None
+    """The newest step with a snapshot in a node's memory, as last reported."""
     generations: int
     smallest_world: int
     largest_world: int
@@ -89,6 +96,9 @@ def figures(history: History) -> Figures:
         first_step_seconds=steps[0].first_at - history.begin if steps else None,
         steps=None if highest is None else highest - min(each.first for each in steps) + 1,
         steps_lost=sum(outage.steps_lost for outage in found),
+        samples=_last_told(entry.samples for entry in history.generations),
+        checkpoint=_last_told(entry.checkpoint for entry in history.generations),
+        memory_step=_last_told(entry.memory_step for entry in history.generations),
         generations=len(history.generations),
         smallest_world=min(worlds, default=0),
         largest_world=max(worlds, default=0),
@@ -125,6 +135,11 @@ def _outage(entries: Generations, before: int, after: int | None, end: float = 0
         steps_lost=max(0, (highest or 0) - steps.first + 1) if steps else 0,
         source=entries[after].restored_from if after is not None else "",
     )
+
+
+def _last_told(told: Iterable[int | None]) -> int | None:
+    known = [each for each in told if each is not None]
+    return known[-1] if known else None
 
 
 def _last_at(entry: Generation) -> float:

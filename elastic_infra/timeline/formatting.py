@@ -113,6 +113,12 @@ def origin(source: str) -> str:
     return _ORIGINS.get(source, source)
 
 
+def snapshots(checkpoint: int | None, memory_step: int | None) -> str:
+    """The newest snapshots, in words; empty where none was reported."""
+    places = ((checkpoint, "on disk"), (memory_step, "in memory"))
+    return ", ".join(f"step {step} {place}" for step, place in places if step is not None)
+
+
 def resumed(source: str, steps_lost: int) -> str:
     """How training went on after an outage: where its state came from, and repeated steps; empty if unknown."""
     again = f"; {count(steps_lost, 'step')} repeated" if steps_lost else ""

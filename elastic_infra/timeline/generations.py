@@ -68,6 +68,11 @@ class Generation:
     cause: Cause | None = None
     steps: Steps | None = None
     checkpoint: int | None = None
+    """The newest step that is on disk, as last reported in this generation; None where unreported."""
+    memory_step: int | None = None
+    """The same of a node's memory; of several nodes the newest."""
+    samples: int | None = None
+    """Samples on which the job has trained, over all epochs, as last reported; a restore takes some back."""
     restored_from: str = ""
     """Where its workers' state came from, as in ``SOURCES``; of several nodes the farthest; empty where unknown."""
 
@@ -135,10 +140,19 @@ def _stepped(generations: Generations, index: int, record: Record) -> Generation
     entry, highest = generations[index], record.whole("highest")
     if highest is None:
         return entry
-    checkpoint = record.whole("checkpoint")
-    entry = replace(entry, checkpoint=entry.checkpoint if checkpoint is None else checkpoint)
+    entry = replace(
+        entry,
+        checkpoint=_newest(entry.checkpoint, record.whole("checkpoint")),
+        memory_step=_newest(entry.memory_step, record.whole("memory_step")),
+        samples=_newest(entry.samples, record.whole("samples")),
+    )
     before = highest_step(generations[:index])
     return replace(entry, steps=_longer(entry.steps, record, highest, before))
+
+
+def _newest(known: int | None, told: int | None) -> int | None:
+    """The higher of two numbers, where they are known: nodes report the same progress at different times."""
+    return max((each for each in (known, told) if each is not None), default=None)
 
 
 def _longer(steps: Steps | None, record: Record, highest: int, before: int | None) -> Steps:

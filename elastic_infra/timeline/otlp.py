@@ -90,6 +90,9 @@ def _generations(history: History, ids: _Ids) -> Iterator[Json]:
             "first_step": steps.first if steps else None,
             "last_step": steps.last if steps else None,
             "restored_from": generation.restored_from or None,
+            "checkpoint": generation.checkpoint,
+            "memory_step": generation.memory_step,
+            "samples": generation.samples,
         }
         own = ids.span("generation", generation.life, generation.number)
         yield _span(ids, own, f"generation {generation.number}", (generation.begin, end), attributes, ids.job)

@@ -81,7 +81,7 @@ def _outages(history: History, figures: Figures) -> str:
 
 
 def _generations(history: History) -> str:
-    names = ("no.", "at", "nodes", "workers", "steps", "began because")
+    names = ("no.", "at", "nodes", "workers", "steps", "samples", "newest snapshots", "began because")
     rows = (
         (
             str(entry.number),
@@ -89,11 +89,13 @@ def _generations(history: History) -> str:
             str(entry.size),
             str(entry.world_size),
             _steps(entry),
+            "" if entry.samples is None else f"{entry.samples:,}",
+            formatting.snapshots(entry.checkpoint, entry.memory_step),
             formatting.cause(entry.cause) if entry.kind else "the job began",
         )
         for entry in history.generations
     )
-    return _table("Generations", names, rows, numbers=(0, 1, 2, 3, 4))
+    return _table("Generations", names, rows, numbers=(0, 1, 2, 3, 4, 5))
 
 
 def _steps(entry: Generation) -> str:

@@ -26,7 +26,7 @@ OUTCOMES: Final = {
 def draw(history: History, figures: Figures) -> str:
     """The picture as an SVG document."""
     layout = Layout(history, figures, scale.Scale(history.begin, history.end, LEFT, WIDTH - LEFT - RIGHT))
-    above: tuple[Callable[[Layout, float], Part], ...] = (_head, _numbers, lanes.groups, lanes.job, lanes.lanes)
+    above: tuple[Callable[[Layout, float], Part], ...] = (_head, _numbers, _kept, lanes.groups, lanes.job, lanes.lanes)
     top, markup = 12.0, list[str]()
     for part in (*above, _axis, _legend, _table):
         drawn, top = part(layout, top)
@@ -80,6 +80,17 @@ def _numbers(layout: Layout, top: float) -> Part:
         markup += [svg.words((left, top + 26), "big", number), svg.words((left, top + 44), "", first)]
         markup.append(svg.words((left, top + 59), "soft small", second))
     return tuple(markup), top + 74
+
+
+def _kept(layout: Layout, top: float) -> Part:
+    """How far training came, and the newest snapshots; nothing where the script reported neither."""
+    known = layout.figures
+    told = formatting.snapshots(known.checkpoint, known.memory_step)
+    parts = [f"{known.samples:,} samples"] if known.samples is not None else []
+    parts += [f"newest snapshots: {told}"] if told else []
+    if not parts:
+        return (), top
+    return (svg.words((RIGHT, top + 8), "soft small", "; ".join(parts)),), top + 18
 
 
 def _axis(layout: Layout, top: float) -> Part:

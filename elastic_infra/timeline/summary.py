@@ -10,11 +10,14 @@ def lines(known: Figures) -> tuple[tuple[str, str], ...]:
     """Name and value of each figure."""
     outages = f"{len(known.outages)}, {formatting.seconds(known.outage_seconds)} in all"
     longest = f", the longest {formatting.seconds(known.longest_outage_seconds)}" if known.outages else ""
+    snapshots = formatting.snapshots(known.checkpoint, known.memory_step)
     return (
         ("goodput", formatting.percent(known.goodput)),
         ("training", _training(known)),
         ("first step", _first_step(known)),
         ("steps", "unknown" if known.steps is None else f"{known.steps}, {known.steps_lost} of them repeated"),
+        *((("samples", f"{known.samples:,}"),) if known.samples is not None else ()),
+        *((("snapshots", snapshots),) if snapshots else ()),
         ("outages", outages + longest),
         ("restarts", formatting.changes(known.restarts, known.moves)),
         ("generations", f"{known.generations}, of {known.smallest_world} to {known.largest_world} workers"),

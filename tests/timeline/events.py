@@ -33,6 +33,7 @@ def start(at: float, node: str, generation: int, world: int, local: int = 1) -> 
     return [record(at, "workers_started", node, generation, **size), *workers]
 
 
-def steps(at: float, node: str, generation: int, first: int, highest: int) -> Record:
-    """A node has made steps of one second each."""
-    return record(at, "progress", node, generation, first=first, lowest=highest, highest=highest, age_seconds=0.0)
+def steps(at: float, node: str, generation: int, first: int, highest: int, **kept: int) -> Record:
+    """A node has made steps of one second each, and keeps what is named."""
+    made = {"first": first, "lowest": highest, "highest": highest}
+    return record(at, "progress", node, generation, **made, **kept, age_seconds=0.0)

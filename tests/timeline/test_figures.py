@@ -6,6 +6,7 @@ import pytest
 
 from elastic_infra.timeline.figures import figures, outages
 from elastic_infra.timeline.history import history
+from elastic_infra.timeline.summary import lines
 from tests.timeline.events import record, start, steps, told
 
 
@@ -34,6 +35,23 @@ def test_goodput_counts_only_steps_that_were_kept() -> None:
         ("failure", 19, 11, 4)
     ]
     assert known.restarts == {"failure": 1, "hang": 0, "membership": 0, "preemption": 0}
+
+
+def test_samples_and_snapshots_are_those_of_the_newest_generation() -> None:
+    """A restore takes samples back; within a generation the node that is ahead counts."""
+    known = figures(
+        history(
+            [
+                *start(0, "a", 1, 2), *start(0, "b", 1, 2),
+                steps(9, "a", 1, 0, 9, samples=90, memory_step=8, checkpoint=5), steps(9, "b", 1, 0, 8, samples=80),
+                record(10, "restart", "a", 2, cause="worker_failed", about="a", nodes=1, world_size=1),
+                *start(11, "a", 2, 1), steps(12, "a", 2, 6, 6, samples=60),
+            ]
+        )
+    )  # fmt: skip
+
+    assert (known.samples, known.memory_step, known.checkpoint) == (60, 8, 5)
+    assert dict(lines(known)) | {"samples": "60", "snapshots": "step 5 on disk, step 8 in memory"} == dict(lines(known))
 
 
 def test_without_reported_steps_nothing_is_claimed() -> None:

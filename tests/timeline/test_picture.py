@@ -53,6 +53,17 @@ def test_it_says_what_it_shows() -> None:
     assert f"{100 * (known.goodput or 0):.1f} %" in lines
 
 
+def test_samples_and_snapshots_are_drawn() -> None:
+    """In one line below the figures; a script that reports neither has no such line."""
+    before, after = start(0, "a", 1, 1), [steps(1, "a", 1, 0, 0), record(9, "succeeded", "a", 1)]
+    kept = steps(8, "a", 1, 0, 7, samples=12345, memory_step=7, checkpoint=4)
+
+    assert "12,345 samples; newest snapshots: step 4 on disk, step 7 in memory" in texts(
+        drawn(history([*before, kept, *after]))
+    )
+    assert not any("snapshots" in text for text in texts(drawn(history([*before, *after]))))
+
+
 def test_nothing_is_loaded() -> None:
     """No reference leads outside of the document, and nothing in it runs."""
     svg = drawn(told("quiet_faults"))

@@ -120,7 +120,8 @@ class Observer:
         steps = {"first": seen.first, "lowest": seen.lowest, "highest": seen.highest, "checkpoint": seen.checkpoint}
         age = round(max(0.0, self._clock() - self._pace.seen_at), 3)
         pace = {"steps_per_second": seen.per_second, "age_seconds": age}
-        self._write("progress", state, seen.generation, {**steps, **pace})
+        kept = {"memory_step": self._saves.memory_step, "samples": self._samples}
+        self._write("progress", state, seen.generation, {**steps, **kept, **pace})
 
     def _write(self, event: str, state: State, generation: int, fields: Mapping[str, object]) -> None:
         attempt = state.generation.attempt if state.generation else 0

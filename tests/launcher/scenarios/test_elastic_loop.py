@@ -79,6 +79,9 @@ def test_every_sample_once_and_the_weights_of_an_undisturbed_run(job: Job) -> No
         (2, "memory"),
         (2, "peer"),
     ]
+    progress = [event for event in events if event["event"] == "progress"]
+    assert max(event["samples"] or 0 for event in progress) > 1000
+    assert max(event["memory_step"] or 0 for event in progress) > 0
 
 
 @pytest.mark.slow
