@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .accumulation import accumulation_steps
+from .accumulation import accumulation_steps, scaled_learning_rate
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "Snapshots",
     "StateError",
     "accumulation_steps",
+    "scaled_learning_rate",
 ]
 
 _MODULES: Final = {

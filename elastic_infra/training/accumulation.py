@@ -1,8 +1,9 @@
-"""The number of micro-batches of a step, so that the global batch stays what it is for any number of workers."""
+"""The number of micro-batches that keeps the global batch, and the learning rate for a batch that changes."""
 
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 
 def accumulation_steps(global_batch: int, micro_batch: int, world_size: int | None = None) -> int:
@@ -39,3 +40,31 @@ def accumulation_steps(global_batch: int, micro_batch: int, world_size: int | No
         )
         raise ValueError(message)
     return parts // world
+
+
+def scaled_learning_rate(
+    rate: float, global_batch: int, tuned_for: int, rule: Literal["linear", "square-root"] = "linear"
+) -> float:
+    """A learning rate for another global batch than the one for which it was tuned.
+
+    Only for scripts that change the batch: with ``ElasticSampler`` and with ``accumulation_steps`` the batch stays when
+    nodes come or go, and the rate with it.
+
+    Args:
+        rate: the learning rate that suits ``tuned_for``.
+        global_batch: number of samples of one step, over all workers.
+        tuned_for: the same of the training in which the rate was found.
+        rule: "linear", the default, for SGD with momentum (https://arxiv.org/abs/1706.02677, section 2.1);
+            "square-root" for Adam and its kin (https://arxiv.org/abs/2205.10287).
+
+    Raises:
+        ValueError: a batch is less than 1, or there is no such rule.
+    """
+    if global_batch < 1 or tuned_for < 1:
+        message = f"global_batch ({global_batch}) and tuned_for ({tuned_for}) must be 1 or more."
+        raise ValueError(message)
+    powers = {"linear": 1.0, "square-root": 0.5}
+    if rule not in powers:
+        message = f"There is no rule {rule!r} for the learning rate. Use one of: {', '.join(powers)}."
+        raise ValueError(message)
+    return float(rate * (global_batch / tuned_for) ** powers[rule])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_infra.training import accumulation_steps
+from elastic_infra.training import accumulation_steps, scaled_learning_rate
 
 
 def test_the_global_batch_is_the_same_for_every_number_of_workers_that_can_share_it() -> None:
@@ -41,3 +41,20 @@ def test_a_batch_that_cannot_be_shared_is_refused(batches: tuple[int, int, int],
     with pytest.raises(ValueError, match="batch") as error:
         accumulation_steps(*batches)
     assert all(words in str(error.value) for words in named)
+
+
+def test_the_learning_rate_follows_the_batch() -> None:
+    """Linearly, or with the root; the batch for which the rate was tuned keeps the rate."""
+    assert scaled_learning_rate(0.1, 1024, tuned_for=256) == pytest.approx(0.4)
+    assert scaled_learning_rate(0.1, 1024, tuned_for=256, rule="square-root") == pytest.approx(0.2)
+    assert scaled_learning_rate(0.1, 256, tuned_for=256) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("batch", "tuned_for", "rule", "named"),
+    [(0, 256, "linear", "1 or more"), (256, 0, "linear", "1 or more"), (256, 256, "cubic", "linear, square-root")],
+)
+def test_a_rate_that_means_nothing_is_refused(batch: int, tuned_for: int, rule: str, named: str) -> None:
+    """The error names what may be given."""
+    with pytest.raises(ValueError, match=named):
+        scaled_learning_rate(0.1, batch, tuned_for, rule)  # type: ignore[arg-type]
