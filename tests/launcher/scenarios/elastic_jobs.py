@@ -27,7 +27,8 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
         durable_steps: between two snapshots on disk.
         mode: ``in-place``: workers keep their processes when nodes come and go; ``reconfigured``: and their process
             group; ``sharded``: the model is sharded; ``rebuilt`` and ``copied``: workers keep their processes, and
-            build a sharded model of two layers for each group (FSDP2 and HSDP).
+            build a sharded model of two layers for each group (FSDP2 and HSDP); ``streamed``: workers keep their
+            processes, and read a stream.
         steps: of the whole training.
     """
     script = (

@@ -74,6 +74,36 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
 
 
 @pytest.mark.slow
+def test_a_stream_is_read_on_in_the_same_processes(tmp_path: pathlib.Path) -> None:
+    """Two nodes of two workers; a worker is killed in the middle of a step, a node joins, and one is lost.
+
+    Each worker reads the stream again from its beginning when the nodes change: every sample counts once, and weights
+    are those of an undisturbed worker.
+    """
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="streamed", steps=400)
+    job.options = (*job.options, "--nproc-per-node", "2")
+    try:
+        job.start_store()
+        for _ in range(2):
+            job.start_node(*QUICK)
+        lines = job.wait_for_world(4)
+        survivors, lost = {pid_of(lines, rank) for rank in (0, 1)}, node_of(job, pid_of(lines, 2))
+        (job.folder / "victim").write_text(str(pid_of(lines, 3)))
+        lines = job.wait_for_world(4, after=at(job.wait_for_world(2, after=at(lines[-1]))[-1]))
+        job.start_node(*QUICK)
+        lines = job.wait_for_world(6, after=at(lines[-1]))
+        kill_tree(lost)
+        lines = job.wait_for_world(4, after=at(lines[-1]))
+        assert survivors < {pid_of(lines, rank) for rank in range(4)}, job.logs()
+        (job.folder / "hurry").touch()
+
+        assert [node.wait(200) for node in job.nodes if node is not lost] == [0, 0], job.logs()
+        assert_as_undisturbed(job)
+    finally:
+        job.end()
+
+
+@pytest.mark.slow
 @both_ways
 def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
     """One of three nodes' six workers is killed: four train on until its successor is built, then six again."""

@@ -1,16 +1,16 @@
 """Trains with ``Elastic`` and writes which samples every step had.
 
-Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [in-place|reconfigured|sharded|rebuilt|copied]``. A step takes
-SECONDS until FOLDER has a file ``hurry``, so that a test has all its faults before the end. A snapshot goes to disk
-every DURABLE steps, with 0 every half second. With ``in-place`` the workers keep their processes when nodes come and
-go, with ``reconfigured`` their process group too; with ``sharded`` the model is sharded, and its weight is one row, so
-that rank 0 alone has it. With ``rebuilt`` workers keep their processes and build two sharded layers in each group; with
-``copied`` there are two copies of these where the number of workers is even (HSDP). A worker whose pid is in
-FOLDER/victim kills itself while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits
-there to be killed, and empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model
-takes the seconds in FOLDER/building, where it exists. Each worker has as many processes that load its data as the
-variable LOADERS says, by default none. A step that is repeated has a line in each generation that tried; those of the
-last one count.
+Run as ``elastic_loop.py FOLDER STEPS SECONDS DURABLE [MODE]``. A step takes SECONDS until FOLDER has a file ``hurry``,
+so that a test has all its faults before the end. A snapshot goes to disk every DURABLE steps, with 0 every half second.
+With the mode ``in-place`` the workers keep their processes when nodes come and go, with ``reconfigured`` their process
+group too; with ``sharded`` the model is sharded, and its weight is one row, so that rank 0 alone has it. With
+``rebuilt`` workers keep their processes and build two sharded layers in each group; with ``copied`` there are two
+copies of these where the number of workers is even (HSDP). ``streamed`` is ``in-place`` with a stream that gives the
+same samples in the same order, and is read in a process of its own. A worker whose pid is in FOLDER/victim kills itself
+while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
+empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model takes the seconds in
+FOLDER/building, where it exists. Each worker has as many processes that load its data as the variable LOADERS says, by
+default none. A step that is repeated has a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState, Snapshots
 from elastic_infra.training.node_memory import NodeMemory
-from tests.training.recorded_step import one_layer, samples, train, two_layers
+from tests.training.recorded_step import one_layer, samples, stream_of, train, two_layers
 
 folder, until, pause, durable_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
 is_sharded, is_rebuilt = sys.argv[5:] == ["sharded"], sys.argv[5:] in (["rebuilt"], ["copied"])
-experimental = sys.argv[5:] == ["reconfigured"]
+experimental, is_streamed = sys.argv[5:] == ["reconfigured"], sys.argv[5:] == ["streamed"]
 group = ElasticGroup.start(sharded=is_sharded, experimental=experimental) if sys.argv[5:] else None
 if group is None:
     dist.init_process_group("gloo")
@@ -45,6 +45,7 @@ if (folder / "building").exists():
 torch.manual_seed(0)
 dataset = samples()
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
+stream = stream_of(sampler, dataset)
 if is_sharded or is_rebuilt:
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -94,15 +95,21 @@ def build() -> dict[str, torch.nn.Module | torch.optim.Optimizer]:
     return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)}
 
 
+data = stream if is_streamed else sampler
 if is_rebuilt:
-    state = ElasticState(folder / "checkpoints", build=build, data=sampler)
+    state = ElasticState(folder / "checkpoints", build=build, data=data)
 else:
     layer = one_layer()
     next(iter(layer.parameters())).register_hook(end_if_chosen)
     model = fully_shard(layer, mesh=mesh()) if is_sharded else DistributedDataParallel(layer, bucket_cap_mb=0.00001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler)
-loader = DataLoader(dataset, batch_sampler=sampler, num_workers=int(os.environ.get("LOADERS", "0")))
+    state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=data)
+loaders = int(os.environ.get("LOADERS", "0"))
+loader = (
+    DataLoader(stream, batch_size=None)
+    if is_streamed
+    else DataLoader(dataset, batch_sampler=sampler, num_workers=loaders)
+)
 snapshots = (
     Snapshots(1 if is_rebuilt else None, durable_steps=durable_steps)
     if durable_steps
@@ -126,7 +133,7 @@ if group is not None:
 elastic.on_preemption(lambda: note("preempted"))
 for _, micro in elastic.steps(until):
     with elastic.step():
-        train(elastic, sampler, micro, note)
+        train(elastic, data, micro, note)
         time.sleep(0 if (folder / "hurry").exists() else pause)
 note("left", restored=elastic.restored and elastic.restored.source, finished=elastic.finished)
 if elastic.finished:
