@@ -32,23 +32,27 @@ def _share(step: int, rank: int, world: int) -> int:
     return sum((step * 31 + sample) ** 2 % MODULUS for sample in range(rank, SAMPLES, world))
 
 
+def summed(step: int, total: int, finish: Path) -> tuple[int, bool]:
+    """The total after a step of all workers, and whether the first one found the file ``finish``."""
+    time.sleep(0.05)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    told = rank == 0 and finish.exists()
+    shares = torch.tensor([_share(step, rank, world), int(told)], dtype=torch.int64)
+    dist.all_reduce(shares)
+    return (total * 48_271 + int(shares[0].item())) % MODULUS, bool(shares[1].item())
+
+
 def main() -> None:
     """Sum step by step, with a checkpoint after each."""
     saved, last = Path(os.environ["ELASTIC_INFRA_CHECKPOINT_DIR"]) / "sums", int(sys.argv[1])
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
     step, total = map(int, saved.read_text().split()) if saved.exists() else (0, 1)
     progress = Progress()
     is_told = False
     while step < last and not is_told:
         step += 1
-        time.sleep(0.05)
-        told = rank == 0 and saved.with_name("finish").exists()
-        shares = torch.tensor([_share(step, rank, world), int(told)], dtype=torch.int64)
-        dist.all_reduce(shares)
-        is_told = bool(shares[1].item())
-        total = (total * 48_271 + int(shares[0].item())) % MODULUS
-        if rank == 0:
+        total, is_told = summed(step, total, saved.with_name("finish"))
+        if dist.get_rank() == 0:
             saved.with_name("draft").write_text(f"{step} {total}")
             saved.with_name("draft").replace(saved)
         dist.barrier()
