@@ -69,8 +69,12 @@ class Soak:
         modes = [name for name, is_on in (("sharded", sharded), ("fixed", fixed)) if is_on]
         least = nodes if fixed else 1
         self._job = Job(folder, f"{least}:{nodes}", options, (str(SCRIPT), str(folder), *modes))
-        self._back: list[float] = []
-        """When the successors of killed nodes start."""
+        self._back: list[tuple[float, str]] = []
+        """When the successors of killed nodes start, and their names."""
+        self._names: dict[int, str] = {}
+        """Of each launcher, by its process."""
+        self._failed: tuple[subprocess.Popen[bytes], float] | None = None
+        """The node whose worker was the last to be killed, and when."""
         self._furthest = 0
         """The newest step when the last fault struck."""
         self._since: dict[int, float] = {}
@@ -92,8 +96,8 @@ class Soak:
         """
         try:
             self._job.start_store()
-            for _ in range(self._nodes):
-                self._start_node()
+            for index in range(self._nodes):
+                self._start_node(f"node-{index}")
             self._until(self._is_whole, "the first group")
             for fault in self._faults:
                 self._until(partial(self._is_due, fault), f"{fault} to be due")
@@ -126,19 +130,20 @@ class Soak:
         self.journal.read()
         for line in self.journal.all[read:]:
             self._since.setdefault(line["pid"], line["time"])
-        for at in [at for at in self._back if at <= time.monotonic()]:
-            self._back.remove(at)
-            self._start_node()
+        for successor in [each for each in self._back if each[0] <= time.monotonic()]:
+            self._back.remove(successor)
+            self._start_node(successor[1])
         if finishing:
             return
         for node in [node for node in self._job.nodes if node.poll() is not None and node.pid not in self.struck]:
             self.struck.add(node.pid)
             self.unasked.append(f"a launcher ended with {node.returncode}; {self._where()}")
-            self._back.append(time.monotonic() + 1)
+            self._back.append((time.monotonic() + 1, self._names[node.pid]))
 
-    def _start_node(self) -> None:
-        self._job.environ["ELASTIC_INFRA_NODE_NAME"] = f"node-{len(self._job.nodes)}"
-        self._job.start_node(*CONF)
+    def _start_node(self, name: str) -> None:
+        """Start a node; a successor has the name of the one before, as a pod that is made again has."""
+        self._job.environ["ELASTIC_INFRA_NODE_NAME"] = name
+        self._names[self._job.start_node(*CONF).pid] = name
 
     def _is_due(self, fault: plan.Fault) -> bool:
         if fault.after is not None:
@@ -171,13 +176,28 @@ class Soak:
         if len(members) < 2:
             return ""
         candidates = members[:1] if fault.eldest else members[1:]
+        spared = self._would_be_left_out()
+        candidates = [pid for pid in candidates if pid not in spared]
+        if not candidates:
+            return ""
         pid = candidates[int(fault.pick * len(candidates))]
+        node = next((node for node in self._living() if pid in tree(node.pid)), None)
         if fault.point == "any":
             kill([pid])
         elif not self._ordered(pid, fault.point, "kill"):
             return ""
         self.struck.add(pid)
+        self._failed = (node, time.monotonic()) if node is not None else None
         return f"process {pid}"
+
+    def _would_be_left_out(self) -> set[int]:
+        """The processes of a node that has made no step since its worker was killed: with two it is left out."""
+        if self._failed is None:
+            return set()
+        node, struck = self._failed
+        processes = set(tree(node.pid))
+        has_stepped = any(line["pid"] in processes and line["time"] > struck for line in self._recent())
+        return set() if has_stepped else processes
 
     def _kill_node(self, fault: plan.Fault) -> str:
         members = self._members()
@@ -189,7 +209,7 @@ class Soak:
         if fault.point != "any" and not self._ordered(pids[int(fault.pick * len(pids))], fault.point, "wait"):
             return ""
         self._lose(node)
-        self._back.append(time.monotonic() + fault.away)
+        self._back.append((time.monotonic() + fault.away, self._names[node.pid]))
         return f"node {node.pid}"
 
     def _lose(self, node: subprocess.Popen[bytes]) -> None:
