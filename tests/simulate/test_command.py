@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -194,3 +195,19 @@ def test_ten_thousand_nodes_are_no_more_work_than_their_changes(monkeypatch: pyt
 
     assert 0 < drawn["all"] <= 2 * run.MOST_CHANGES
     assert 0.8 < lived.goodput.mean < 0.95
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--preemptions", "300"), marks=pytest.mark.slow)], ids=["failures", "spot"]
+)
+def test_ten_thousand_nodes_take_less_than_a_minute(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """All arms, all runs and the advice, by the processor time that they take: a busy machine adds none."""
+    path = tmp_path / "large.yaml"
+    path.write_text("image: i\nscript: s\nelastic: {nnodes: '5000:10000'}\n")
+    begin = time.process_time()
+    told = elastic_infra("simulate", path, *options)
+
+    assert (told.code, told.err) == (0, "")
+    assert "on 5000 to 10000 nodes" in told.out
+    assert time.process_time() - begin < 60
