@@ -2,8 +2,8 @@
 
     python -m tools.pages [--write]
 
-Prints the name of each page that differs from what its JSON makes, and then exits 1. With ``--write`` the page is made
-again: nothing is measured for that.
+Prints the name of each one that differs from what its JSON makes, and then exits 1. With ``--write`` it is made again:
+nothing is measured for that.
 """
 
 from __future__ import annotations
@@ -12,50 +12,63 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.common import results
 from tools.run import ROOT
 
 MODULES: Final = {
-    "gpu": "benchmarks.gpu.report",
-    "launcher": "benchmarks.launcher.report",
-    "many_jobs": "benchmarks.many_jobs.report",
-    "training": "benchmarks.training.report",
+    "cluster/IN_PLACE.json": "benchmarks.cluster.in_place",
+    "cluster/INDEX_LOSSES.json": "benchmarks.cluster.index_losses",
+    "cluster/RESTART_POLICY.json": "benchmarks.cluster.restart_policy",
+    "cluster/RESULTS.json": "benchmarks.cluster.__main__",
+    "cluster/TARGETS.json": "benchmarks.cluster.targets",
 }
-"""By a file's folder below ``benchmarks``, or by its path there: the module whose ``document`` makes the page."""
+"""By a file's path below ``benchmarks``: the module whose ``document`` makes the page. It is that of the folder's
+``report`` otherwise, or of the program where there is none."""
 WITHOUT_PAGE: Final = {"headline/RESULTS.json"}
 """Figures that only programs read."""
+
+
+class Page(NamedTuple):
+    """A page or a picture that is made of figures."""
+
+    path: Path
+    figures: Path
+    module: str
+    """Its ``document`` makes the text."""
+
+    def text(self) -> str:
+        """What the page is to say."""
+        text: str = importlib.import_module(self.module).document(results.load(self.figures))
+        return text
 
 
 def main(arguments: Sequence[str]) -> int:
     """Compare, print what differs, and write on request."""
     differs = False
-    for path in figures():
-        page, right = results.page(path), document(path)
-        if not page.exists() or page.read_text() != right:
+    for page in pages():
+        right = page.text()
+        if not page.path.exists() or page.path.read_text() != right:
             differs = True
-            print(page.relative_to(ROOT))
+            print(page.path.relative_to(ROOT))
             if "--write" in arguments:
-                page.write_text(right)
+                page.path.write_text(right)
     return int(differs and "--write" not in arguments)
 
 
-def figures() -> list[Path]:
-    """The committed files of which a page is made."""
-    return [path for path in sorted(ROOT.glob("benchmarks/*/*.json")) if _name(path) not in WITHOUT_PAGE]
+def pages() -> list[Page]:
+    """All that are made of committed figures."""
+    names = {f"{path.parent.name}/{path.name}": path for path in sorted(ROOT.glob("benchmarks/*/*.json"))}
+    return [
+        Page(results.page(path), path, MODULES.get(name) or _module(path.parent))
+        for name, path in names.items()
+        if name not in WITHOUT_PAGE
+    ]
 
 
-def document(path: Path) -> str:
-    """The page of these figures."""
-    name = _name(path)
-    module = importlib.import_module(MODULES.get(name) or MODULES[path.parent.name])
-    text: str = module.document(results.load(path))
-    return text
-
-
-def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
+def _module(folder: Path) -> str:
+    return f"benchmarks.{folder.name}.{'report' if (folder / 'report.py').exists() else '__main__'}"
 
 
 if __name__ == "__main__":

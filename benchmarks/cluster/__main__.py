@@ -3,7 +3,7 @@
     python -m benchmarks.cluster [--arm ARM ...] [--write] [ROW ...]
 
 Every cell is a separate job on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
-every 5 steps. `--write` puts the table into RESULTS.md beside this file; run it on a machine without other load.
+every 5 steps. `--write` puts the figures into RESULTS.json and RESULTS.md; run it on a machine without other load.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster import figures
 from benchmarks.cluster.figures import Cost
-from benchmarks.cluster.page import page
+from benchmarks.cluster.page import kept, page
+from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.testbed import lifecycle, programs
@@ -31,7 +32,7 @@ from tests.cluster.waiting import until
 
 JOB: Final = "bench"
 ARMS: Final[tuple[jobs.Arm, ...]] = ("plain", "tuned", "ours")
-RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 LIMIT_SECONDS: Final = 200
 """How long a cell waits for training, longer than plain torchrun's slowest recovery (145 s); then the job is lost."""
 RESOURCES: Final = {"memory": "1200Mi"}
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
                 by_arm[arm] = measure(cluster, api, ROWS[name], arm)
                 print(f"{name}, {arm}: {by_arm[arm]} (took {time.monotonic() - begin:.0f} s)", flush=True)
                 if wanted.write:  # what was measured stays, should a later cell fail
-                    RESULTS.write_text(report(costs, floor))
+                    results.save(RESULTS, saved(costs, floor), document)
     print(figures.table(costs, ARMS))
     return 0
 
@@ -175,8 +176,17 @@ def _went_wrong(space: Namespace, error: AssertionError) -> str:
     return said[0] if said else "other weights than those of an undisturbed run, or steps lost that were saved"
 
 
-def report(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> str:
-    """The results as the Markdown page RESULTS.md."""
+def saved(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> dict[str, Any]:
+    """What is kept of a measurement."""
+    rows = {name: {arm: asdict(cost) for arm, cost in by_arm.items()} for name, by_arm in costs.items()}
+    found = {"import": floor, "costs": rows}
+    return kept(found, module="benchmarks.cluster", place=f"Python {platform.python_version()}")
+
+
+def document(earlier: results.Results) -> str:
+    """The page RESULTS.md of what was saved."""
+    rows, floor = earlier["found"]["costs"], earlier["found"]["import"]
+    costs = {name: {arm: Cost(**cost) for arm, cost in by_arm.items()} for name, by_arm in rows.items()}
     note = (
         "Each cell: the longest time without a step of any worker after the event (from the job's creation on for the "
         "start), repeated steps, container restarts, outcome. A wait is given up after "
@@ -187,13 +197,7 @@ def report(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> str:
         f"For the start: two pods that only import torch had done so {floor:.1f} s after their job was created, and "
         "the first step takes 0.2 s more."
     )
-    return page(
-        "What membership changes cost",
-        module="benchmarks.cluster",
-        place=f"Python {platform.python_version()}",
-        note=note,
-        table=figures.table(costs, ARMS),
-    )
+    return page("What membership changes cost", earlier, note=note, table=figures.table(costs, ARMS))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m benchmarks.cluster.in_place [--losses N] [--cluster-dir FOLDER] [--write]
 
 A job of three nodes, whose workers stay while nodes come and go, loses a pod at once, several times in a row. Beside
-each loss the same pod imports torch alone, which no worker can do without. `--write` puts the table into IN_PLACE.md
-beside this file; run it on a machine without other load.
+each loss the same pod imports torch alone, which no worker can do without. `--write` puts the figures into
+IN_PLACE.json and IN_PLACE.md beside this file; run it on a machine without other load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster.page import page
+from benchmarks.cluster.page import kept, page
+from benchmarks.common import results
 from tests.cluster import faults, jobs
 from tests.cluster.cluster import Cluster, Namespace, namespace
 from tests.cluster.testbed import lifecycle, programs
@@ -29,9 +30,10 @@ from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
+PLACE: Final = "Kubernetes of the testbed"
 LOST: Final = f"{JOB}-worker-1"
 NODES: Final = 3
-RESULTS: Final = Path(__file__).with_name("IN_PLACE.md")
+RESULTS: Final = Path(__file__).with_name("IN_PLACE.json")
 SCRIPT: Final = Path(jobs.__file__).with_name("moved.py")
 SETTLED_STEPS: Final = 25
 """Steps of all nodes between two losses, five seconds of training."""
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         found = measure(space, wanted.losses)
         print(table(found))
         if wanted.write:  # what was measured stays, should the end of the namespace fail
-            RESULTS.write_text(report(found))
+            results.save(RESULTS, kept(found, module="benchmarks.cluster.in_place", place=PLACE), document)
     return 0
 
 
@@ -142,21 +144,15 @@ def table(found: Sequence[Times]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def report(found: Sequence[Times]) -> str:
-    """The results as the Markdown page IN_PLACE.md."""
+def document(saved: results.Results) -> str:
+    """The page IN_PLACE.md of what was saved."""
     note = (
         f"A job of {NODES} nodes on the testbed, whose workers stay (`ElasticGroup`) and make a step of 0.2 s, loses "
         "worker-1 at once, and the two others train on. The worker's script has a model with DistributedDataParallel "
         "and an optimizer, so it needs `torch._dynamo` too. The interpreter and torch are the machine's own, with "
         "their bytecode. No pod has a bound on its CPU."
     )
-    return page(
-        "A lost node's way back",
-        module="benchmarks.cluster.in_place",
-        place="Kubernetes of the testbed",
-        note=note,
-        table=table(found),
-    )
+    return page("A lost node's way back", saved, note=note, table=table(saved["found"]))
 
 
 if __name__ == "__main__":

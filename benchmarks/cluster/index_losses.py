@@ -3,7 +3,8 @@
     python -m benchmarks.cluster.index_losses [--write]
 
 The Job controller waits before it makes a pod anew, longer with each failure. The pods only sleep, so that the figures
-are the controller's and the kubelet's alone. `--write` puts the table into INDEX_LOSSES.md beside this file.
+are the controller's and the kubelet's alone. `--write` puts the figures into INDEX_LOSSES.json and
+INDEX_LOSSES.md beside this file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster.page import page
+from benchmarks.cluster.page import kept, page
+from benchmarks.common import results
 from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, is_ready, namespace
 from tests.cluster.testbed import lifecycle, programs
@@ -28,8 +30,9 @@ from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
-RESULTS: Final = Path(__file__).with_name("INDEX_LOSSES.md")
+RESULTS: Final = Path(__file__).with_name("INDEX_LOSSES.json")
 NODES: Final = 6
+PLACE: Final = "Kubernetes 1.34 of the testbed"
 LOSSES: Final = 6
 SHOWN: Final = (1, 3, 6)
 """The losses that the table has."""
@@ -80,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         found = dict(zip(ROWS, measured, strict=True))
         print(table(found))
         if wanted.write:  # what was measured stays, should the end of the namespace fail
-            RESULTS.write_text(report(found))
+            results.save(RESULTS, kept(found, module="benchmarks.cluster.index_losses", place=PLACE), document)
     return 0
 
 
@@ -150,20 +153,14 @@ def table(found: dict[str, list[float]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def report(found: dict[str, list[float]]) -> str:
-    """The results as the Markdown page INDEX_LOSSES.md."""
+def document(saved: results.Results) -> str:
+    """The page INDEX_LOSSES.md of what was saved."""
     note = (
         f"Jobs of {NODES} pods that sleep; each loss comes once the one before has been replaced. `deleted` counts as "
         "a failure, `evicted` is a disruption, which the job's pod failure policy ignores. A time begins with the "
         "request and ends when the controller makes the next pod. One run a row, all at the same time."
     )
-    return page(
-        "Losses of an Indexed Job's pods",
-        module="benchmarks.cluster.index_losses",
-        place="Kubernetes 1.34 of the testbed",
-        note=note,
-        table=table(found),
-    )
+    return page("Losses of an Indexed Job's pods", saved, note=note, table=table(saved["found"]))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.cluster.restart_policy [--write] [ROW ...]
 
 The pods run a shell command that ends with the code of the row, so that the figures are those of operator and kubelet
-alone. `--write` puts the table into RESTART_POLICY.md beside this file.
+alone. `--write` puts the figures into RESTART_POLICY.json and RESTART_POLICY.md beside this file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from benchmarks.cluster.page import page
+from benchmarks.cluster.page import kept, page
+from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, MOUNT, Cluster, Namespace, namespace, restarts
 from tests.cluster.testbed import lifecycle, programs
@@ -31,7 +32,8 @@ Policy = Literal["OnFailure", "ExitCode"]
 POLICIES: Final[tuple[Policy, ...]] = ("OnFailure", "ExitCode")
 JOB: Final = "policy"
 NODES: Final = 3
-RESULTS: Final = Path(__file__).with_name("RESTART_POLICY.md")
+PLACE: Final = "Kubernetes of the testbed"
+RESULTS: Final = Path(__file__).with_name("RESTART_POLICY.json")
 RUN_SECONDS: Final = 3
 """Seconds from a container's start to its end."""
 LIMIT_SECONDS: Final = 240
@@ -127,7 +129,9 @@ def main(arguments: Sequence[str]) -> int:
                 found.setdefault(name, {})[policy] = measure(cluster, api, ROWS[name], policy)
                 print(f"{name}, {policy}: {found[name][policy]}", flush=True)
                 if wanted.write:  # what was measured stays, should a later cell fail
-                    RESULTS.write_text(report(found))
+                    results.save(
+                        RESULTS, kept(found, module="benchmarks.cluster.restart_policy", place=PLACE), document
+                    )
     print(table(found))
     return 0
 
@@ -216,18 +220,14 @@ def table(found: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def read(results: Path) -> dict[str, dict[str, str]]:
+def read(path: Path) -> dict[str, dict[str, str]]:
     """The rows of an earlier run, in the order of `ROWS`: what is not measured anew stays."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    known: dict[str, dict[str, str]] = {}
-    for name, *values in cells:
-        known[name] = dict(zip(map(str, POLICIES), values, strict=True))
+    known = results.load(path)["found"] if path.exists() else {}
     return {name: known.get(name, {}) for name in ROWS}
 
 
-def report(found: Mapping[str, Mapping[str, str]]) -> str:
-    """The results as the Markdown page RESTART_POLICY.md."""
+def document(saved: results.Results) -> str:
+    """The page RESTART_POLICY.md of what was saved."""
     note = (
         f"Jobs of {NODES} nodes with the default `backoff_limit` ({NODES * NODES}) and `clean_pod_policy` (`Running`). "
         f"A container runs for {RUN_SECONDS} s. Times begin when the first container ends. A pod holds its GPUs until "
@@ -235,13 +235,7 @@ def report(found: Mapping[str, Mapping[str, str]]) -> str:
         f"for {LIMIT_SECONDS} s. A pod that ends repeatedly is watched for {WATCH_SECONDS} s. One run a "
         "cell; a row that is measured again replaces the old one."
     )
-    return page(
-        "Restart policies on the training operator",
-        module="benchmarks.cluster.restart_policy",
-        place="Kubernetes of the testbed",
-        note=note,
-        table=table(found),
-    )
+    return page("Restart policies on the training operator", saved, note=note, table=table(saved["found"]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.cluster.targets [--column COLUMN ...] [--write]
 
-Every column is one job on the testbed, to which all events happen, one after the other. `--write` puts the table into
-TARGETS.md beside this file; run it on a machine without other load.
+Every column is one job on the testbed, to which all events happen, one after the other. `--write` puts the figures into
+TARGETS.json and TARGETS.md beside this file; run it on a machine without other load.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster import figures
-from benchmarks.cluster.page import page
+from benchmarks.cluster.page import kept, page
+from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, namespace
 from tests.cluster.story import EVENTS, Life
@@ -30,7 +31,8 @@ from tests.cluster.testbed import lifecycle, programs, trainer
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
 
-RESULTS: Final = Path(__file__).with_name("TARGETS.md")
+RESULTS: Final = Path(__file__).with_name("TARGETS.json")
+PLACE: Final = "Kubernetes 1.34 of the testbed"
 LIMIT_SECONDS: Final = 200
 """How long an event waits for training, longer than plain torchrun's slowest recovery known (145 s)."""
 FINISH: Final = "finish"
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
             found[name] = measure(cluster, api, COLUMNS[name])
             print(f"{name}: {found[name]}", flush=True)
             if wanted.write:  # what was measured stays, should a later column fail
-                RESULTS.write_text(report(found))
+                results.save(RESULTS, kept(found, module="benchmarks.cluster.targets", place=PLACE), document)
     print(table(found))
     return 0
 
@@ -129,8 +131,8 @@ def table(found: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def report(found: Mapping[str, Mapping[str, str]]) -> str:
-    """The results as the Markdown page TARGETS.md."""
+def document(saved: results.Results) -> str:
+    """The page TARGETS.md of what was saved."""
     note = (
         "Each column is one job of one to three nodes, to which everything happens in turn; each cell is the longest "
         "time without a step of any worker from the event to the next one (from the job's creation on for the start), "
@@ -144,13 +146,7 @@ def report(found: Mapping[str, Mapping[str, str]]) -> str:
         "of which torchrun waits, so that the job would not start with two of three. "
         "Weights are exact where they are those of an undisturbed run and no saved step was repeated. One run a column."
     )
-    return page(
-        "One life of a job on every workload object",
-        module="benchmarks.cluster.targets",
-        place="Kubernetes 1.34 of the testbed",
-        note=note,
-        table=table(found),
-    )
+    return page("One life of a job on every workload object", saved, note=note, table=table(saved["found"]))
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common import results as common
 from benchmarks.launcher import machine
 from elastic_infra.simulate import arms
 from elastic_infra.simulate.run import Run as Life
@@ -29,7 +28,6 @@ from elastic_infra.timeline.history import history
 from tests.local.running import FOREVER, Run, write_job
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
-PAGE: Final = Path(__file__).with_name("RESULTS.md")
 SCRIPTS: Final[Mapping[arms.Name, str]] = {"restarts": "sums.py", "in place": "stays.py"}
 SEEDS: Final = (34, 38)
 """Plans without a hang, for which the simulation has no rate, and whose last fault is a node that comes back."""
@@ -147,10 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, metavar="N", help="of the plans of faults")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     options = parser.parse_args(arguments)
-    facts = [
-        *machine.facts(machine.import_seconds())[:-1],
-        f"measured {datetime.now(timezone.utc):%Y-%m-%d} by `python -m benchmarks.simulate --write`",
-    ]
+    facts = machine.facts(machine.import_seconds(), "python -m benchmarks.simulate --write")
     pairs = []
     for seed in options.seeds:
         for arm in SCRIPTS:
@@ -159,8 +154,7 @@ def main(arguments: Sequence[str]) -> int:
             print(pairs[-1], flush=True)
     results = {"machine": facts, "pairs": pairs}
     if options.write:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(document(results))
+        common.save(RESULTS, results, document)
     print(f"\n{document(results)}")
     return 0
 
