@@ -19,19 +19,22 @@ from benchmarks.common.results import table as table_of
 from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
+from benchmarks.rendezvous import report as scale
 from benchmarks.training import labels, report
 from tools.run import ROOT
 
 LAUNCHER: Final = "launcher/RESULTS.md"
 IMPORTS: Final = "launcher/HEAVY_IMPORTS.md"
-RENDEZVOUS: Final = "rendezvous/RESULTS.md"
+RENDEZVOUS: Final = "rendezvous/RESULTS.json"
 POLICIES: Final = "cluster/RESTART_POLICY.md"
 INDICES: Final = "cluster/INDEX_LOSSES.md"
 JOBS: Final = "thirty_jobs/RESULTS.md"
 MANY_JOBS: Final = "many_jobs/RESULTS.md"
 TRAINING: Final = "training/RESULTS.json"
-SCALE_ROWS: Final = ("form", "lost node", "newcomer", "idle store, % of a core")
-"""Rows of the rendezvous' table on the page about scale."""
+MORE: Final = 10_000
+"""Nodes for which the page about scale computes what was not measured."""
+NETWORK: Final = 10e9 / 8
+"""Bytes a second of a usual machine."""
 WORDS: Final = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -160,35 +163,43 @@ def _faults() -> Iterator[Sentence]:
 
 
 def _rendezvous() -> Iterator[Stated]:
-    results = read(RENDEZVOUS)
-    rows = dict(_rows(results))
-    sizes = list(rows["form"])
-    many, most = sizes[-2:]
-    lines = ([name, *list(rows[name].values())[1:]] for name in SCALE_ROWS)
-    yield Table("docs/scale.md", table_of([sizes, *lines]))
-    pair = float(rows["kB sent to a node and node"][most])
+    results = json.loads(read(RENDEZVOUS))
+    runs = {int(nodes): by_arm for nodes, by_arm in results["runs"].items()}
+    ours = {nodes: by_arm[scale.OURS] for nodes, by_arm in runs.items()}
+    yield Table("docs/scale.md", table_of(scale.compared(runs)))
+    many, most = sorted(ours)[-2:]
+    changes = {size: [scale.median(ours[size], name) for name in scale.CHANGES] for size in (many, most)}
+    pair = scale.median(ours[most], "kB sent to a node and node")
+    idle = [scale.median(each, name) for each in ours.values() for name in scale.IDLE_BYTES]
     figures = {
-        **_facts(results),
-        "many": f"{int(many):,}",
-        "most": f"{int(most):,}",
-        "change_of_many": _tenths([float(rows[name][many]) for name in SCALE_ROWS[:3]]),
-        "change_of_most": _tenths([float(rows[name][most]) for name in SCALE_ROWS[:3]]),
-        "idle_of_many": rows["idle store, % of a core"][many],
-        "idle_of_most": rows["idle store, % of a core"][most],
-        "agent": rows["idle agent, % of a core"][many],
+        **_facts("\n".join(results["machine"])),
+        "many": f"{many:,}",
+        "most": f"{most:,}",
+        "change_of_many": _tenths(changes[many]),
+        "change_of_most": _tenths(changes[most]),
+        "idle_of_many": f"{scale.median(ours[many], scale.IDLE):.1f}",
+        "idle_of_most": f"{scale.median(ours[most], scale.IDLE):.1f}",
+        "agent": f"{scale.median(ours[many], 'idle agent, % of a core'):.1f}",
+        "bytes": _span(idle),
+        "idle_of_more": str(round(scale.median(ours[most], scale.IDLE) * MORE / most)),
         "pair": str(round(pair, 2)),
-        "all": str(round(pair * int(most) ** 2 / 1e6)),
+        "all": str(round(pair * most**2 / 1e6)),
+        "all_of_more": str(round(pair * MORE**2 / 1e6)),
+        "sending": str(round(pair * MORE**2 * 1e3 / NETWORK)),
     }
     for text in (
         "All nodes and the store share {cpus} processors there, so the times for {many} and {most} nodes are",
         "With {many} nodes on {cpus} processors a change takes {change_of_many} s,",
-        "an idle store {idle_of_many} % and the agent of an idle node {agent} % of a core. The",
+        "an idle store {idle_of_many} % and the agent of an idle node {agent} % of a core.",
+        "An idle node sends and receives {bytes} bytes a second,",
         "With {most} nodes a change takes {change_of_most} s there, and an idle store {idle_of_most} % of a core:",
-        "Nothing beyond {most} nodes has been measured.",
-        "grow with the square of the number of nodes, {pair} kB for each pair: {all} GB for {most} nodes.",
+        "Nothing beyond {most} nodes has been measured;",
+        "store would take {idle_of_more} % of a core,",
+        "of the number of nodes, {pair} kB for each pair: {all} GB for {most} nodes, and {all_of_more} GB for ten",
+        "the store's machine would send them for {sending} s,",
     ):
         yield Sentence("docs/scale.md", text, figures)
-    yield Sentence("docs/benchmarks.md", "the rendezvous with up to {most} nodes |", figures)
+    yield Sentence("docs/benchmarks.md", "the rendezvous with up to {most} nodes", figures)
 
 
 def _cluster() -> Iterator[Sentence]:

@@ -1,4 +1,4 @@
-"""Holds the pages of the benchmarks' results against the figures that they are made of.
+"""Holds the pages and pictures of the benchmarks' results against the figures that they are made of.
 
     python -m tools.pages [--write]
 
@@ -28,6 +28,8 @@ MODULES: Final = {
 ``report`` otherwise, or of the program where there is none."""
 WITHOUT_PAGE: Final = {"headline/RESULTS.json"}
 """Figures that only programs read."""
+PICTURES: Final = {"docs/scale.svg": ("rendezvous/RESULTS.json", "benchmarks.rendezvous.picture")}
+"""The figures of each picture, and the module whose ``document`` draws it."""
 
 
 class Page(NamedTuple):
@@ -61,9 +63,12 @@ def pages() -> list[Page]:
     """All that are made of committed figures."""
     names = {f"{path.parent.name}/{path.name}": path for path in sorted(ROOT.glob("benchmarks/*/*.json"))}
     return [
-        Page(results.page(path), path, MODULES.get(name) or _module(path.parent))
-        for name, path in names.items()
-        if name not in WITHOUT_PAGE
+        *(
+            Page(results.page(path), path, MODULES.get(name) or _module(path.parent))
+            for name, path in names.items()
+            if name not in WITHOUT_PAGE
+        ),
+        *(Page(ROOT / picture, names[name], module) for picture, (name, module) in PICTURES.items() if name in names),
     ]
 
 

@@ -1,67 +1,51 @@
 """How the rendezvous grows with the number of nodes: formed, a newcomer admitted, a node lost, and standing idle.
 
-    python -m benchmarks.rendezvous [--nodes N ...] [--runs N] [--out FILE]
+    python -m benchmarks.rendezvous [--nodes N ...] [--runs N] [--control N] [--out FILE] [--add]
 
 A real store process, one real node in a separate process, and all others as light nodes, which send and await the
-messages of a real node. Every deadline of the launcher holds. Run it on a machine that does nothing else.
+messages of a real node. Every deadline of the launcher holds. The same with torch's own rendezvous, in turn, with up to
+``--control`` nodes. Run it on a machine that does nothing else; ``--add`` keeps the runs of an earlier one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import platform
 import select
 import socket
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common import results
+from benchmarks.rendezvous import report
 from benchmarks.rendezvous.light import Lights
+from benchmarks.rendezvous.report import BEATS, C10D, IDLE, IDLE_BYTES, MESSAGES, OURS, PATIENCE, SILENT, TOLD, WORK
 from tests.ports import free_port
 
-RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-NODES: Final = (8, 64, 256, 1024, 4096)
+RESULTS: Final = Path(__file__).with_name("RESULTS.json")
+NODES: Final = (8, 32, 64, 256, 1024, 4096)
 RUNS: Final = 3
-CHANGES: Final = ("form", "lost node", "newcomer")
-WORK: Final = ("store CPU", "agent CPU", "simulation CPU")
-"""Whose processor time each change is told of: the store's, the real agent's, and that of all light nodes, which a job
-spends on as many machines."""
-TOLD: Final = "MB told"
-"""What all nodes receive."""
-MESSAGES_OF_A_CHANGE: Final = 2
-"""The records of a node's stop and of its place in the next generation."""
-SLOPES: Final = (
-    *CHANGES,
-    *(f"{work}, {change}" for change in CHANGES for work in (*WORK[:2], TOLD)),
-    "kB sent by a node",
-)
-"""Figures whose growth is told."""
-PATIENCE: Final = 120.0
+CONTROL: Final = 256
+"""The most nodes of torch's rendezvous: each is a process."""
+Figures = dict[str, float]
 IDLE_SECONDS: Final = 5.0
 COPIED: Final = 256 << 20
 """Bytes with which the cost of a byte is measured."""
 PROBE_SECONDS: Final = 1.0
 """Until the real node has connected."""
-LEAST_SECONDS: Final = 1e-4
-"""Of a figure in a slope: below it nothing is measured."""
-WORST: Final = ("lost connections", "longest_round", "reconnects")
-"""Figures of which the worst run counts."""
 
 
 class Run:
     """One size: the store, the probe and the light nodes."""
 
     def __init__(self, store: subprocess.Popen[bytes], probe: subprocess.Popen[str], port: int) -> None:
-        self.store, self.probe = store, probe
+        self.store, self.probe, self.port = store, probe, port
         self.lights = Lights(port)
         self.figures: dict[str, float] = {}
         self.begin()
@@ -85,6 +69,18 @@ class Run:
         message = f"no generation of {nodes} nodes within {PATIENCE:g} s: {self._seen[-3:]}"
         raise TimeoutError(message)
 
+    def restart_store(self) -> None:
+        """The store is gone with all it knew, and another begins; all nodes connect to it."""
+        end(self.store)
+        self.store = serve(self.port)
+        self.lights.reconnect()
+
+    def break_collective(self) -> None:
+        """A worker of the real node fails, since it waits for one of a node that is gone."""
+        if self.probe.stdin:
+            self.probe.stdin.write("\n")
+            self.probe.stdin.flush()
+
     def begin(self) -> None:
         """A change begins: the processor time of each party and the bytes count from here."""
         self._spent, self._received = self._work(), self.lights.received
@@ -107,30 +103,45 @@ class Run:
         while select.select([pipe], [], [], 0)[0] and (data := os.read(pipe, 1 << 16)):
             self._told += data
         *lines, self._told = self._told.split(b"\n")
-        self._seen += map(json.loads, lines)
+        for line in map(json.loads, lines):
+            self._seen.append(line)
+            self.lights.leave_out(line["left_out"], line["number"])
 
 
-def measure(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float]:
-    """Every figure of one size, in seconds unless the name says otherwise; the real node comes on top of ``nodes``."""
+def measure(nodes: int, idle_seconds: float = IDLE_SECONDS, *, silent: bool = True) -> Figures:
+    """Every figure of one size, in seconds unless the name says otherwise.
+
+    Args:
+        nodes: light ones; the real node comes on top of them.
+        idle_seconds: for which the job stands idle.
+        silent: whether a node falls silent in the end, which takes the store's patience.
+    """
     with running(nodes + 1) as run:
         formed = form(run, nodes)
         _stand_idle(run, idle_seconds)
-        smaller = _lose(run, nodes, formed["number"])
+        smaller = change(run, "lost node", lambda: run.lights.lose(nodes), nodes, formed)
         run.lights.serve(1.0)
-        begin = time.monotonic()
-        run.begin()
-        run.lights.add(nodes + 1)
-        larger = run.wait_for(nodes + 1, smaller["number"])
-        run.tell("newcomer", run.entered(larger) - begin)
+        larger = change(run, "newcomer", lambda: run.lights.add(nodes + 1), nodes + 1, smaller)
         left = run.lights.nodes.values()
-        run.figures["messages sent by a node"] = sum(each.call for each in left) / len(left)
+        run.figures[MESSAGES] = sum(each.call for each in left) / len(left)
+        run.figures[BEATS] = sum(each.beats for each in left) / len(left)
         run.figures["kB sent by a node"] = sum(each.sent for each in left) / len(left) / 1e3
         run.figures["kB sent to a node and node"] = sum(each.received for each in left) / len(left) / nodes / 1e3
         run.figures["ns to copy a byte"] = 1e9 * seconds_to_copy(COPIED) / COPIED
         run.figures["lost connections"] = float(run.lights.lost_connections)
         run.figures["store memory, MB"] = _megabytes(run.store.pid)
+        if silent:
+            change(run, SILENT, lambda: run.lights.freeze(1), nodes, larger)
         told, _ = run.probe.communicate(timeout=60)
     return {**run.figures, **json.loads(told.splitlines()[-1])}
+
+
+def control(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float | str]:
+    """The same changes under torch's rendezvous; of those that did not come, why."""
+    command = [sys.executable, "-m", "benchmarks.rendezvous.c10d", str(nodes), str(idle_seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float | str] = json.loads(done.stdout)
+    return figures
 
 
 def form(run: Run, nodes: int) -> Mapping[str, Any]:
@@ -149,39 +160,54 @@ def form(run: Run, nodes: int) -> Mapping[str, Any]:
 
 def _stand_idle(run: Run, seconds: float) -> None:
     run.lights.serve(min(seconds, 2.0))
-    begin, pids = time.monotonic(), (run.store.pid, run.probe.pid)
-    before = [cpu_seconds(pid) for pid in pids]
+    nodes, begin, pids = len(run.lights.nodes), time.monotonic(), (run.store.pid, run.probe.pid)
+    before, sent, received = [cpu_seconds(pid) for pid in pids], run.lights.sent, run.lights.received
     run.lights.serve(seconds)
     spent = time.monotonic() - begin
     store, agent = (cpu_seconds(pid) - was for pid, was in zip(pids, before, strict=True))
-    run.figures |= {"idle store, % of a core": 100 * store / spent, "idle agent, % of a core": 100 * agent / spent}
+    run.figures |= {IDLE: 100 * store / spent, "idle agent, % of a core": 100 * agent / spent}
+    told = (run.lights.sent - sent, run.lights.received - received)
+    run.figures |= {name: count / nodes / spent for name, count in zip(IDLE_BYTES, told, strict=True)}
 
 
-def _lose(run: Run, nodes: int, number: int) -> Mapping[str, Any]:
+def change(run: Run, name: str, strike: Callable[[], None], nodes: int, before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The generation of so many nodes, the real one included, that follows another after something happened."""
     begin = time.monotonic()
     run.begin()
-    run.lights.lose(nodes)
-    smaller = run.wait_for(nodes, number)
-    run.tell("lost node", run.entered(smaller) - begin)
-    return smaller
+    strike()
+    after = run.wait_for(nodes, before["number"])
+    run.tell(name, run.entered(after) - begin)
+    return after
 
 
 @contextmanager
 def running(nodes: int) -> Iterator[Run]:
     """A store and a real node, for a job of so many nodes with it."""
     port = free_port()
-    serve = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
     command = [sys.executable, "-m", "benchmarks.rendezvous.probe", str(port), str(nodes)]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE) as store:
-        _ = store.stdout.readline() if store.stdout else b""  # it listens
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
-            run = Run(store, probe, port)
-            try:
-                yield run
-            finally:
-                run.lights.close()
-                probe.kill()
-                store.kill()
+    store = serve(port)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
+        run = Run(store, probe, port)
+        try:
+            yield run
+        finally:
+            run.lights.close()
+            probe.kill()
+            end(run.store)
+
+
+def serve(port: int) -> subprocess.Popen[bytes]:
+    """A store that listens there."""
+    command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
+    store = subprocess.Popen(command, stdout=subprocess.PIPE)
+    _ = store.stdout.readline() if store.stdout else b""  # it listens
+    return store
+
+
+def end(store: subprocess.Popen[bytes]) -> None:
+    """A store is gone at once."""
+    with store:
+        store.kill()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -209,69 +235,35 @@ def _megabytes(pid: int) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
 
-def slope(results: Mapping[int, Mapping[str, float]], name: str) -> float:
-    """How a figure grows over the three largest sizes: 1 is with the nodes, 2 with their square (least squares)."""
-    points = [(math.log(nodes), math.log(max(figures[name], LEAST_SECONDS))) for nodes, figures in results.items()][-3:]
-    return statistics.linear_regression(*zip(*points, strict=True)).slope
-
-
-def document(results: Mapping[int, Mapping[str, float]], runs: int) -> str:
-    """The table as Markdown."""
-    names = list(next(iter(results.values())))
-    head = f"| nodes | {' | '.join(str(nodes) for nodes in results)} |\n|{' --- |' * (len(results) + 1)}\n"
-    rows = (f"| {name} | {' | '.join(f'{each[name]:.3g}' for each in results.values())} |" for name in names)
-    facts = f"Python {platform.python_version()}, {os.cpu_count()} CPUs, measured {date.today()}"  # noqa: DTZ011  for readers
-    about = (
-        f"Seconds unless a row says otherwise, medians of {runs} runs of each size, but the worst run's longest round, "
-        "lost connections and reconnects; every node, the store and the load share the processors. `form` counts from "
-        "the last node's hello to the moment at which every node has entered the generation; `lost node` from a "
-        "farewell, `newcomer` from a hello, to the same. The processor time of each change is that of the store, of "
-        "the one real agent, and of the program that plays all other nodes: a job has these on as many machines, and "
-        "waits for the store and one agent. `longest_round` is the real agent's longest time between two beats: its "
-        "watchdog allows 10 s."
-    )
-    shares = (
-        f"After a loss and for a newcomer each node sends {MESSAGES_OF_A_CHANGE} small messages, which the store tells "
-        "to all in a few large ones: one message a node is enough, and `lost node` and `newcomer` are to grow with the "
-        "nodes. `form` needs more: each of N nodes says hello, gets all records, and hears of each other node that "
-        f"comes, 20 to 50 bytes packed, so `{TOLD}` grows with the square. To copy these bytes, the least that "
-        f"a change can take, took {_copying(results)}; the rest is the work on each message."
-    )
-    grows = ", ".join(f"{name} {slope(results, name):.2f}" for name in SLOPES) if len(results) > 1 else "none"
-    return (
-        f"# The rendezvous at scale\n\n{facts} by `python -m benchmarks.rendezvous`.\n\n{head}"
-        + "\n".join(rows)
-        + f"\n\n{about}\n\n{shares}\n\n"
-        + f"Log-log slopes over the largest sizes, where 1 is growth with the nodes: {grows}.\n"
-    )
-
-
-def _copying(results: Mapping[int, Mapping[str, float]]) -> str:
-    """What copying the bytes of each change takes, with the most nodes."""
-    nodes = max(results)
-    each = (
-        f"{change} {results[nodes][f'{TOLD}, {change}'] * results[nodes]['ns to copy a byte'] / 1e3:.2g} s"
-        for change in CHANGES
-    )
-    return f"{', '.join(each)} with {nodes} nodes"
-
-
 def main(arguments: list[str]) -> int:
-    """Measure all sizes and write the table."""
+    """Measure all sizes in turn, and write the figures and their page after each."""
+    options = _parse(arguments)
+    command = " ".join(["python -m benchmarks.rendezvous", *arguments])
+    found: dict[str, Any] = {"machine": results.machine(command, "torch"), "runs": {}}
+    if options.add:
+        kept = results.load(options.out)
+        found = {**kept, "machine": list(dict.fromkeys([*kept["machine"], *found["machine"]]))}
+    for _ in range(options.runs):
+        most = options.control
+        for nodes in options.nodes:
+            measured: dict[str, list[Mapping[str, float | str]]] = found["runs"].setdefault(str(nodes), {})
+            measured.setdefault(OURS, []).append(measure(nodes))
+            if nodes <= most:
+                measured.setdefault(C10D, []).append(control(nodes))
+                most = most if "newcomer" in measured[C10D][-1] else 0
+            print(nodes, json.dumps({arm: runs[-1] for arm, runs in measured.items()}), flush=True)
+            results.save(options.out, found, report.document)
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rendezvous")
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="sizes, the real node left out")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each size, of which the medians are told")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
-    options = parser.parse_args(arguments)
-    results: dict[int, Mapping[str, float]] = {}
-    for nodes in options.nodes:
-        measured = [measure(nodes) for _ in range(options.runs)]
-        results[nodes] = {
-            name: (max if name in WORST else statistics.median)(each[name] for each in measured) for name in measured[0]
-        }
-        print(nodes, json.dumps({name: round(value, 3) for name, value in results[nodes].items()}), flush=True)
-        options.out.write_text(document(results, options.runs))
-    return 0
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each size")
+    parser.add_argument("--control", type=int, default=CONTROL, metavar="N", help="most nodes of torch's rendezvous")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON of the figures, with the page beside it")
+    parser.add_argument("--add", action="store_true", help="keep the runs that are there")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

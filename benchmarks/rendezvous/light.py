@@ -11,12 +11,12 @@ import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
 from elastic_infra.launcher import codec
-from elastic_infra.launcher.protocol.records import NodeRecord
+from elastic_infra.launcher.protocol.records import NodeRecord, NodeState
 from elastic_infra.launcher.store import keys, wire
 
 JOB: Final = "rendezvous"
@@ -26,6 +26,8 @@ _GENERATION: Final = re.compile(
 )
 """In a notice and in a snapshot, with the rest of the line. A change has no number where the number stays; a phase that
 is left out is ``running`` in a generation with a new number."""
+_NODES: Final = b'"node/'
+"""Ends the generation in a snapshot: the nodes' records follow."""
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
 _PACKED: Final = b'"packed":"'
 _CHECKED: Final = 64
@@ -33,6 +35,8 @@ _CHECKED: Final = 64
 _READ: Final = 1 << 18
 SEND_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
+SLOW_BYTES: Final = 4096
+"""What a slow node reads each time that it looks."""
 
 
 def uuid(index: int) -> str:
@@ -46,12 +50,31 @@ def record(index: int) -> NodeRecord:
     return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
 
 
-def _said(line: bytes) -> tuple[str, list[tuple[bytes, bytes, bytes]]]:
+class Heard(NamedTuple):
+    """A generation, or a change of it, in a message."""
+
+    number: bytes
+    """Empty where it stays."""
+    phase: bytes
+    rest: bytes
+    made_in: str
+    """The store's incarnation in which the generation was made; empty where it stays."""
+
+
+def _said(line: bytes) -> tuple[str, list[Heard]]:
     """The store's incarnation and the generations."""
     packed = line.find(_PACKED)
     found = _INCARNATION.search(line, 0, packed if packed >= 0 else len(line))
-    generations = _GENERATION.findall(line) if packed < 0 else _unpacked(_Packed(line, packed + len(_PACKED)))
+    generations = _heard(line) if packed < 0 else _unpacked(_Packed(line, packed + len(_PACKED)))
     return found[1].decode() if found else "", generations
+
+
+def _heard(text: bytes) -> list[Heard]:
+    cut = ((number, phase, rest.partition(_NODES)[0]) for number, phase, rest in _GENERATION.findall(text))
+    return [
+        Heard(number, phase, rest, found[1].decode() if (found := _INCARNATION.search(rest)) else "")
+        for number, phase, rest in cut
+    ]
 
 
 class _Packed:
@@ -71,9 +94,9 @@ class _Packed:
 
 
 @functools.lru_cache(maxsize=64)
-def _unpacked(packed: _Packed) -> list[tuple[bytes, bytes, bytes]]:
+def _unpacked(packed: _Packed) -> list[Heard]:
     """The generations in packed lines, which a thousand nodes in one process need to read only once."""
-    return _GENERATION.findall(wire.unpack(packed.line[packed.start : packed.end].decode()))
+    return _heard(wire.unpack(packed.line[packed.start : packed.end].decode()))
 
 
 @dataclass
@@ -84,17 +107,28 @@ class Light:
     end: socket.socket
     said: NodeRecord
     incarnation: str = ""
-    first: int = 1
-    """The first generation that it can be in."""
+    first: int = 0
+    """The first generation that it can be in, once it has heard of the last one."""
     number: int = 0
     """The generation's, as last heard of."""
+    made_in: str = ""
+    """The store's incarnation in which that one was made."""
     pieces: list[bytes] = field(default_factory=list)
     """Of a line whose end has not come."""
     call: int = 0
+    """Number of messages sent that are no beats."""
+    beats: int = 0
+    """Number of beats sent."""
     next_beat: float = 0.0
     received: int = 0
     """Number of bytes received."""
     sent: int = 0
+    is_slow: bool = False
+    """Whether it reads a few bytes at a time."""
+    has_lost: bool = False
+    """Whether its connection, when it comes back, leads nowhere."""
+    former: socket.socket | None = None
+    """Its last connection, which stays open until the next one stands, as a real node's."""
 
 
 @dataclass
@@ -103,9 +137,13 @@ class Lights:
 
     port: int
     nodes: dict[int, Light] = field(default_factory=dict)
+    frozen: dict[int, Light] = field(default_factory=dict)
+    """Nodes that neither read nor beat, with their connections."""
     lost_connections: int = 0
     received: int = 0
     """Number of bytes that all nodes received, lost ones included."""
+    sent: int = 0
+    """Number of bytes that all nodes sent."""
     member_at: dict[tuple[int, int], float] = field(default_factory=dict)
     """When a node entered a generation, by index and number."""
     _next_look: float = 0.0
@@ -114,12 +152,16 @@ class Lights:
 
     def add(self, index: int) -> None:
         """Connect one node and say hello."""
-        node = Light(index, socket.create_connection(("127.0.0.1", self.port), timeout=60), record(index))
-        self._send(node, {"op": "hello", "job": JOB, "node": uuid(index), "token": ""})
-        node.end.settimeout(0)
-        node.next_beat = time.monotonic()
-        self.nodes[index] = node
-        self._selector.register(node.end, selectors.EVENT_READ, node)
+        self._join(Light(index, self._connected(), record(index)))
+
+    def reconnect(self) -> None:
+        """All nodes connect anew, to a store that was started again; frozen ones will once they come back."""
+        for node in [*self.nodes.values()]:
+            self._leave(node.index)
+            node.end.close()
+            self._connect_anew(node)
+        for node in self.frozen.values():
+            node.has_lost = True
 
     def lose(self, index: int, last: bytes = wire.FAREWELL) -> None:
         """The supervisor of a node says farewell, as after a crash of its agent or workers; or a machine is gone.
@@ -128,11 +170,43 @@ class Lights:
             index: of the node.
             last: the last bytes on its connection; none from a machine that is gone.
         """
-        node = self.nodes.pop(index)
-        self._selector.unregister(node.end)
+        node = self._leave(index)
         node.end.settimeout(SEND_SECONDS)
         node.end.sendall(last)
         node.end.close()
+
+    def freeze(self, index: int, *, is_cut: bool = False) -> None:
+        """A node falls silent: it neither reads nor beats, and the store sees no end of its connection.
+
+        Args:
+            index: of the node.
+            is_cut: whether the network was at fault, so that the node comes back by a new connection.
+        """
+        node = self.frozen[index] = self._leave(index)
+        node.has_lost = is_cut
+
+    def thaw(self, index: int) -> None:
+        """A node that the others went on without is back: it ends its workers and waits for a place."""
+        node = self.frozen.pop(index)
+        last = max((number for _, number in self.member_at), default=0)
+        if not node.has_lost:
+            self._join(node)
+            self._begin_anew(node, last)
+            return
+        node.said, node.first, node.former = record(index), last + 1, node.end
+        self._connect_anew(node)
+
+    def leave_out(self, uuids: Iterable[str], number: int) -> None:
+        """Those of these nodes that take part see that a generation has no place for them, and wait for another."""
+        for node in [node for each in uuids if (node := self._by_uuid(each)) is not None]:
+            self._begin_anew(node, number)
+
+    def slow_down(self, index: int) -> None:
+        """From now on a node reads a few bytes at a time."""
+        node = self.nodes[index]
+        if not node.is_slow:
+            self._selector.unregister(node.end)
+            node.is_slow = True
 
     def serve(self, seconds: float) -> None:
         """Answer what comes for so long."""
@@ -152,14 +226,17 @@ class Lights:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
-        for node in self.nodes.values():
+        for node in [*self.nodes.values()]:
+            if node.is_slow:
+                self._read(node)
             if now >= node.next_beat and node.incarnation:
                 node.next_beat = now + wire.BEAT_SECONDS
+                node.beats += 1
                 self._send_bytes(node, wire.BEAT)
 
     def close(self) -> None:
         """Close the connections of all nodes, and the selector."""
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), *self.frozen.values()):
             node.end.close()
         self._selector.close()
 
@@ -167,17 +244,49 @@ class Lights:
         """When each node entered a generation."""
         return [at for (_, generation), at in self.member_at.items() if generation == number]
 
+    def _connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def _connect_anew(self, node: Light) -> None:
+        node.end, node.incarnation, node.pieces, node.has_lost = self._connected(), "", [], False
+        self._join(node)
+
+    def _join(self, node: Light) -> None:
+        """A node with a connection takes part."""
+        if not node.incarnation:
+            self._send(node, {"op": "hello", "job": JOB, "node": uuid(node.index), "token": ""})
+        node.end.settimeout(0)
+        node.next_beat = time.monotonic()
+        self.nodes[node.index] = node
+        if not node.is_slow:
+            self._selector.register(node.end, selectors.EVENT_READ, node)
+
+    def _begin_anew(self, node: Light, number: int) -> None:
+        """A node that has no place in a generation ends its workers, and can be in the next one."""
+        stopped, node.said, node.first = replace(node.said, state="stopped"), record(node.index), number + 1
+        if node.incarnation:
+            self._publish(node, stopped)
+            self._publish(node)
+
+    def _by_uuid(self, name: str) -> Light | None:
+        return next((node for node in self.nodes.values() if node.said.uuid == name), None)
+
+    def _leave(self, index: int) -> Light:
+        """A node takes no part any more."""
+        node = self.nodes.pop(index)
+        if not node.is_slow:
+            self._selector.unregister(node.end)
+        return node
+
     def _read(self, node: Light) -> None:
         try:
-            data = node.end.recv(_READ)
+            data = node.end.recv(SLOW_BYTES if node.is_slow else _READ)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._selector.unregister(node.end)
-            node.end.close()
-            del self.nodes[node.index]
+            self._leave(node.index).end.close()
             self.lost_connections += 1
             return
         node.received += len(data)
@@ -198,33 +307,44 @@ class Lights:
             self._follow(node, generations)
             return
         node.incarnation = incarnation or "?"
-        node.number = max([int(number) for number, *_ in generations], default=0)
-        node.first = node.number + 1
+        if node.former is not None:
+            node.former.close()
+            node.former = None
+        if not node.first:
+            node.first = 1 + max([int(number) for number, *_ in generations], default=0)
         self._publish(node)
+        self._follow(node, generations)
 
-    def _follow(self, node: Light, seen: Iterable[tuple[bytes, bytes, bytes]]) -> None:
-        for digits, phase, rest in seen:
+    def _follow(self, node: Light, seen: Iterable[Heard]) -> None:
+        for digits, phase, rest, made_in in seen:
             node.number = number = int(digits or node.number)
+            node.made_in = made_in or node.made_in
             is_newer = bool(digits) and number >= max(node.first, node.said.generation + 1)
             # A change of the members names a newcomer once, and survivors not at all.
-            has_place = node.said.generation > 0 or node.said.uuid.encode() in rest
-            if phase in {b"", b"running"} and is_newer and has_place:
-                self.member_at[node.index, number] = time.monotonic()
-                node.said = replace(node.said, state="member", generation=number, incarnation=node.incarnation)
-                self._publish(node)
-            elif phase in {b"draining", b"broken"} and number == node.said.generation and node.said.state == "member":
-                node.said = replace(node.said, state="stopped")
-                self._publish(node)
+            place = b'{"uuid":"%b"' % node.said.uuid.encode()
+            has_place = node.said.generation > 0 or place in rest
+            stops = phase in {b"draining", b"broken"}
+            if (is_newer and has_place) or (number == node.said.generation and node.said.state == "member" and stops):
+                self._say(node, "stopped" if stops else "member", number)
 
-    def _publish(self, node: Light) -> None:
-        self._send(node, {"op": "set", "key": keys.node_key(node.said.uuid), "value": codec.to_json(node.said)})
+    def _say(self, node: Light, state: NodeState, number: int) -> None:
+        """A node's state in a generation; of one that ends before it has entered, the node says that it stopped."""
+        if state == "member":
+            self.member_at[node.index, number] = time.monotonic()
+        node.said = replace(node.said, state=state, generation=number, incarnation=node.made_in)
+        self._publish(node)
+
+    def _publish(self, node: Light, said: NodeRecord | None = None) -> None:
+        value = codec.to_json(said or node.said)
+        self._send(node, {"op": "set", "key": keys.node_key(node.said.uuid), "value": value})
 
     def _send(self, node: Light, request: dict[str, object]) -> None:
+        node.call += 1
         self._send_bytes(node, wire.encode({**request, "id": node.call}))
 
     def _send_bytes(self, node: Light, data: bytes) -> None:
-        node.call += 1
         node.sent += len(data)
+        self.sent += len(data)
         with contextlib.suppress(BlockingIOError):
             data = data[node.end.send(data) :]
         if data:

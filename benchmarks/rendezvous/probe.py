@@ -1,7 +1,8 @@
 """One real node among the light ones: the machine, the session and the link's deadlines, with simulated workers.
 
 ``python -m benchmarks.rendezvous.probe PORT NODES`` prints a JSON line for each change of the generation, and at the
-end of standard input the node's longest round and its reconnections.
+end of standard input the node's longest round and its reconnections. At each line there one of its workers fails, as
+where a collective breaks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import collections
 import json
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -17,7 +19,7 @@ from benchmarks.rendezvous.light import JOB, WORKERS, uuid
 from elastic_infra.launcher.protocol import actions, events, machine
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.state import Node, start
-from elastic_infra.launcher.store import client
+from elastic_infra.launcher.store import client, link, wire
 
 IDLE_SECONDS, BUSY_SECONDS = 0.5, 0.05
 
@@ -28,12 +30,13 @@ class Probe:
     def __init__(self, port: int, nodes: int) -> None:
         limits = Limits(
             min_nodes=max(1, nodes // 2), max_nodes=nodes, initial_nodes=nodes, startup_wait=600.0, planned_gap=0.0,
-            startup_patience=0.0,
+            startup_patience=0.0, max_restarts=1000, node_faults=1000,
         )  # fmt: skip
         node = Node(uuid(0), "elastic-job-worker-0", WORKERS, 0, "10.0.0.1", 1_700_000_000_000)
         self.state = start(node, limits, time.monotonic())
         self.queue: collections.deque[events.Event] = collections.deque()
         self.seen: tuple[int, str] | None = None
+        self.members: frozenset[str] = frozenset()
         self.longest_round = 0.0
         self.reconnects = -1
         self._target = client.Target("127.0.0.1", port, JOB, uuid(0))
@@ -46,18 +49,28 @@ class Probe:
             wait = min(self.session.wait(), BUSY_SECONDS if self._is_busy() else IDLE_SECONDS)
             readable, _, _ = select.select([self.session.socket, sys.stdin], [], [], wait)
             if sys.stdin in readable:
-                return
+                if not sys.stdin.readline():
+                    return
+                self._fail()
             began = time.monotonic()
             try:
                 if readable:
                     self._take(self.session.receive())
                 self.session.beat()
-            except client.LostError:
-                self.queue.append(events.StoreLost(fresh=False))
+            except client.LostError as lost:
+                age = time.monotonic() - self.session.acknowledged_at
+                fresh = lost.by_peer and age < wire.SILENCE_SECONDS - link.FRESH_MARGIN
+                self.queue.append(events.StoreLost(fresh))
+                self._decide()
                 self._connect()
             self.queue.append(events.Tick())
             self._decide()
             self.longest_round = max(self.longest_round, time.monotonic() - began)
+
+    def _fail(self) -> None:
+        if self.state.workers is not None:
+            number, _ = self.state.workers.identity
+            self.queue.append(events.WorkerExited(number, 0, -signal.SIGABRT))
 
     def _connect(self) -> None:
         self.reconnects += 1
@@ -101,7 +114,9 @@ class Probe:
         if seen != self.seen and generation is not None:
             self.seen = seen
             line = {"number": generation.number, "phase": generation.phase, "nodes": len(generation.members)}
-            print(json.dumps({**line, "at": time.monotonic()}), flush=True)
+            before, self.members = self.members, frozenset(member.uuid for member in generation.members)
+            left_out = sorted(before - self.members)
+            print(json.dumps({**line, "at": time.monotonic(), "left_out": left_out}), flush=True)
 
 
 def main() -> None:
