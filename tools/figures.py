@@ -20,6 +20,7 @@ from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
 from benchmarks.rendezvous import report as scale
+from benchmarks.simulate import __main__ as simulation
 from benchmarks.training import labels, report
 from tools.run import ROOT
 
@@ -259,6 +260,8 @@ def _training() -> Iterator[Stated]:
         spans[name] = f"{min(seconds):.2f} to {max(seconds):.2f}"
     text = "a change takes {small} s with a state of 10 MB, and {large} s with one of 1 GB"
     yield Sentence("docs/simulate.md", text, spans)
+    close = {"close": _percent(simulation.CLOSE)}
+    yield Sentence("docs/simulate.md", "with restarts and in place, within {close} |", close)
     facts = _facts("\n".join(results["machine"]))
     yield Sentence("docs/training.md", "on one machine with {cpus} processors, torch {torch} on gloo", facts)
     yield Sentence("docs/training.md", "torchft {torchft} waits here for a missing worker", facts)
