@@ -225,10 +225,9 @@ class Soak:
         deadline = time.monotonic() + POINT_SECONDS
         while time.monotonic() < deadline:
             self._tick(finishing=False)
-            if there.exists() or (action == "kill" and not is_alive(pid)):
-                return True
-            if not is_alive(pid):
-                return False
+            lives = is_alive(pid)  # once: a victim that dies between two looks would have a second one beside it
+            if there.exists() or not lives:
+                return there.exists() or action == "kill"
             time.sleep(0.005)
         order.unlink(missing_ok=True)
         return False

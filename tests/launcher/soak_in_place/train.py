@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -28,12 +29,15 @@ from tests.launcher.soak_in_place import exact
 
 STEP_SECONDS = 0.03
 DURABLE_STEPS = 500
+GROUP_TIMEOUT = timedelta(seconds=60)
+"""Gloo leaves a collective of some broken groups waiting for so long, with a thread and the group's connections: by
+torch's default for half an hour, which would look like growth."""
 SETTLED = 4
 """The step of a generation after which a worker says what it holds."""
 
 folder, is_sharded, is_fixed = Path(sys.argv[1]), "sharded" in sys.argv[2:], "fixed" in sys.argv[2:]
 torch.set_num_threads(1)
-group = ElasticGroup.start()
+group = ElasticGroup.start(timeout=GROUP_TIMEOUT)
 torch.manual_seed(0)
 sampler = exact.sampler(micro_batch=2)
 loader = DataLoader(exact.samples(), batch_sampler=sampler)
