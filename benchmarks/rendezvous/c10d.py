@@ -24,13 +24,15 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 
 from benchmarks.launcher.arms import TUNED
-from benchmarks.rendezvous.report import CHANGES, IDLE, PATIENCE, SILENT
+from benchmarks.rendezvous.report import IDLE, PATIENCE, SILENT
 from tests.ports import free_port
 
 MONITOR_SECONDS: Final = 0.1
 """An agent of torchrun looks after its workers, and for waiting nodes, so often by default."""
 NEXT: Final = b"n"
 """Tells a node to join the next round."""
+ORDER: Final = ("form", SILENT, "newcomer")
+"""The changes as they are measured."""
 Figures = dict[str, "float | str"]
 
 
@@ -140,7 +142,7 @@ def measure(nodes: int, idle_seconds: float) -> Figures:
         for part in (_form, _stand_idle, _lose, _newcomer):
             figures |= part(system, nodes, idle_seconds)
     except NotReachedError as error:
-        missing = next(name for name in CHANGES if name not in figures)
+        missing = next(name for name in ORDER if name not in figures)
         figures[missing] = str(error)
     finally:
         system.close()
@@ -171,7 +173,7 @@ def _lose(system: Nodes, nodes: int, _: float) -> Figures:
     for index in system.pids:
         system.tell(index)
     seconds = system.wait_for(nodes) - begin
-    return {"lost node": seconds, SILENT: seconds}
+    return {SILENT: seconds}
 
 
 def _newcomer(system: Nodes, nodes: int, seconds: float) -> Figures:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from benchmarks.common.results import Results
-from benchmarks.rendezvous.report import C10D, CHANGES, OURS, SILENT, Runs, summary
+from benchmarks.rendezvous.report import C10D, OURS, SILENT, Runs, summary
 from elastic_infra.timeline import svg, theme
 from elastic_infra.timeline.history import MarkKind
 
@@ -29,8 +29,6 @@ def document(results: Results) -> str:
     runs = {int(nodes): by_arm for nodes, by_arm in results["runs"].items()}
     markup = [svg.words((16, 30), "head", TITLE), *_legend(), *_grid(list(runs), _x(runs))]
     for arm, name in itertools.product(LINES, SHAPES):
-        if (arm, name) == (C10D, SILENT):
-            continue  # the same as its lost node
         markup += _curve(arm, name, points(runs, arm, name), _x(runs))
     return theme.document("scale", TITLE, described(runs), (WIDTH, HEIGHT), markup)
 
@@ -44,7 +42,7 @@ def points(runs: Mapping[int, Mapping[str, Runs]], arm: str, name: str) -> list[
 def described(runs: Mapping[int, Mapping[str, Runs]]) -> str:
     """The picture in one sentence, for screen readers."""
     ends = []
-    for arm, name in itertools.product(LINES, CHANGES):
+    for arm, name in itertools.product(LINES, SHAPES):
         if found := points(runs, arm, name):
             nodes, seconds = found[-1]
             ends.append(f"{NAMES[arm]}, {name}: {seconds:.2g} s with {nodes} nodes")

@@ -57,9 +57,9 @@ nodes every 0.1 s, as an agent of torchrun does. `last_call_timeout=3` and `TORC
 those of the tuned torchrun in the [launcher's table](../launcher/RESULTS.md), and the minimum of nodes is one below
 the maximum: with a lower one, a round closes 3 s after the minimum has come, whoever is still on the way. A node
 counts as lost after its three missed heartbeats of 5 s, which that one leaves as they are. `form` counts from the last
-node's call of `next_rendezvous` until that of each node has returned; `lost node` from a node's SIGKILL, at which all
-others join the next round at once, as if their workers had failed, and a `silent node` is the same to it, since it
-looks at heartbeats alone; `newcomer` from its call. Its processes share the processors, while all but one of our nodes
+node's call of `next_rendezvous` until that of each node has returned; `silent node` from a node's SIGKILL, at which all
+others join the next round at once, as if their workers had failed: it looks at heartbeats alone, so that a lost node is
+no other than a silent one; `newcomer` from its call. Its processes share the processors, while all but one of our nodes
 are light: on as many machines it would get further. What torchrun does after a round, such as giving out ranks, is
 left out. `over {patience:g}`: not every node was in the round within {patience:g} s, and larger sizes were not tried
 (`-`). Thirty-two and sixty-four nodes formed within seconds in some tries on two processors and not within
@@ -88,8 +88,11 @@ def compared(runs: Mapping[int, Mapping[str, Runs]]) -> Iterator[list[str]]:
     """Both, and their ratio, for each change and the idle store; the table of the documentation."""
     yield ["", *(f"{nodes} nodes" for nodes in runs)]
     for name in (*CHANGES, SILENT, IDLE):
-        for arm in (OURS, C10D):
+        is_controlled = any(name in run for by_arm in runs.values() for run in by_arm.get(C10D, ()))
+        for arm in (OURS, C10D) if is_controlled else (OURS,):
             yield [f"{name}, {arm}", *(cell(by_arm.get(arm, ()), name) for by_arm in runs.values())]
+        if not is_controlled:
+            continue
         yield [f"{name}, {OURS} / {C10D}", *(ratio(by_arm, name) for by_arm in runs.values())]
 
 
@@ -99,7 +102,8 @@ def cell(runs: Runs, name: str) -> str:
     without = ", ".join(f"{outcome} {count} of {found.runs}" for outcome, count in found.without.items())
     if found.median is None:
         return without or "-"
-    figure = f"{_short(found.median)} (p95 {_short(found.p95)}, n {len(found.values)})"
+    spread = f"p95 {_short(found.p95)}, " if len(found.values) > 1 else ""
+    figure = f"{_short(found.median)} ({spread}n {len(found.values)})"
     return f"{figure}; {without}" if without else figure
 
 
