@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from elastic_infra.launcher.driver.capacity import FIXED
 from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Namespace, is_ready
 from tests.cluster.slots import REQUEST, SLOT, Slots
@@ -258,7 +259,7 @@ def test_a_train_job_follows_the_room_where_job_set_lets_it(
     slots(3)
     training.up(settings)
     jobs.await_world(space, 2)
-    await_said(space, "size 2: JobSet refuses another number of nodes: its feature gate ElasticJobSet is off")
+    await_said(space, f"size 2: {FIXED}")
 
     with elastic_job_sets():
         jobs.await_world(space, 3, after=jobs.last_step(space))
