@@ -61,7 +61,7 @@ def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of snapshots and restores measured anew."""
     kept = common.load(RESULTS)
-    kept["machine"].append(_dated("snapshots and restores", "--copies"))
+    _date(kept, "snapshots and restores", "--copies")
     kept["copies"] = _copies(megabytes, quick=quick)
     yield kept
 
@@ -69,14 +69,14 @@ def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
 def sharded(*, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with the changes of a sharded model measured anew, after each event."""
     kept = common.load(RESULTS)
-    kept["machine"].append(_dated("a sharded model", "--sharded"))
+    _date(kept, "a sharded model", "--sharded")
     return _sharded(kept, quick=quick)
 
 
 def neighboured(*, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of copies on another node measured anew."""
     kept = common.load(RESULTS)
-    kept["machine"].append(_dated("copies on another node", "--neighbours"))
+    _date(kept, "copies on another node", "--neighbours")
     return _neighboured(kept, quick=quick)
 
 
@@ -106,7 +106,7 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
 def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
     """The committed figures with those of a killed worker measured anew, after each event."""
     kept = common.load(RESULTS)
-    kept["machine"].append(_dated("a killed worker, in place and by a restart", "--kill"))
+    _date(kept, "a killed worker, in place and by a restart", "--kill")
     for megabytes, arm in ((megabytes, arm) for megabytes in sizes for arm in (jobs.IN_PLACE, jobs.RESTART)):
         for sample in changes.run(arm, megabytes, last=KILL):
             print(sample, flush=True)
@@ -133,8 +133,11 @@ def _copies(megabytes: int, *, quick: bool) -> dict[str, Any]:
     return {"megabytes": megabytes, "saves": saves, "restores": restores}
 
 
-def _dated(figures: str, option: str) -> str:
-    return f"{figures}: {datetime.now(timezone.utc):%Y-%m-%d} by `python -m benchmarks.training {option}`"
+def _date(kept: dict[str, Any], figures: str, option: str) -> None:
+    """Say when these figures were measured; the last time counts."""
+    before = [fact for fact in kept["machine"] if not fact.startswith(f"{figures}: ")]
+    measured = f"{datetime.now(timezone.utc):%Y-%m-%d} by `python -m benchmarks.training {option}`"
+    kept["machine"] = [*before, f"{figures}: {measured}"]
 
 
 def _is_same(kept: dict[str, Any], sample: changes.Sample) -> bool:
