@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.common import results as common
 from benchmarks.launcher import machine
@@ -123,20 +123,20 @@ def _changes(run: Run, known: Figures) -> Iterator[Change]:
             yield Change(record.at - first + BACK_SECONDS, "return")
 
 
-def document(results: Mapping[str, Any]) -> str:
+def document(results: common.Results) -> str:
     """The page as Markdown."""
-    head = "| way | plan | goodput | simulated | | seconds | simulated | |\n" + "| --- " * 8 + "|\n"
-    rows = "".join(f"{_row(Pair(**pair))}\n" for pair in results["pairs"])
-    facts = "".join(f"- {fact}\n" for fact in results["machine"])
-    return f"# The simulation beside jobs that ran\n\n{facts}\n{head}{rows}\n{ABOUT}"
+    head = ["way", "plan", "goodput", "simulated", "", "seconds", "simulated", ""]
+    rows = (_row(Pair(**pair)) for pair in results["pairs"])
+    parts = ("# The simulation beside jobs that ran", common.listed(results), common.table([head, *rows]), ABOUT)
+    return "\n\n".join(parts)
 
 
-def _row(pair: Pair) -> str:
+def _row(pair: Pair) -> list[str]:
     goodput, seconds = (f"{ratio:.2f}" for ratio in pair.ratios)
-    return (
-        f"| {pair.arm} | `--chaos {pair.seed}` | {pair.goodput:.3f} | {pair.simulated_goodput:.3f} | {goodput} "
-        f"| {pair.seconds:.1f} | {pair.simulated_seconds:.1f} | {seconds} |"
-    )
+    measured = (f"{pair.goodput:.3f}", f"{pair.simulated_goodput:.3f}", goodput)
+    return [
+        pair.arm, f"`--chaos {pair.seed}`", *measured, f"{pair.seconds:.1f}", f"{pair.simulated_seconds:.1f}", seconds
+    ]  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
