@@ -180,7 +180,7 @@ class Runtime(TypedDict):
     """Seconds newcomers wait for workers that have not made their first step, so that nodes that trickle in do not end every start. Unset means three times the longest start seen, 30 at least, and 600 while none was seen."""
 
     warm_start: NotRequired[bool]
-    """Keep a parent process that has imported torch: a restart then forks in well under a second (about 0.5 GB)."""
+    """Keep a parent process that has imported torch: a restart forks its workers, which share the import's memory."""
 
     log_level: NotRequired[str]
     """Level of the launcher's log lines; torchrun's default."""
@@ -452,7 +452,7 @@ class Kueue(TypedDict):
     """How Kueue admits a job, and in which order."""
 
     mode: NotRequired[str]
-    """How many nodes get quota. `whole` (default, as Kueue's own): all with which the job begins, or none. `partial`: as many as there is quota for, from the minimum of `elastic.nnodes` on; the number stays until the job is admitted again. `elastic`: the job begins with the minimum, and `elastic-infra scale` moves it, as far as there is quota, while the nodes that it has train. The latter two need `target: job` with a range, and exclude each other: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
+    """How many nodes get quota. `whole` (default, as Kueue's own): all with which the job begins, or none. `partial`: as many as there is quota for, from the minimum of `elastic.nnodes` on; the number stays until the job is admitted again. `elastic`: the job begins with the minimum, and `elastic-infra scale` or `autoscaling.policy: capacity` moves it, as far as there is quota, while the nodes that it has train. The latter two need `target: job` with a range, and exclude each other: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
 
     priority_class: NotRequired[str]
     """Kueue's WorkloadPriorityClass: the order in the queue, and which job gives way to which. It says nothing about pods once they are admitted. Default: the order of `placement.priority_class`."""
@@ -530,7 +530,7 @@ class Placement(TypedDict):
     """Scheduling of the job's pods."""
 
     queue: NotRequired[str]
-    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling, which knows nothing of the queue's quota. A change of it restarts the job."""
+    """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling, which knows nothing of the queue's quota, except for `policy: capacity` with `kueue.mode: elastic`. A change of it restarts the job."""
 
     kueue: NotRequired[Kueue]
     """How Kueue admits the job of `queue`; a change of it restarts the job."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +14,7 @@ from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.config.load import read_text
 from elastic_infra.config.migration import migrated
+from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.workdir_files import with_workdir
 from elastic_infra.preview.compare import compare
 from elastic_infra.preview.model import Job, Side
@@ -66,13 +67,20 @@ def migrate(
         return
     typer.echo("".join(_changed_lines(file, text, found.text)), nl=False)
     files.report(file, found.removed, "taken out: ")
-    for line in GAINED_AND_LOST[found.config.kind, found.config.elastic.max_nodes == 1]:
+    for line in (*GAINED_AND_LOST[found.config.kind, found.config.elastic.max_nodes == 1], *_kept(name, before)):
         typer.echo(f"{file}: {line}", err=True)
     after = with_workdir(found.config, file.parent)
     base, head = (_side(name, file, config) for config in (before, after))
     print_text(compare(base, head), Console(stderr=True, soft_wrap=True, highlight=False, markup=False))
     if write:
         _write(file, found.text)
+
+
+def _kept(name: str, config: JobConfig) -> Iterator[str]:
+    """The checkpoints, where the job has a volume for them: it does not depend on the workload object."""
+    if (checkpoint := config.storage.checkpoint) is not None:
+        claim = checkpoint.claim or ObjectNames(name).checkpoint
+        yield f"kept: the checkpoints stay where they are, on the claim {claim}, and training goes on from them."
 
 
 def _side(name: str, file: Path, config: JobConfig) -> Side:

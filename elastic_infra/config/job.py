@@ -256,7 +256,7 @@ class JobConfig(Part):
     @property
     def begins_as_configured(self) -> bool:
         """Whether a job that is made anew begins with `initial_nodes`, though others set its size afterwards."""
-        return self.size_owner in {"queue", "scale"}
+        return self.size_owner in {"queue", "scale"} or self.placement.kueue.mode != "whole"
 
     @property
     def follows_capacity(self) -> bool:

@@ -100,8 +100,9 @@ class Kueue(Part):
     mode: Literal["whole", "partial", "elastic"] = "whole"
     """How many nodes get quota. `whole` (default, as Kueue's own): all with which the job begins, or none. `partial`:
     as many as there is quota for, from the minimum of `elastic.nnodes` on; the number stays until the job is admitted
-    again. `elastic`: the job begins with the minimum, and `elastic-infra scale` moves it, as far as there is quota,
-    while the nodes that it has train. The latter two need `target: job` with a range, and exclude each other:
+    again. `elastic`: the job begins with the minimum, and `elastic-infra scale` or `autoscaling.policy: capacity`
+    moves it, as far as there is quota, while the nodes that it has train. The latter two need `target: job` with a
+    range, and exclude each other:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/job/job_webhook.go"""
 
     priority_class: Annotated[LabelValue, Field(min_length=1)] | None = None
@@ -137,7 +138,7 @@ class Placement(Part):
 
     queue: Annotated[LabelValue, Field(min_length=1)] | None = None
     """Kueue queue: sets the label `kueue.x-k8s.io/queue-name`. Excludes autoscaling, which knows nothing of the
-    queue's quota. A change of it restarts the job."""
+    queue's quota, except for `policy: capacity` with `kueue.mode: elastic`. A change of it restarts the job."""
 
     kueue: Kueue = Kueue()
     """How Kueue admits the job of `queue`; a change of it restarts the job."""

@@ -310,11 +310,13 @@ def autoscaling_has_room(config: JobConfig) -> Iterator[Fault]:
         yield Fault(
             "autoscaling", f'needs a range of nodes, and nnodes is {config.elastic.nnodes}. Use something like "1:4".'
         )
-    if config.placement.queue is not None:
+    asks_for_quota = config.follows_capacity and config.placement.kueue.mode == "elastic"
+    if config.placement.queue is not None and not asks_for_quota:
         yield Fault(
             "autoscaling",
-            "changes the number of nodes without asking the queue: Kueue suspends the job for it or, with "
-            "placement.kueue.mode 'elastic', has new nodes wait for quota. Remove autoscaling, or placement.queue.",
+            "changes the number of nodes without asking the queue, and Kueue suspends the job for it. Set "
+            "autoscaling.policy 'capacity' and placement.kueue.mode 'elastic', or remove autoscaling or "
+            "placement.queue.",
         )
     if scaling.owner == "operator" and scaling.behavior is not None:
         yield Fault("autoscaling.behavior", "the operator's autoscaler has none. Remove it, or use owner 'component'.")

@@ -66,7 +66,7 @@ class Runtime(Part):
     end every start. Unset means three times the longest start seen, 30 at least, and 600 while none was seen."""
 
     warm_start: bool = True
-    """Keep a parent process that has imported torch: a restart then forks in well under a second (about 0.5 GB)."""
+    """Keep a parent process that has imported torch: a restart forks its workers, which share the import's memory."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "WARNING"
     """Level of the launcher's log lines; torchrun's default."""

@@ -89,8 +89,8 @@ def make(logs: str, environ: Mapping[str, str], executable: str) -> RunDir:
 
 def cleanup(parent: str) -> None:
     """Delete the folders under ``parent`` that no living launcher locks; unreadable folders belong to others."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(parent):
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
                 _remove_if_dead(entry.path)
 

@@ -80,7 +80,7 @@ class LauncherSettings:
     short enough to bound a partition."""
 
     warm_start: bool = True
-    """Keep a parent process that has imported torch, so that a restart forks in well under a second."""
+    """Keep a parent process that has imported torch, so that a restart forks its workers and imports nothing."""
 
     log_level: str = "WARNING"
     """Level of the launcher's own log lines (torchrun's LOGLEVEL default)."""

@@ -101,7 +101,8 @@ def driver_token() -> Mounted:
 def driver_role(name: str, config: JobConfig) -> Manifest:
     """Read this one job, and what the config asks for.
 
-    Capacity: resize this job, and list what the decision needs; a name cannot bound a list. A batch/v1 Job has no scale
+    Capacity: resize this job, and list what the decision needs, in a queue of Kueue the workloads too; a name cannot
+    bound a list. A batch/v1 Job has no scale
     subresource: its account may patch the Job, of which Kubernetes keeps the pods' template as it is. The size of a
     TrainJob is that of the JobSet of its name, which has no scale subresource either: with a patch that also suspends
     it, labels, annotations, node selector, tolerations and scheduling gates of its pods can change. Events: make them,
@@ -113,6 +114,7 @@ def driver_role(name: str, config: JobConfig) -> Manifest:
     if config.follows_capacity:
         rules += _resizing(name, config)
         rules += [_rule("", "pods", "list"), _rule("policy", "poddisruptionbudgets", "list")]
+        rules += [_rule("kueue.x-k8s.io", "workloads", "list")] if config.placement.queue is not None else []
     if config.launcher.kubernetes_events:
         rules.append(_rule("", "events", "create"))
     if config.placement.avoid_bad_nodes:

@@ -39,9 +39,9 @@ ROWS: Final[Mapping[str, str]] = {
 }
 """Each latency's row in the results."""
 
-OURS: Final = Latencies(start=5.69, loss=0.38, preemption=0.50, crash=0.28, join=0.47)
+OURS: Final = Latencies(start=5.54, loss=0.41, preemption=0.44, crash=0.27, join=0.45)
 """Column ``ours``. Workers that keep their processes are given the same numbers: these workers need no start, but a
 newcomer is sent the state, so that a small state takes less and one of a gigabyte more (docs/simulate.md)."""
 
-TORCHRUN: Final = Latencies(start=10.49, loss=22.06, preemption=21.89, crash=5.07, join=9.21)
+TORCHRUN: Final = Latencies(start=8.29, loss=17.31, preemption=16.86, crash=3.81, join=6.72)
 """Column ``tuned torchrun``: the fastest settings known to us. As it comes, torchrun needs longer or loses the job."""

@@ -105,10 +105,11 @@ def _budget(said: Answer) -> Iterator[str]:
     if question.budget is None or question.price is None:
         return
     if best is None:
-        yield f"No range of nodes finishes for {formatting.money(question.budget)}."
+        yield f"No range of nodes finishes for {formatting.money(question.budget)} with restarts."
         return
     low, high = best.nodes
     yield (
-        f"For {formatting.money(question.budget)} nnodes {low}:{high} finishes first: {formatting.hours(best.hours)}, "
+        f"For {formatting.money(question.budget)} with restarts nnodes {low}:{high} finishes first: "
+        f"{formatting.hours(best.hours)}, "
         f"cost {formatting.money(best.node_hours * question.price)}."
     )

@@ -26,7 +26,7 @@ class Outage:
     begin: float
     """Unix seconds of the last step before."""
     seconds: float
-    """From the last step seen before to the first step seen after, or to the end of the events."""
+    """From the last step seen before to the first step after, or to the end of the events."""
     is_over: bool
     changes: int
     """Number of generations until a step was made."""
@@ -46,8 +46,8 @@ class Figures:
     wall_seconds: float
     """Time from the first event to the last event that is not the store's."""
     training_seconds: float | None
-    """The time in which steps were made: for each generation from its first step seen to its last. The duration of the
-    first step, saving at the end, hangs and all time between generations are left out."""
+    """The time in which steps were made: for each generation from its first step to its last one seen. The duration of
+    the first step, saving at the end, hangs and all time between generations are left out."""
     repeated_seconds: float | None
     """The part of ``training_seconds`` in which steps were repeated that an earlier generation had made."""
     training_share: float | None

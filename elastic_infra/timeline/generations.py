@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from elastic_infra.timeline.nodes import step_seen_at
+from elastic_infra.timeline.nodes import first_step_at, step_seen_at
 from elastic_infra.timeline.records import Record
 
 Kind = Literal["failure", "hang", "membership", "preemption"]
@@ -38,7 +38,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that a generation was seen to make, without guesses between two reports."""
+    """The steps that a generation made, as its reports say."""
 
     first: int
     first_at: float
@@ -156,18 +156,19 @@ def _newest(known: int | None, told: int | None) -> int | None:
 
 
 def _longer(steps: Steps | None, record: Record, highest: int, before: int | None) -> Steps:
-    at, first = step_seen_at(record), record.whole("first")
+    at, first_at, first = step_seen_at(record), first_step_at(record), record.whole("first")
     first = highest if first is None else first
     if steps is None:
-        ahead = at if before is None or highest > before else None
-        return Steps(first, at, highest, at, ahead, record.number("steps_per_second") or 0.0)
+        ahead = first_at if before is None or first > before else None
+        steps = Steps(first, first_at, first, first_at, ahead, record.number("steps_per_second") or 0.0)
+    steps = replace(steps, first=min(steps.first, first), first_at=min(steps.first_at, first_at))
     if highest <= steps.last:
-        return replace(steps, first=min(steps.first, first), first_at=min(steps.first_at, at))
+        return steps
     if steps.ahead_at is None and before is not None and highest > before:
         share = (before - steps.last) / (highest - steps.last)
         steps = replace(steps, ahead_at=steps.last_at + share * (at - steps.last_at))
     speed = record.number("steps_per_second") or steps.per_second
-    return replace(steps, first=min(steps.first, first), last=highest, last_at=max(at, steps.last_at), per_second=speed)
+    return replace(steps, last=highest, last_at=max(at, steps.last_at), per_second=speed)
 
 
 def _restored(generations: Generations, index: int, record: Record) -> Generation:

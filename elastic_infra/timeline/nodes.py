@@ -1,7 +1,7 @@
 """One node from its events: its phase, and since when. Pure.
 
 A phase begins at the event that reports it, with two exceptions that are known only later: training begins at the
-first step seen, and a hang begins at the last step before the hang was noticed.
+first step, and a hang begins at the last step before the hang was noticed.
 """
 
 from __future__ import annotations
@@ -76,6 +76,15 @@ def step_seen_at(record: Record) -> float:
     return record.at - (record.number("age_seconds") or 0.0)
 
 
+def first_step_at(record: Record) -> float:
+    """When a node made the first step of its generation; when it was seen, where a ``progress`` event does not say.
+
+    The launcher looks at the steps up to twice a second, so that workers may have made many when it sees the first.
+    """
+    age = record.number("first_age_seconds")
+    return step_seen_at(record) if age is None else min(record.at - age, step_seen_at(record))
+
+
 def _learn(node: Node, record: Record) -> Node:
     """The node with an event's facts besides the phase."""
     node = replace(node, has_joined=node.has_joined or record.event != "launcher_started")
@@ -119,7 +128,7 @@ def _started(_node: Node, record: Record) -> Phases:
 def _stepped(node: Node, record: Record) -> Phases:
     if node.phase != "start" or record.generation != node.generation:
         return ()
-    return ((max(node.since, step_seen_at(record)), "train"),)
+    return ((max(node.since, first_step_at(record)), "train"),)
 
 
 def _hung(node: Node, record: Record) -> Phases:

@@ -177,6 +177,21 @@ def read(source: memoryview | mmap.mmap) -> Tree:
     return _with_tensors(given["structure"], tensors)
 
 
+def state_of(part: bytes | None) -> Tree:
+    """The state in the bytes that ``bytes_of`` has made.
+
+    Args:
+        part: the bytes of a rank's part of a snapshot; None where the snapshot has none.
+
+    Raises:
+        DamagedError: there are none, or they are no whole snapshot.
+    """
+    if part is None:
+        message = "the part of a rank is missing"
+        raise DamagedError(message)
+    return read(memoryview(bytearray(part)))["state"]
+
+
 def empty(header: bytes) -> Tree:
     """A state of the header's form with uninitialised tensors."""
     given = torch.load(io.BytesIO(header), weights_only=True)

@@ -403,6 +403,8 @@ class Elastic:
         data = self._data()
         if data is not None and self._loader is not None:
             for batch, self._weight, is_last in data.parts(batches):
+                if self._outside.is_in_step:  # else the error would leave the script
+                    self._group.look_for_break()
                 yield batch, self._sync(last=is_last)
 
     def _sync(self, *, last: bool) -> AbstractContextManager[None]:

@@ -24,7 +24,8 @@ class Outside:
 
     def __init__(self, state: ElasticState) -> None:
         self._state = state
-        self._in_step = False
+        self.is_in_step = False
+        """Whether the loop's body is inside of the block of a step."""
         self._is_told = False
         self._counts: dict[str, int] = {}
         """The count of each scheduler at the end of the last step; empty where no step ended since the last restore."""
@@ -45,11 +46,11 @@ class Outside:
         for name in self._counts:
             if self._counts[name] != now[name]:
                 self._tell(self._state.members[name])
-        self._in_step = True
+        self.is_in_step = True
         try:
             yield
         finally:
-            self._in_step = False
+            self.is_in_step = False
             self._counts = self._scheduled()
 
     def forget(self) -> None:
@@ -58,7 +59,7 @@ class Outside:
 
     def _see(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """Called after each step of any optimizer of the process."""
-        if self._in_step or self._is_told or torch.compiler.is_compiling():
+        if self.is_in_step or self._is_told or torch.compiler.is_compiling():
             return
         if self._trains_state(optimizer):
             self._tell(optimizer)

@@ -174,9 +174,11 @@ class Disk:
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Bytes of each file in the folder."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return {entry.name: entry.stat().st_size for entry in os.scandir(self._root / folder)}
-        return {}
+        try:
+            with os.scandir(self._root / folder) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
 
     def read(self, name: str) -> bytes:
         """The content of a file."""

@@ -231,6 +231,16 @@ class ElasticGroup:
             message = "A collective of this step was cut."
             raise BrokenError(message)
 
+    def look_for_break(self) -> None:
+        """End a step that cannot be completed, before the next collective tells: that one may be many batches away.
+
+        Raises:
+            BrokenError: the generation has ended in the middle of the step.
+        """
+        if self.is_broken:
+            message = "A peer of this step is gone."
+            raise BrokenError(message)
+
     def look(self) -> None:
         """Tell the agent where this process cannot be moved any more; cheap where nothing changed."""
         if self._agent is not None and not self._obstacle and obstacle(self._remade):
@@ -369,7 +379,7 @@ def _why_not_in_place(backend: str, *, sharded: bool, experimental: bool, enviro
     if channel.VARIABLE not in environ:
         return ""
     if sharded:
-        return "The model is sharded, and the shards of a lost node have no living copy."
+        return "The model is sharded, and cannot leave the group in which it was built."
     return regroup.obstacle(backend, experimental=experimental)
 
 

@@ -70,7 +70,9 @@ class Progress:
             Whether the script must save its state and leave the loop: the job then goes on in other workers.
         """
         slot = self._slot
-        self._times[memory.AT] = time.monotonic()
+        now = self._times[memory.AT] = time.monotonic()
+        if not slot[memory.REPORTS]:
+            self._times[memory.FIRST_AT] = now
         slot[memory.STEP] = n
         if samples is not None:
             slot[memory.SAMPLES] = samples

@@ -12,12 +12,12 @@ import dataclasses
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
-from .host_memory import Tree
+from .host_memory import DamagedError, Tree
 
 REFERENCE: Final = "__sharded__"
 """Key of a reference: the name, shape and type of the whole tensor in whose place it stands."""
@@ -117,6 +117,20 @@ class Assembly:
         """Copy what this rank wants of a rank's shards."""
         for name, shard in shards.items():
             self.take(name, box_in(shard), shard["values"])
+
+    def fill(self, parts: Iterable[Mapping[str, Tree]]) -> None:
+        """Take the shards of as few ranks as are needed.
+
+        Raises:
+            DamagedError: values are missing when all parts are taken.
+        """
+        for part in parts:
+            self.take_all(part)
+            if not self._missing:
+                break
+        if self._missing:
+            message = f"no part has all values of {self.missing[0]}"
+            raise DamagedError(message)
 
     def put_into(self, tree: Tree) -> Tree:
         """The tree with tensors in place of its references."""
@@ -255,6 +269,17 @@ def targets(members: Mapping[str, Any], saved: Mapping[str, Tree]) -> dict[str, 
                 box = _box_here(at, like) if is_sharded(like) else Box((0,) * like.ndim, tuple(like.shape))
                 values = torch.empty(box.shape, dtype=getattr(torch, leaf[REFERENCE]["dtype"]))
                 found[at] = Target(like, box, values)
+    return found
+
+
+def whole_targets(saved: Tree) -> dict[str, Target]:
+    """What the references of a snapshot become in one process without members: whole tensors in host memory."""
+    found = {}
+    for _, leaf in _leaves(saved, ""):
+        if is_reference(leaf):
+            shape = tuple(leaf[REFERENCE]["shape"])
+            values = torch.empty(shape, dtype=getattr(torch, leaf[REFERENCE]["dtype"]))
+            found[leaf[REFERENCE]["name"]] = Target(values, Box((0,) * len(shape), shape), values)
     return found
 
 

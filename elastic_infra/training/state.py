@@ -26,7 +26,7 @@ from . import exchange, fitting, generators, host_memory, shards, snapshots, tra
 from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies
-from .host_memory import DamagedError, Tree
+from .host_memory import Tree
 from .iterable import ElasticIterable
 from .neighbour import Invitation
 from .node_memory import Key, NodeMemory, Parts
@@ -165,8 +165,7 @@ class ElasticState:
         memory = _node_memory() if in_memory else None
         object.__setattr__(self, "_memory", memory)
         object.__setattr__(self, "_copies", Copies(memory) if memory is not None and memory.keeps_state else None)
-        buddies = Buddies(memory) if memory is not None and build is not None else None
-        object.__setattr__(self, "_buddies", buddies)
+        object.__setattr__(self, "_buddies", Buddies(memory) if memory is not None else None)
         object.__setattr__(self, "_writing", None)
         object.__setattr__(self, "_saving", snapshots.Saving())
         object.__setattr__(self, "_overlap", Overlap(warn))
@@ -689,8 +688,7 @@ class ElasticState:
             drawn = {tree["rank"]: tree["rng"] for tree in (held[key], *copies.get(key, ()))} if key in held else {}
             restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories, drawn)
         restored = restored or Restored(0, "nothing")
-        if self.is_rebuilt:
-            self._join_buddies()
+        self._join_buddies()
         if max((step for inventory in inventories for step, _ in inventory), default=-1) > restored.step:
             # A peer may have sent rank 0's shards, and others have theirs from their own nodes.
             source = "memory" if restored.source == "peer" else restored.source
@@ -734,13 +732,7 @@ class ElasticState:
     def _assembled(self, tree: Tree, parts: Iterable[Mapping[str, Tree]]) -> Tree:
         """The tree with this rank's boxes, filled from the shards of as few ranks as are needed."""
         assembly = self._assembly(tree)
-        for part in parts:
-            assembly.take_all(part)
-            if not assembly.missing:
-                break
-        if assembly.missing:
-            message = f"no part has all values of {assembly.missing[0]}"
-            raise DamagedError(message)
+        assembly.fill(parts)
         rest = {name: part for name, part in tree.items() if name not in {"shards", "run"}}
         return {**rest, "members": assembly.put_into(tree["members"])}
 
@@ -779,9 +771,9 @@ class ElasticState:
         """The shared part of a durable snapshot with what this rank has of its own; None where it is damaged."""
         folder = cast("snapshots.Folder", self._folder)
         try:
-            parts = {0: _tree_of(folder.part(step, 0))}
+            parts = {0: host_memory.state_of(folder.part(step, 0))}
             if _rank() and (mine := folder.part(step, _rank())) is not None:
-                parts[_rank()] = _tree_of(mine)
+                parts[_rank()] = host_memory.state_of(mine)
             tree = {name: part for name, part in parts[0].items() if name not in _OF_RANK}
             if _rank() in parts:
                 tree["rng"] = parts[_rank()]["rng"]
@@ -797,8 +789,8 @@ class ElasticState:
         folder = cast("snapshots.Folder", self._folder)
         saved, here = folder.world(step), _world()
         for rank in sorted(range(saved), key=lambda rank: abs(rank * here - _rank() * saved)):
-            found: Mapping[str, Tree] = (parts[rank] if rank in parts else _tree_of(folder.part(step, rank)))["shards"]
-            yield found
+            part = parts[rank] if rank in parts else host_memory.state_of(folder.part(step, rank))
+            yield part["shards"]
 
 
 def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapshots.Folder:
@@ -807,13 +799,6 @@ def _open(folder: str | os.PathLike[str], keep: snapshots.Keep | None) -> snapsh
     except (ImportError, ValueError) as error:
         raise StateError(str(error)) from error
     return snapshots.Folder(place, warn_for_node, keep)
-
-
-def _tree_of(part: bytes | None) -> Tree:
-    if part is None:
-        message = "the part of a rank is missing"
-        raise DamagedError(message)
-    return host_memory.read(memoryview(bytearray(part)))["state"]
 
 
 def _from_peer(tree: Tree | None, versions: Sequence[Version], group: dist.ProcessGroup | None = None) -> Tree:

@@ -85,12 +85,14 @@ def folder_of(launch: Launched) -> pathlib.Path:
 
 
 def is_free(folder: pathlib.Path) -> bool:
-    """Whether the last process that held the lock has ended."""
-    with open(folder / "owner") as owner:
-        try:
+    """Whether the last process that held the lock has ended; any launch on the machine may have deleted the folder."""
+    try:
+        with open(folder / "owner") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        pass
     return True
 
 

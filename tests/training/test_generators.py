@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +113,13 @@ def test_numbers_are_drawn_aside_with_any_generator_of_numpy() -> None:
         assert DRAWS["numpy"]() == expected
     finally:
         mtrand.set_bit_generator(np.random.MT19937())
+
+
+def test_the_page_tells_how_large_the_generators_of_a_worker_are() -> None:
+    """On the CPU, with NumPy: what each node sends to another after a snapshot."""
+    page = Path(__file__).parents[2].joinpath("docs/training.md").read_text()
+    told = re.findall(r"some (\d+) kB a\s+worker", page)
+    leaves = [leaf for part in generators.capture().values() for leaf in (part if isinstance(part, list) else [part])]
+    size = sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+    assert [int(each) for each in told] == [pytest.approx(size / 1e3, rel=0.05)]

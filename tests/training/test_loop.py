@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +19,10 @@ from elastic_infra.launcher.workers.progress import Memory, Slot
 from elastic_infra.training import Elastic, ElasticIterable, ElasticSampler, ElasticState, Restored, Snapshots
 from elastic_infra.training.places import Disk, Files
 from elastic_infra.training.snapshots import Folder
+from tests.training.volumes import small_volume
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 
 @pytest.fixture
@@ -42,6 +50,23 @@ def test_training_goes_on_without_snapshots(tmp_path: Path, shared: Memory, caps
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot be saved in" in line
     assert "Not a directory" in line
+
+
+def test_a_full_and_a_read_only_volume_cost_no_step(tmp_path: Path, shared: Memory) -> None:
+    """Each of the four saves that fail is counted for the metric, and there is one warning for each of two reasons."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    command = [*small_volume(volume), sys.executable, str(SCRIPTS / "full_volume_loop.py"), str(volume)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["step-000000000001", "step-000000000004"]
+    assert (reported(shared).step, reported(shared).checkpoint, reported(shared).failed_saves) == (6, 4, 4)
+    full, again, refused = done.stderr.splitlines()
+    assert "No space left on device" in full
+    assert "are saved again, from step 4 on" in again
+    assert "Read-only file system" in refused
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -17,9 +17,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 from elastic_infra.launcher.workers import channel
-from elastic_infra.training import ElasticGroup
+from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
 from elastic_infra.training.process_group import BrokenError, rebind
 from tests.ports import free_port
 
@@ -314,3 +315,29 @@ def test_what_is_compiled_inside_of_the_wrapper_is_not_compiled_again() -> None:
         counts.append(len(compiled))
 
     assert counts == [1, 1, 1]
+
+
+def test_no_further_batch_of_a_broken_step_is_computed(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """A step that adds up gradients meets its peers with the last batch alone, which may be minutes away."""
+    agent, connection = agent_and_worker
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    computed: list[int] = []
+    try:
+        group = listening(connection)
+        sampler = ElasticSampler(24, global_batch=12, micro_batch=2)
+        state = ElasticState(None, model=torch.nn.Linear(1, 1), data=sampler)
+        elastic = Elastic(state, DataLoader(list(range(24)), batch_sampler=sampler), group=group)
+        agent.send(channel.Enter(1, {}))
+        for _, micro in elastic.steps(until=1):
+            with elastic.step():
+                for _batch, _sync in micro:
+                    computed.append(group.generation)
+                    if computed == [1, 1]:
+                        with pytest.raises(BrokenError):
+                            break_up(agent, group)
+    finally:
+        dist.destroy_process_group()
+
+    assert (computed, state.step) == ([1] * 2 + [2] * 6, 1)

@@ -33,6 +33,24 @@ def test_reports_reach_their_own_slot(shared: Memory) -> None:
     assert second.at > 0
 
 
+def test_the_moment_of_the_first_report_is_kept(shared: Memory) -> None:
+    """However late it is read; workers that are kept for another generation report theirs anew."""
+    progress = Progress(shared.variable(0))
+    progress.step(4)
+    first = shared.read()[0].at
+    progress.step(5)
+    late = shared.read()[0]
+    shared.forget_steps(kept={0})
+    emptied = shared.read()[0]
+    progress.step(6)
+    again = shared.read()[0]
+
+    assert (late.first_at, late.stepped_at) == (first, first)
+    assert late.at > first
+    assert (emptied.first_at, emptied.stepped_at) == (None, None)
+    assert again.first_at == again.at
+
+
 def test_stop_step(shared: Memory) -> None:
     """Once agreed, step returns True at the stop step and not before it."""
     progress = Progress(shared.variable(0))

@@ -196,4 +196,4 @@ def test_a_model_that_was_sharded_without_its_peers_is_refused(
     monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)  # this process has its group already
     assert not ElasticGroup.start(sharded=True, environ={channel.VARIABLE: "a path", "RANK": "0"}).is_movable
     (line,) = capsys.readouterr().err.splitlines()
-    assert "shards of a lost node have no living copy. Workers restart when nodes come or go." in line
+    assert "cannot leave the group in which it was built. Workers restart when nodes come or go." in line

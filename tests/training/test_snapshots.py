@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 from elastic_infra.training.places import MANIFEST, Disk, Files
 from elastic_infra.training.snapshots import WAIT_SECONDS, Folder, Keep, NewerFormatError, Saving, Writer
+from tests.training.volumes import small_volume
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -126,11 +126,7 @@ def test_a_power_loss_after_any_call_loses_no_whole_snapshot(tmp_path: Path, war
 
 def test_a_full_and_a_read_only_volume_are_one_warning_each(tmp_path: Path) -> None:
     """What did not fit leaves nothing behind, the snapshots that are there stay, and saving goes on with the volume."""
-    alone = ("unshare", "--map-root-user", "--mount")
-    if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
-        pytest.skip("needs unshare, and the right to mount")
-    mount = ("sh", "-c", f'mount -t tmpfs -o size=256k tmpfs {tmp_path} && exec "$@"', "sh")
-    (line,) = script("full_volume.py", tmp_path, prefix=(*alone, *mount))
+    (line,) = script("full_volume.py", tmp_path, prefix=small_volume(tmp_path))
 
     told = json.loads(line)
     assert told["saved"] == [True, False, False, True, False, False]
@@ -155,6 +151,14 @@ def test_every_rank_s_part_is_waited_for(tmp_path: Path, warnings: list[str]) ->
     first.join()
     assert folder.steps() == (1,)
     assert json.loads((tmp_path / "step-000000000001" / MANIFEST).read_text())["world"] == 2
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_leaves_nothing_open(tmp_path: Path) -> None:
+    """Another rank renames what it has written: the list is empty until the next look, and the folder is closed."""
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft" / "gone").symlink_to("nowhere")
+
+    assert Disk(tmp_path).sizes("draft") == {}
 
 
 def test_missing_parts_are_not_waited_for_once_the_snapshot_is_given_up(tmp_path: Path, warnings: list[str]) -> None:

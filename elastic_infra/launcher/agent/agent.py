@@ -315,7 +315,7 @@ class Agent:
         except OSError as error:
             self._leave(exit_codes.of_log_folder(error), f"Workers cannot be started: {error}")
             return
-        self._steps = steps.Watch()
+        self._steps = steps.Watch(self._steps.durations)
         self._workers.begin(action.generation, self._group.enters(), action.kept)
         if spawn.workers:
             self._channel.send(spawn)

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from ..settings import HangTimeout
 from ..workers.progress import Slot
+from .steps import p99
 
 FLOOR_SECONDS: Final = 600.0
 """The least threshold under "auto": NCCL's own default timeout for a collective."""
@@ -94,9 +95,7 @@ def threshold(watch: Watch, timeout: HangTimeout) -> float:
         return timeout
     if timeout == "off" or len(watch.intervals) < WARM_UP:
         return math.inf
-    ordered = sorted(watch.intervals)
-    p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]
-    return max(FACTOR * p99, FLOOR_SECONDS)
+    return max(FACTOR * p99(watch.intervals), FLOOR_SECONDS)
 
 
 def _remember(watch: Watch, seen: Seen) -> Watch:

@@ -118,10 +118,13 @@ class Observer:
         if seen is None:
             return
         steps = {"first": seen.first, "lowest": seen.lowest, "highest": seen.highest, "checkpoint": seen.checkpoint}
-        age = round(max(0.0, self._clock() - self._pace.seen_at), 3)
-        pace = {"steps_per_second": seen.per_second, "age_seconds": age}
+        ages = {"age_seconds": self._age(self._pace.seen_at), "first_age_seconds": self._age(seen.stepped_at)}
+        pace = {"steps_per_second": seen.per_second, **ages}
         kept = {"memory_step": self._saves.memory_step, "samples": self._samples}
         self._write("progress", state, seen.generation, {**steps, **kept, **pace})
+
+    def _age(self, at: float | None) -> float | None:
+        return None if at is None else round(max(0.0, self._clock() - at), 3)
 
     def _write(self, event: str, state: State, generation: int, fields: Mapping[str, object]) -> None:
         attempt = state.generation.attempt if state.generation else 0

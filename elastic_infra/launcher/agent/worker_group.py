@@ -75,7 +75,8 @@ class WorkerGroup:
     def move(self, start: StartWorkers, kept: tuple[int, ...]) -> ipc.Spawn:
         """Prepare the workers that live on for another generation; returns the workers to start in place of the others.
 
-        Logs, progress memory and processes stay; steps and ends of the last generation are forgotten.
+        Logs, progress memory and processes stay; steps and ends of the last generation are forgotten, and so are the
+        phases and errors of the workers that ended.
 
         Args:
             start: the node's place in that generation.
@@ -87,7 +88,7 @@ class WorkerGroup:
             raise RuntimeError(message)
         self._begin(start)
         memory.set_stop(None, agreed=False)
-        memory.forget_steps()
+        memory.forget_steps(kept)
         missing = [spec for spec in self._plan_workers(start, memory.path) if spec.local_rank not in kept]
         self._forget_errors(kept)
         return ipc.Spawn(self.spawn, tuple(missing), warm=self.is_warm)

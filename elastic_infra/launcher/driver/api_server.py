@@ -18,6 +18,8 @@ KINDS: Final = {
     "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets"),
 }
 """API version and path of the kinds of workload, and of what Trainer makes of a TrainJob."""
+WORKLOADS: Final = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"
+"""Where the API server has what Kueue admits."""
 
 Call = Callable[..., Any]
 """Method, path and, for a change, its body, in; JSON out."""
@@ -32,7 +34,7 @@ def path_of(kind: str, namespace: str, name: str) -> str:
 
 
 def listed(call: Call, path: str, **query: str) -> Iterator[Any]:
-    """Every pod of a list, without those parts that no task looks at; one answer at a time is in memory."""
+    """Every object of a list, without those parts that no task looks at; one answer at a time is in memory."""
     further: dict[str, str] = {}
     while True:
         answer = call("GET", f"{path}?{urlencode({**query, 'limit': PAGE, **further})}")
@@ -42,13 +44,14 @@ def listed(call: Call, path: str, **query: str) -> Iterator[Any]:
         further = {"continue": token}
 
 
-def _lean(pod: Any) -> Any:  # noqa: ANN401 - JSON
-    pod["metadata"].pop("managedFields", None)
-    pod["spec"].pop("volumes", None)
-    for container in pod["spec"].get("containers", ()):
+def _lean(found: Any) -> Any:  # noqa: ANN401 - JSON
+    found["metadata"].pop("managedFields", None)
+    for part in ("volumes", "podSets"):
+        found["spec"].pop(part, None)
+    for container in found["spec"].get("containers", ()):
         for part in ("env", "volumeMounts", "command", "args"):
             container.pop(part, None)
-    return pod
+    return found
 
 
 def api(host: str, port: str, credentials: Path) -> Call:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Final
 from urllib.parse import urlencode
 
-from .api_server import Call, listed, path_of
-from .decision import Limits, Memory, begin, decide
-from .observation import Object, hold, observe
+from .api_server import WORKLOADS, Call, listed, path_of
+from .decision import Limits, Memory, Observation, begin, decide
+from .observation import Object, hold, is_queued, observe
+from .queued import claims
 
 SIZED: Final = {"TrainJob": "JobSet"}
 """The kind of the object that holds the number of nodes, where that is another one of the job's name."""
@@ -33,7 +35,7 @@ def look(
         memory: what the last look has left.
     """
     kind, namespace, name = job
-    path, space = path_of(kind, namespace, name), f"namespaces/{namespace}"
+    path = path_of(kind, namespace, name)
     workload = call("GET", path)
     why = hold(workload)
     if kind in SIZED and not why:  # the label of a queue is the TrainJob's alone
@@ -43,10 +45,7 @@ def look(
         why = hold(workload)
     if why:
         return None, f"leaves the size alone: {why}"
-    waiting = urlencode({"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": MOST_PODS})
-    pods, budgets = f"/api/v1/{space}/pods", f"/apis/policy/v1/{space}/poddisruptionbudgets"
-    own = listed(call, pods, labelSelector=selector)
-    seen = observe(workload, own, *(call("GET", each)["items"] for each in (f"{pods}?{waiting}", budgets)))
+    seen = _seen(call, workload, namespace, selector, limits)
     now = time.monotonic()
     nodes, why, after = decide(seen, limits, memory or begin(limits, now), now)
     if nodes == seen.size:
@@ -58,6 +57,20 @@ def look(
             return memory, f"size {seen.size}: {FIXED}"
         raise
     return after, f"size {seen.size} to {nodes}: {why}"
+
+
+def _seen(call: Call, workload: Object, namespace: str, selector: str, limits: Limits) -> Observation:
+    waiting = urlencode({"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": MOST_PODS})
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    pending = call("GET", f"{pods}?{waiting}")["items"]
+    budgets = call("GET", f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")["items"]
+    own = [*listed(call, pods, labelSelector=selector)]  # last, so that none of the pending ones is unknown
+    seen = observe(workload, own, pending, budgets)
+    node, spare = next((pod for pod in own if pod["spec"].get("nodeName")), None), seen.size - limits.sizes[0]
+    if not is_queued(workload) or node is None or spare < 1:
+        return seen
+    workloads = listed(call, WORKLOADS.format(namespace=namespace))
+    return dataclasses.replace(seen, waiting=seen.waiting | claims(workloads, workload, node, spare))
 
 
 def _change(kind: str, workload: Object, nodes: int) -> object:

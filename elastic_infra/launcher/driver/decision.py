@@ -36,7 +36,8 @@ class Observation:
         size: the number of nodes that the job asks for.
         placed: the indices, below `size`, whose pod has a place in the cluster.
         is_settled: whether all these pods are ready, and none is on its way out.
-        waiting: others' pods, by uid, that could take the place of one of the job's.
+        waiting: others' pods, by uid, that could take the place of one of the job's, and workloads that lack quota
+            which the job has.
         spare: how many nodes the disruption budgets of the job's pods let go.
     """
 

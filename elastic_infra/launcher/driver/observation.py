@@ -15,6 +15,7 @@ MIN_NODES: Final = "elastic-infra/min-nodes"
 """Annotation of the pods of a job that grows into idle capacity: those from this index on take only what is idle, and
 no other such job makes room for them. Two of them would take nodes from each other for ever."""
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
+ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
 INDICES: Final = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
 ENDS: Final = frozenset({"Succeeded", "Failed", "Complete", "Completed", "SuccessCriteriaMet", "FailureTarget"})
 
@@ -24,11 +25,16 @@ def hold(workload: Object) -> str:
     spec = workload["spec"]
     if _true(workload) & ENDS:
         return "the job has ended"
-    if QUEUE in workload["metadata"].get("labels", {}):
+    if is_queued(workload) and workload["metadata"].get("annotations", {}).get(ELASTIC) != "true":
         return "the job is in a queue of Kueue, whose quota bounds its size"
     if spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"):
         return "the job is suspended"
     return ""
+
+
+def is_queued(workload: Object) -> bool:
+    """Whether Kueue admits the job, from a queue."""
+    return QUEUE in workload["metadata"].get("labels", {})
 
 
 def size(workload: Object) -> int:

@@ -132,15 +132,10 @@ def _failure(state: State, workers: LocalWorkers, event: events.WorkerExited, no
         uuid=state.node.uuid,
         rank=_rank(state, event.local_rank),
         exit_code=event.exit_code,
-        step=_newest_step(workers),
+        step=workers.newest_step,
         message=event.message,
-        startup=within and state.limits.startup_window > 0 and event.exit_code > 0 and _newest_step(workers) is None,
+        startup=within and state.limits.startup_window > 0 and event.exit_code > 0 and workers.newest_step is None,
     )
-
-
-def _newest_step(workers: LocalWorkers) -> int | None:
-    """The newest step known here: a failure in the first step after a move comes after all those before it."""
-    return workers.earlier if workers.highest is None else workers.highest
 
 
 def _rank(state: State, local_rank: int) -> int | None:
@@ -206,7 +201,7 @@ def _step_broke(state: State, event: events.StepBroke, now: float) -> State:
     if workers is None or workers.phase != "running" or workers.broke is not None:
         return state
     node, rank = state.node.name or state.node.address, _rank(state, event.local_rank)
-    broke = Cause("worker_failed", node, state.node.uuid, rank, None, _newest_step(workers), event.message)
+    broke = Cause("worker_failed", node, state.node.uuid, rank, None, workers.newest_step, event.message)
     return with_workers(state, replace(workers, broke=broke, broke_at=now))
 
 
@@ -220,7 +215,8 @@ def _steps_seen(state: State, event: events.StepsSeen, now: float) -> State:
         lowest=event.lowest,
         slowest=event.slowest,
         highest=event.highest,
-        per_second=event.per_second,
+        per_second=event.per_second or workers.per_second,
+        step_seconds=event.step_seconds,
         checkpoint=event.checkpoint,
         first_checkpoint=first,
         failing=event.failing,

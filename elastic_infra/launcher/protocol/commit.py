@@ -104,7 +104,15 @@ def commit(state: State, now: float) -> Generation | None:
     budget = (
         restart_budget.refund(generation.budget) if _is_refundable(state, generation, statuses) else generation.budget
     )
+    budget = restart_budget.forgive(budget, _newest_step(state, generation))
     return _next(state, replace(generation, budget=budget, charged=False), statuses, now)
+
+
+def _newest_step(state: State, generation: Generation) -> int | None:
+    """The newest step of a generation that is over, as far as this node knows, which may be no member."""
+    workers = state.workers_of(generation)
+    known = workers.newest_step if workers else None
+    return generation.stop_step if generation.phase == "draining" and generation.stop_step is not None else known
 
 
 def give_back(state: State, now: float) -> Generation | None:

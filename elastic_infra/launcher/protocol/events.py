@@ -174,7 +174,9 @@ class StepsSeen:
     lowest: int | None
     highest: int | None
     per_second: float = 0.0
-    """Steps a second, from which the stop step is chosen."""
+    """Steps a second, from which the stop step is chosen; 0 where it is not known, or no step has come for long."""
+    step_seconds: float = 0.0
+    """What a step takes at most, all but one in a hundred, in seconds; 0 where it is not known."""
     checkpoint: int | None = None
     """The newest step the script reported as saved."""
     first: int | None = None

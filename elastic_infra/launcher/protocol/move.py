@@ -23,7 +23,7 @@ MOST_FAILED: Final = 2
 """After so many moves in a row without a step the next change starts all workers anew."""
 PARK_SECONDS: Final = 5.0
 PARK_STEPS: Final = 3
-"""Time for a worker to finish its computation before it parks, in steps of the usual length, and 5 s at least."""
+"""Time for a worker to finish its computation before it parks, in steps (their 99th percentile), and 5 s at least."""
 
 
 def mode_of_change(state: State, generation: Generation, cause: Cause, now: float) -> Mode:
@@ -180,6 +180,8 @@ def carried_over(workers: LocalWorkers, generation: Generation, now: float) -> L
         can_move=True,
         behind=behind,
         earlier=workers.earlier if workers.highest is None else workers.highest,
+        per_second=workers.per_second,
+        step_seconds=workers.step_seconds,
     )
     return kept if generation.phase in {"running", "proposed"} else parked_again(kept)
 
@@ -201,7 +203,7 @@ def _ordered(state: State, workers: LocalWorkers, now: float) -> tuple[State, Lo
     assert generation is not None  # noqa: S101  `parks` has looked
     broken = generation.phase == "broken"
     if broken and not workers.told_to_park and workers.phase in {"running", "parking"}:
-        wait = max(PARK_SECONDS, PARK_STEPS / workers.per_second if workers.per_second else 0.0)
+        wait = max(PARK_SECONDS, PARK_STEPS * workers.step_seconds)
         workers = replace(workers, phase="parking", stop_by=now + wait, told_to_park=True)
         return with_workers(state, workers), workers, (actions.ParkWorkers(workers.identity[0]),)
     at_step = generation.stop_step is not None and (workers.highest or 0) >= generation.stop_step

@@ -47,6 +47,20 @@ def charge(budget: Budget, failure: Cause, max_restarts: int) -> Verdict:
     return Verdict(spent)
 
 
+def forgive(budget: Budget, step: int | None) -> Budget:
+    """The full budget again, where a generation that ended without a failure went beyond the last failed step.
+
+    The next failure may come before its generation makes a step, so that it does not say how far the job was.
+
+    Args:
+        budget: what is spent.
+        step: the newest step of that generation; None where none is known.
+    """
+    if step is None or budget.failed_step is None or step <= budget.failed_step:
+        return budget
+    return Budget(charged=budget.charged, failed_step=step)
+
+
 def refund(budget: Budget) -> Budget:
     """Take the last charge back, because the failed node turned out to be lost."""
     return replace(budget, restarts=max(0, budget.restarts - 1), charged=max(0, budget.charged - 1))

@@ -156,6 +156,8 @@ class LocalWorkers:
     earlier: int | None = None
     """The newest step that the kept workers made in earlier generations; None where all were started."""
     per_second: float = 0.0
+    step_seconds: float = 0.0
+    """What a step takes at most, all but one in a hundred; 0 where it is not known."""
     checkpoint: int | None = None
     first_checkpoint: int | None = None
     """The newest checkpoint when this generation began to report."""
@@ -184,6 +186,11 @@ class LocalWorkers:
     broke: Cause | None = None
     """A step broke although no worker here ended: a failure, unless a lost peer explains the break."""
     broke_at: float = 0.0
+
+    @property
+    def newest_step(self) -> int | None:
+        """The newest step known here: a failure in the first step after a move comes after all those before it."""
+        return self.earlier if self.highest is None else self.highest
 
     @property
     def on_standby(self) -> bool:

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-MAX_LINE: Final = 1 << 20
-"""Bytes of one message: the record of a generation of a thousand nodes is a tenth of it."""
+MAX_LINE: Final = 3 << 19
+"""Bytes of one message: the record of a generation of ten thousand nodes, the most of a job, with the longest names."""
 
 MAX_SNAPSHOT: Final = 64 << 20
 """Bytes of one message from the store to a node, which may hold all keys of a job."""

@@ -127,7 +127,8 @@ class ForkServer:
 
     def _records(self) -> tuple[float, int]:
         """When a worker last recorded an import, in seconds since the epoch, and the size of all records."""
-        found = [entry.stat() for entry in os.scandir(self._run_dir.modules)]
+        with os.scandir(self._run_dir.modules) as entries:
+            found = [entry.stat() for entry in entries]
         return max((each.st_mtime for each in found), default=0.0), sum(each.st_size for each in found)
 
     def load_more(self, now: float, wall: float) -> None:

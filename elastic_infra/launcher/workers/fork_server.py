@@ -298,11 +298,15 @@ def set_filters(filters: Sequence[Any]) -> None:
     warnings.filters.extend(filters)  # type: ignore[attr-defined]  # a list, whatever its type says
 
 
+class NotLoadedWarning(Warning):
+    """Stands for a category of a module that is not loaded here, so that nothing can warn with it."""
+
+
 def read_filters(written: Sequence[Any]) -> list[Any]:
-    """Filters as ``bootstrap.written`` left them.
+    """Filters as ``bootstrap.written`` left them; one whose category is not loaded keeps its place and matches nothing.
 
     Raises:
-        AttributeError, KeyError: a category is of a module that is not loaded.
+        AttributeError: a category is not where its name says.
     """
 
     def pattern(found: Any) -> Any:  # noqa: ANN401  an expression with flags, a text or None
@@ -310,7 +314,8 @@ def read_filters(written: Sequence[Any]) -> list[Any]:
 
     filters = []
     for action, message, module, name, where, line in written:
-        category = functools.reduce(getattr, name.split("."), sys.modules[module])
+        is_loaded = module in sys.modules
+        category = functools.reduce(getattr, name.split("."), sys.modules[module]) if is_loaded else NotLoadedWarning
         filters.append((action, pattern(message), category, pattern(where), line))
     return filters
 
@@ -367,8 +372,8 @@ def load(found: Import, start: Start, effects: Effects) -> str:
     """Import one module as a worker would; returns the trace that it left, or why it cannot be loaded here."""
     try:
         filters = [*effects.filters, *start.filters] if found.filters is None else read_filters(found.filters)
-    except (AttributeError, KeyError):
-        return "a category of warnings from a module that is left out"
+    except AttributeError:
+        return "a category of warnings that is not where its name says"
     set_environ(with_one_thread(changed(changed(start.environ, effects.environ), found.environ)))
     sys.path[:] = start.path if found.path is None else found.path
     set_filters(filters)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 VARIABLE: Final = "ELASTIC_INFRA_PROGRESS"
@@ -28,10 +28,10 @@ One word holds both, so that no worker can pair an old step with a new consent."
 LEAVING: Final = 1
 """The header's word, written by the agent: 1 once this node was told to leave the job, else 0."""
 
-# Words of a slot, written by its worker. AT, PHASE_UNTIL, OPTIMIZED_AT and FAILED_AT hold seconds of CLOCK_MONOTONIC as
-# doubles, and SAVE_SECONDS a duration as a double.
+# Words of a slot, written by its worker. AT, PHASE_UNTIL, OPTIMIZED_AT, FAILED_AT and FIRST_AT hold seconds of
+# CLOCK_MONOTONIC as doubles, and SAVE_SECONDS a duration as a double.
 STEP, AT, CHECKPOINT, STOPPED, PHASES, PHASE_UNTIL, REPORTS, OPTIMIZED_AT, FAILED_AT, RESTORED = range(10)
-FAILED_SAVES, SAVE_SECONDS, SAMPLES, SNAPSHOT = range(10, 14)
+FAILED_SAVES, SAVE_SECONDS, SAMPLES, SNAPSHOT, FIRST_AT = range(10, 15)
 
 SOURCES: Final = ("process", "memory", "peer", "disk", "nothing")
 """Where a state comes from, the nearest first; ``RESTORED`` holds the step times ``_SOURCE_BASE`` plus the index."""
@@ -68,11 +68,13 @@ class Slot:
     """Number of samples on which the job has trained up to ``step``, over all epochs; None where unreported."""
     snapshot: int | None = None
     """The step of the newest snapshot that this worker has put into the node's memory."""
+    first_at: float | None = None
+    """CLOCK_MONOTONIC of the first report of this generation; None before it, and from an older library."""
 
     @property
     def stepped_at(self) -> float | None:
         """When the worker made its first step, as far as this look shows; None before the step."""
-        return self.at if self.step is not None else self.optimized_at
+        return self.first_at or (self.at if self.step is not None else self.optimized_at)
 
 
 class Memory:
@@ -117,18 +119,22 @@ class Memory:
         """Tell the workers that their node leaves the job."""
         self._integers[LEAVING] = 1
 
-    def forget_steps(self) -> None:
+    def forget_steps(self, kept: Collection[int]) -> None:
         """Empty every slot for the steps of another generation; the workers are parked and write none.
 
         What is known of checkpoints stays, since the thread that saves may still report.
+
+        Args:
+            kept: local ranks of the workers that live on; the phase and the error of the others ended with them.
         """
-        for slot in range(1, self.slots + 1):
-            base = slot * WORDS
+        for local_rank in range(self.slots):
+            base = (local_rank + 1) * WORDS
+            ended = local_rank not in kept
             for word in (STEP, RESTORED, SAMPLES):
                 self._integers[base + word] = NONE
-            for word in (STOPPED, REPORTS):
+            for word in (STOPPED, REPORTS, *((PHASES,) if ended else ())):
                 self._integers[base + word] = 0
-            for word in (AT, OPTIMIZED_AT):
+            for word in (AT, OPTIMIZED_AT, FIRST_AT, *((PHASE_UNTIL, FAILED_AT) if ended else ())):
                 self._reals[base + word] = 0.0
 
     def read(self) -> tuple[Slot, ...]:
@@ -159,6 +165,7 @@ class Memory:
             save_seconds=self._reals[base + SAVE_SECONDS] or None,
             samples=_or_none(words[base + SAMPLES]),
             snapshot=_or_none(words[base + SNAPSHOT]),
+            first_at=self._reals[base + FIRST_AT] or None,
         )
 
 

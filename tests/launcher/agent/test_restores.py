@@ -38,7 +38,7 @@ def test_steps_above_the_restored_one_are_lost(shared: Memory) -> None:
     """Those of the generation before, also where the new one has made steps by then; each is counted once."""
     watch = Watch()
     for generation, (highest, restored) in enumerate([(20, 0), (30, 12), (31, 29)], 1):
-        shared.forget_steps()
+        shared.forget_steps(kept=(0, 1))
         for worker in workers(shared):
             worker.restored(restored, "disk")
             worker.step(restored + 1)

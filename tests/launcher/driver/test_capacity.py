@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from elastic_infra.launcher.driver.capacity import FIXED, look, sizes
 from elastic_infra.launcher.driver.decision import Limits, Memory
+from elastic_infra.launcher.driver.observation import ELASTIC
 from tests.launcher.driver.test_observation import job, node
+from tests.launcher.driver.test_queued import lacking, own, workload
 
 LIMITS = Limits((1, 2, 3), 60)
 READY = Memory(ready=0)
@@ -110,6 +113,25 @@ def test_a_train_job_in_a_queue_is_left_alone() -> None:
         None,
         "leaves the size alone: the job is in a queue of Kueue, whose quota bounds its size",
     )
+
+
+def test_a_job_of_a_queue_makes_room_for_a_workload_that_waits() -> None:
+    """Kueue's workloads are asked for, for a job that may change its size there."""
+    labels = {"kueue.x-k8s.io/queue-name": "research"}
+    mine = {"uid": "job", "namespace": "research", "labels": labels, "annotations": {ELASTIC: "true"}}
+    waiting = workload("other", lacking(("cpu", "usual", "2")))
+    server = Server(job(2, metadata=mine), [node(0), node(1)])
+
+    def call(method: str, path: str, body: Any = None) -> Any:
+        found = server(method, path, body)
+        return {"items": [own(), waiting]} if "/workloads?" in path else found
+
+    due = dataclasses.replace(READY, due={"other/1": 0.0})
+    _, said = look(call, of("Job"), SELECTOR, LIMITS, due)
+
+    asked = "/apis/kueue.x-k8s.io/v1beta2/namespaces/research/workloads?limit=250"
+    assert asked in [path for _, path, _ in server.calls]
+    assert said == "size 2 to 1: makes room for another pod"
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elastic_infra.config import values
 from elastic_infra.launcher.driver import observation
 from elastic_infra.launcher.driver.observation import could_take, hold, observe, quantity, requests
-from elastic_infra.manifests.metadata import COMPLETION_INDEX, MIN_NODES, OPERATOR_REPLICA_INDEX, QUEUE
+from elastic_infra.manifests.metadata import COMPLETION_INDEX, ELASTIC_QUEUE, MIN_NODES, OPERATOR_REPLICA_INDEX, QUEUE
 
 Object = dict[str, Any]
 OURS = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
@@ -140,6 +140,7 @@ def test_a_disruption_budget_of_its_pods_bounds_what_it_gives(selector: Object |
         (job(2, status={"conditions": [{"type": "Failed", "status": "False"}]}), ""),
         (job(2, status={"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}), "ended"),
         (job(2, metadata={"labels": {QUEUE: "gpu"}}), "Kueue"),
+        (job(2, metadata={"labels": {QUEUE: "gpu"}, "annotations": {ELASTIC_QUEUE: "true"}}), ""),
         (job(2, spec={"suspend": True}), "suspended"),
         ({"metadata": {}, "spec": {"runPolicy": {"suspend": True}}}, "suspended"),
     ],
@@ -177,5 +178,5 @@ def test_what_is_no_quantity_fits_nowhere() -> None:
 def test_the_annotation_is_the_one_that_pods_have() -> None:
     """The launcher and the manifests each have their own constant, because neither knows the other."""
     assert observation.MIN_NODES == MIN_NODES
-    assert observation.QUEUE == QUEUE
+    assert (observation.QUEUE, observation.ELASTIC) == (QUEUE, ELASTIC_QUEUE)
     assert set(observation.INDICES) == {OPERATOR_REPLICA_INDEX, COMPLETION_INDEX}

@@ -46,6 +46,24 @@ def test_a_failure_is_charged_and_the_last_one_ends_the_job() -> None:
     assert (end.phase, end.exit_code, end.ended_by) == ("final", 1, "n0")
 
 
+@pytest.mark.parametrize(("known", "agreed"), [({"highest": 96}, None), ({"earlier": 96}, None), ({}, 96)])
+def test_a_planned_change_after_progress_forgives_failures(known: dict[str, int], agreed: int | None) -> None:
+    """A newcomer that fails before its first step is then left out, and does not end the job for one step's sake.
+
+    A node that was no member, and may make the change too, knows the agreed stop step.
+    """
+    spent = replace(DRAINED, budget=Budget(restarts=2, charged=2, failed_step=5, same_step_failures=2))
+    state = connected(LIMITS, spent, peer("n1", "stopped"), ready("n2"), phase="stopped")
+    trained = connected(LIMITS, replace(spent, stop_step=agreed), peer("n1", "stopped"), phase="stopped")
+    assert trained.workers is not None
+    trained = replace(trained, workers=replace(trained.workers, **known))  # type: ignore[arg-type]  # numbers of steps
+    stuck, after = commit.commit(state, 0.0), commit.commit(trained, 0.0)
+
+    assert stuck is not None
+    assert after is not None
+    assert (stuck.budget, after.budget) == (spent.budget, Budget(charged=2, failed_step=96))
+
+
 def test_a_failure_beside_a_loss_is_free() -> None:
     """Workers fail where a peer is lost: that is a membership change."""
     gone = replace(peer("n1", "member"), presence="disconnected")

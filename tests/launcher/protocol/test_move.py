@@ -160,6 +160,24 @@ def test_workers_park_when_the_generation_breaks_and_the_late_are_killed() -> No
     assert (gone.workers.phase, gone.workers.failure, record(gone).state) == ("parked", None, "parked")
 
 
+@pytest.mark.parametrize(("step_seconds", "seconds"), [(0.0, 5.0), (0.5, 5.0), (10.0, 30.0)])
+def test_a_worker_has_the_time_of_three_steps_to_park(step_seconds: float, seconds: float) -> None:
+    """It sees the end of its generation after its computation, which may take nearly a step; five seconds at least.
+
+    What a step takes is known in the next generation too, before its workers have made one.
+    """
+    running, _ = machine.step(member(), events.StepsSeen(PAIR.number, 7, 7, 0.5, step_seconds), 1.0)
+    assert running.workers is not None
+    moved = move.carried_over(replace(running.workers, phase="parked", parked=(0,)), PAIR, 2.0)
+    moved = replace(moved, phase="running", kept=())
+    for workers in (running.workers, moved):
+        told, _ = move.park(member(MOVING, workers), 10.0)
+
+        assert told.workers is not None
+        assert told.workers.stop_by == 10.0 + seconds
+        assert workers.per_second == 0.5
+
+
 def test_a_worker_that_is_being_killed_has_not_parked() -> None:
     """Were it counted, its end would be a failure in the generation that its node has entered meanwhile."""
     late = replace(RUNNING, phase="parking", told_to_park=True, killed=(0,))
@@ -167,6 +185,19 @@ def test_a_worker_that_is_being_killed_has_not_parked() -> None:
 
     assert state.workers is not None
     assert (state.workers.phase, state.workers.parked) == ("parking", ())
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [("running", "hang"), ("parking", None), ("parked", None), ("preparing", None), ("stopping", None)],
+)
+def test_no_worker_hangs_while_its_node_goes_from_one_generation_to_the_next(phase: Any, expected: str | None) -> None:
+    """The move has deadlines of its own, and a worker that waits for its peers is not at fault."""
+    state = member(workers=replace(RUNNING, phase=phase, parked=(0,), kept=(0,)), can_move=True)
+    seen, _ = machine.step(state, events.HangSeen(PAIR.number, 0, "silent"), 1.0)
+
+    assert seen.workers is not None
+    assert (seen.workers.failure and seen.workers.failure.kind) == expected
 
 
 def test_a_node_that_cannot_move_is_stopped_in_the_same_change() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,24 @@ def test_replica_indices_give_the_order(indices: list[int], survivors: int) -> N
 
     by_uuid = {record.uuid: record.replica_index for record in records}
     assert [by_uuid[member.uuid] for member in members] == sorted(indices)
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 12))
+def test_in_place_replica_indices_displace_no_survivor(old: int, new: int, most: int) -> None:
+    """The indices are those in the inverse order: survivors stay in front in theirs, newcomers follow by index."""
+    survivors = [replace(node(uuid, 100 - uuid), state="parked") for uuid in range(old)]
+    newcomers = [node(50 + uuid, 50 - uuid) for uuid in range(new)]
+    members = ranks.assign(survivors, newcomers, most, in_place=True)
+
+    assert [member.uuid for member in members] == [record.uuid for record in (*survivors, *reversed(newcomers))][:most]
+
+
+def test_in_place_rank_0_has_parked() -> None:
+    """It has the state; a survivor whose workers were started anew, with a lower index, comes after it."""
+    stopped, parked = replace(node(1, 0), state="stopped"), replace(node(2, 1), state="parked")
+    members = ranks.assign([stopped, parked], [], 2, in_place=True)
+
+    assert [member.uuid for member in members] == [parked.uuid, stopped.uuid]
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=6))

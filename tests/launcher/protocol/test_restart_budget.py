@@ -68,6 +68,21 @@ def test_no_step_fails_more_than_three_times(steps: list[int]) -> None:
     assert (code == 93) == (without_progress == 3)
 
 
+def test_progress_without_a_failure_fills_the_budget() -> None:
+    """Failures before the first step of a generation count from there, and say nothing of the step that failed once."""
+    once = restart_budget.charge(Budget(), failure(step=5, node="a"), 3).budget
+    later, stuck = (restart_budget.forgive(once, step) for step in (96, 5))
+    first = restart_budget.charge(later, failure(node="b"), 3)
+    second = restart_budget.charge(first.budget, failure(node="b"), 3)
+    third = restart_budget.charge(second.budget, failure(node="c"), 3)
+
+    assert stuck == restart_budget.forgive(once, None) == once
+    assert restart_budget.forgive(Budget(), 96) == Budget()
+    assert restart_budget.keeps_failing_alone(second.budget)
+    assert [verdict.exit_code for verdict in (first, second, third)] == [None, None, 93]
+    assert (first.budget.restarts, first.budget.charged) == (1, 2)
+
+
 def test_refund_takes_back_one_charge() -> None:
     """A charge whose culprit turned out to be lost leaves the budget as it was."""
     budget = restart_budget.charge(Budget(), failure(), 3).budget

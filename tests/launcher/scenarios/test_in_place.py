@@ -47,13 +47,16 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     those of an undisturbed worker, and every sample was trained on exactly once.
     """
     job.start_store()
+    firsts = set()
     for world in (1, 2, 3):
         job.start_node(*QUICK)
         lines = job.wait_for_world(world)
         built = max(at(line) for line in lines if line["event"] == "built")
         before = [line for line in lines if line["event"] == "step" and line["world"] == world - 1]
         assert world == 1 or at(before[-1]) > built, job.logs()
+        firsts.add(pid_of(lines, 0))
     first, second = (pid_of(lines, rank) for rank in (0, 1))
+    assert firsts == {first}, job.logs()
     kill_tree(job.nodes[2])
     lines = job.wait_for_world(2, after=float(str(lines[-1]["time"])))
     assert {line["pid"] for line in lines[-2:]} == {first, second}, job.logs()
@@ -98,6 +101,29 @@ def test_a_stream_is_read_on_in_the_same_processes(tmp_path: pathlib.Path) -> No
         (job.folder / "hurry").touch()
 
         assert [node.wait(200) for node in job.nodes if node is not lost] == [0, 0], job.logs()
+        assert_as_undisturbed(job)
+    finally:
+        job.end()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 8])
+def test_workers_in_the_middle_of_a_long_step_keep_their_processes(tmp_path: pathlib.Path, workers: int) -> None:
+    """A node is lost while those of the other compute for eight seconds, as in each step: these are waited for."""
+    job = elastic_job(tmp_path, seconds=8.0, durable_steps=100, mode="in-place", steps=30)
+    job.options = (*job.options, "--nproc-per-node", str(workers))
+    try:
+        job.start_store()
+        for _ in range(2):
+            job.start_node(*QUICK)
+        lines = job.wait_for_world(2 * workers)
+        survivors = [pid_of(lines, rank) for rank in range(workers)]
+        kill_tree(node_of(job, pid_of(lines, workers)))
+        lines = job.wait_for_world(workers, after=at(lines[-1]))
+        assert [pid_of(lines, rank) for rank in range(workers)] == survivors, job.logs()
+        (job.folder / "hurry").touch()
+
+        assert node_of(job, survivors[0]).wait(200) == 0, job.logs()
         assert_as_undisturbed(job)
     finally:
         job.end()
@@ -159,17 +185,19 @@ def test_of_sixteen_workers_fourteen_keep_their_processes(tmp_path: pathlib.Path
 def test_a_job_changes_its_size_and_no_survivor_its_process(job: Job) -> None:
     """One node becomes four, two of which are lost at once, then three: one killed in mid all-reduce, one frozen.
 
-    The frozen one comes back once it is thawed. No survivor's pid changes, weights are those of an undisturbed worker,
-    and every sample was trained on exactly once.
+    The frozen one comes back once it is thawed, with another worker, because its old one has the state of then. No
+    survivor's pid changes, weights are those of an undisturbed worker, and every sample was trained on exactly once.
     """
     job.nnodes = "1:4"
     job.start_store()
     job.start_node(*QUICK)
-    job.wait_for_world(1)
+    alone = pid_of(job.wait_for_world(1), 0)
     for _ in range(3):
         job.start_node(*QUICK)
     lines = job.wait_for_world(4)
     survivors = {rank: pid_of(lines, rank) for rank in (0, 1)}
+    assert survivors[0] == alone, job.logs()
+    dismissed = pid_of(lines, 2)
     killed, frozen = (node_of(job, pid_of(lines, rank)) for rank in (3, 2))
     waiting = job.folder / "waiting"
     waiting.write_text(str(pid_of(lines, 3)))
@@ -182,6 +210,8 @@ def test_a_job_changes_its_size_and_no_survivor_its_process(job: Job) -> None:
     signal_tree(frozen, signal.SIGCONT)
     lines = job.wait_for_world(3, time.monotonic())
     assert {rank: pid_of(lines, rank) for rank in (0, 1)} == survivors, job.logs()
+    assert pid_of(lines, 2) != dismissed, job.logs()
+    assert not is_alive(int(str(dismissed))), job.logs()
     (job.folder / "hurry").touch()
 
     assert job.nodes[0].wait(200) == 0, job.logs()
@@ -250,6 +280,133 @@ def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_an_error_of_one_workers_script_replaces_that_worker(job: Job) -> None:
+    """Its node steps back and comes again; the workers of the other nodes keep their processes, and one is charged."""
+    stop_at(job, 500)
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+    raised, others = pid_of(lines, 1), {pid_of(lines, rank) for rank in (0, 2)}
+    raise_soon(job, lines, raised)
+    lines = job.wait_for_world(2, after=at(lines[-1]))
+    assert {pid_of(lines, rank) for rank in (0, 1)} == others, job.logs()
+    lines = job.wait_for_world(3, after=at(lines[-1]))
+    new = pid_of(lines, 2)
+    assert ({pid_of(lines, rank) for rank in (0, 1)}, new in {raised, *others}) == (others, False), job.logs()
+    (job.folder / "hurry").touch()
+
+    assert [node.wait(200) for node in job.nodes] == [0, 0, 0], job.logs()
+    assert_as_undisturbed(job)
+    assert {line["restarts"] for line in lines if line["pid"] == new} == {1}
+    assert job.said("ValueError: raised for the test") > 0
+
+
+@pytest.mark.slow
+def test_an_error_of_all_scripts_starts_all_workers_anew(job: Job) -> None:
+    """In one step: no worker is left that could park. One failure is charged, and the state comes from memory."""
+    stop_at(job, 500)
+    job.start_store()
+    for _ in range(2):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(2)
+    raised = {pid_of(lines, rank) for rank in (0, 1)}
+    raise_soon(job, lines, *raised)
+    lines = job.wait_for(lambda lines: len({line["pid"] for line in lines if line["event"] == "step"}) >= 4)
+    lines = job.wait_for_world(2, after=at(lines[-1]))
+    new = {pid_of(lines, rank) for rank in (0, 1)}
+    assert not new & raised, job.logs()
+    (job.folder / "hurry").touch()
+
+    assert [node.wait(200) for node in job.nodes] == [0, 0], job.logs()
+    assert_as_undisturbed(job)
+    lines = job.journal()
+    assert {line["restarts"] for line in lines if line["pid"] in new} == {1}
+    assert {line["restored"] for line in lines if line["event"] == "left"} == {"memory"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "workers"), [(1, 2), (2, 1)])
+def test_a_step_that_always_fails_ends_the_job(job: Job, nodes: int, workers: int) -> None:
+    """As it ends a job whose workers restart: with 93, once two workers have come to that step three times."""
+    job.nnodes = str(nodes)
+    job.options = (*job.options, "--nproc-per-node", str(workers))
+    (job.folder / "raising").write_text("20")
+    job.start_store()
+    for _ in range(nodes):
+        job.start_node(*QUICK)
+
+    assert [node.wait(120) for node in job.nodes] == [93] * nodes, job.logs()
+    lines = job.journal()
+    assert max(line["step"] for line in lines if line["event"] == "step") == 19  # type: ignore[type-var]  # a number
+    assert len({line["pid"] for line in lines if line["event"] == "built"}) == 6, job.logs()
+
+
+@pytest.mark.slow
+def test_a_node_whose_worker_fails_in_each_step_is_left_out(job: Job) -> None:
+    """It has two tries, and leaves with 200; the other one trains on without it.
+
+    So it does after a failure of its own, since when it has made progress: three failures are not of one step then.
+    """
+    job.start_store()
+    job.start_node(*QUICK)
+    lines = job.wait_for_world(1)
+    kill([int(str(pid_of(lines, 0)))])
+    job.wait_for_world(1, after=time.monotonic())
+    job.environ["RAISES"] = "1"
+    job.start_node(*QUICK)
+
+    assert job.nodes[1].wait(120) == 200, job.logs()
+    (job.folder / "hurry").touch()
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
+    assert job.said("elasticrun: the workers of this node alone keep failing") == 1, job.logs()
+
+
+@pytest.mark.slow
+def test_the_node_that_serves_the_store_is_lost(job: Job) -> None:
+    """Another one serves it; the workers of both survivors break the step, keep their processes and train on."""
+    job.start_node(*QUICK)
+    job.wait_for_world(1)
+    for _ in range(2):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+    survivors = [pid_of(lines, rank) for rank in (1, 2)]
+    assert pid_of(lines, 0) in tree(job.nodes[0].pid), job.logs()
+    kill_tree(job.nodes[0])
+    lines = job.wait_for_world(2, after=time.monotonic())
+    assert [pid_of(lines, rank) for rank in (0, 1)] == survivors, job.logs()
+    (job.folder / "hurry").touch()
+
+    assert [node.wait(200) for node in job.nodes[1:]] == [0, 0], job.logs()
+    assert_as_undisturbed(job)
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_is_replaced_and_holds_no_other_up_for_long(job: Job) -> None:
+    """Of three workers one is stopped and one killed: the stopped one does not park, and is killed and replaced.
+
+    The third keeps its process. That a worker is stopped is no hang while its generation ends.
+    """
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+    kept, killed, stopped = (int(str(pid_of(lines, rank))) for rank in range(3))
+    kill([stopped], signal.SIGSTOP)
+    kill([killed])
+    lines = job.wait_for_world(3, after=time.monotonic())
+    pids = {pid_of(lines, rank) for rank in range(3)}
+    assert (pid_of(lines, 0), pids & {killed, stopped}) == (kept, set()), job.logs()
+    assert not is_alive(stopped)
+    (job.folder / "hurry").touch()
+
+    assert [node.wait(200) for node in job.nodes] == [0, 0, 0], job.logs()
+    assert_as_undisturbed(job)
+    assert job.said("state T") == 0, job.logs()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_killed_worker_whose_loaders_live_holds_nobody_up(job: Job, rank: int) -> None:
     """The processes that load its data have its connections open, so that peers see no end of these for seconds.
@@ -294,6 +451,19 @@ def test_the_port_of_a_killed_rank_0_is_free_though_its_loaders_live(job: Job) -
     assert pid_of(lines, 1) == kept, job.logs()
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert_as_undisturbed(job)
+
+
+def stop_at(job: Job, steps: int) -> None:
+    """Have the training end sooner."""
+    job.script = (*job.script[:2], str(steps), *job.script[3:])
+
+
+def raise_soon(job: Job, lines: list[Line], *pids: object) -> None:
+    """Have these workers raise a ValueError, all in the same step."""
+    step = 10 + max(int(str(line["step"])) for line in lines if line["event"] == "step")
+    draft = job.folder / "raising.draft"
+    draft.write_text(" ".join(map(str, (step, *pids))))
+    draft.rename(job.folder / "raising")
 
 
 def has_stepped(lines: list[Line], generation: int) -> bool:

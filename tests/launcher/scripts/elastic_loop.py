@@ -10,7 +10,9 @@ same samples in the same order, and is read in a process of its own. A worker wh
 while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
 empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model takes the seconds in
 FOLDER/building, where it exists. Each worker has as many processes that load its data as the variable LOADERS says, by
-default none. A step that is repeated has a line in each generation that tried; those of the last one count.
+default none. FOLDER/raising has the number of a step in which a ValueError is raised, and the pids of the workers that
+raise it; without pids all do, whenever they come to that step. A worker with the variable RAISES does in each step. A
+step that is repeated has a line in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
@@ -64,6 +66,16 @@ def end_if_chosen(_: torch.Tensor) -> None:
     if is_chosen("waiting"):
         (folder / "waiting").write_text("")
         time.sleep(600)
+
+
+def raise_if_chosen(step: int) -> None:
+    """Raise the error of a script that cannot make this step."""
+    raising = folder / "raising"
+    chosen, *pids = raising.read_text().split() if raising.exists() else ("0",)
+    is_chosen_step = step == int(chosen) and (not pids or str(os.getpid()) in pids)
+    if is_chosen_step or "RAISES" in os.environ:
+        message = "raised for the test"
+        raise ValueError(message)
 
 
 def receive(memory: NodeMemory, place: int, size: int) -> tuple[memoryview, Callable[[], None]]:
@@ -124,6 +136,7 @@ def note(event: str, **fields: object) -> None:
     """Write a line to the journal."""
     generation = group.generation if group and group.is_movable else int(os.environ["ELASTIC_INFRA_GENERATION"])
     place = {"rank": dist.get_rank(), "world": dist.get_world_size(), "pid": os.getpid(), "generation": generation}
+    place["restarts"] = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     with (folder / "journal").open("a") as journal:
         journal.write(json.dumps({"event": event, **place, **fields, "time": time.monotonic()}) + "\n")
 
@@ -131,8 +144,9 @@ def note(event: str, **fields: object) -> None:
 if group is not None:
     note("built")
 elastic.on_preemption(lambda: note("preempted"))
-for _, micro in elastic.steps(until):
+for step, micro in elastic.steps(until):
     with elastic.step():
+        raise_if_chosen(step)
         train(elastic, data, micro, note)
         time.sleep(0 if (folder / "hurry").exists() else pause)
 note("left", restored=elastic.restored and elastic.restored.source, finished=elastic.finished)

@@ -34,6 +34,8 @@ class Outcome:
     ends: Sequence[int]
     expected: Sequence[verdict.Undisturbed]
     """The steps of one worker without faults."""
+    sharded: bool = False
+    """Whether the model was built anew and sharded in each group."""
     left_alone: Sequence[Line] | None = None
     """The journal of a job of the same size without faults; None where the size changes with the faults."""
 
@@ -71,7 +73,7 @@ nodes at each point of a step, and in the middle of the moves that follow. A suc
 later, while the next faults strike. The training is exact: a sample that is lost or counted twice changes all
 weights from then on. `make soak` runs a dozen faults; this page is what the following command wrote.
 
-    python -m tests.launcher.soak_in_place --seed {seed} --faults {faults}{shape} --summary benchmarks/training/SOAK.md
+    python -m tests.launcher.soak_in_place --seed {seed} --faults {faults}{shape} --summary benchmarks/training/{name}
 
 {table}
 The outage of a fault is the longest time without a step from it on to the next fault, on a machine with {load:.0f}
@@ -88,7 +90,10 @@ def page(outcome: Outcome, load: float) -> str:
     return PAGE.format(
         seed=outcome.seed,
         faults=outcome.planned,
-        shape=shape + (" --fixed" if outcome.left_alone is not None else ""),
+        shape=shape
+        + (" --sharded" if outcome.sharded else "")
+        + (" --fixed" if outcome.left_alone is not None else ""),
+        name="SOAK_SHARDED.md" if outcome.sharded else "SOAK.md",
         table=render(outcome),
         load=load,
         processors=os.cpu_count() or 1,

@@ -81,8 +81,8 @@ class Soak:
         """When each process first wrote to the journal."""
         self.journal = Lines(folder / "journal")
         self.injections: list[Injection] = []
-        self.struck: set[int] = set()
-        """Processes that faults have killed."""
+        self.struck: dict[int, float] = {}
+        """When faults killed each process. A later one may have its pid, since thousands come and go."""
         self.unasked: list[str] = []
         """Launchers that ended though no fault struck them."""
         self.ends: list[int] = []
@@ -129,14 +129,15 @@ class Soak:
         read = len(self.journal.all)
         self.journal.read()
         for line in self.journal.all[read:]:
-            self._since.setdefault(line["pid"], line["time"])
+            if self._since.get(line["pid"], 0) <= self.struck.get(line["pid"], 0) < line["time"]:
+                self._since[line["pid"]] = line["time"]
         for successor in [each for each in self._back if each[0] <= time.monotonic()]:
             self._back.remove(successor)
             self._start_node(successor[1])
         if finishing:
             return
         for node in [node for node in self._job.nodes if node.poll() is not None and node.pid not in self.struck]:
-            self.struck.add(node.pid)
+            self.struck[node.pid] = time.monotonic()
             self.unasked.append(f"a launcher ended with {node.returncode}; {self._where()}")
             self._back.append((time.monotonic() + 1, self._names[node.pid]))
 
@@ -186,7 +187,7 @@ class Soak:
             kill([pid])
         elif not self._ordered(pid, fault.point, "kill"):
             return ""
-        self.struck.add(pid)
+        self.struck[pid] = time.monotonic()
         self._failed = (node, time.monotonic()) if node is not None else None
         return f"process {pid}"
 
@@ -213,12 +214,14 @@ class Soak:
         return f"node {node.pid}"
 
     def _lose(self, node: subprocess.Popen[bytes]) -> None:
-        self.struck.update(tree(node.pid))
+        processes = tree(node.pid)
         kill_tree(node)
+        self.struck.update(dict.fromkeys(processes, time.monotonic()))
 
     def _ordered(self, pid: int, point: str, action: str) -> bool:
         """Whether the victim has come to the point: it is dead there, or waits for the end of its node."""
         order, there = (self._folder / f"{name}-{pid}" for name in ("order", "there"))
+        there.unlink(missing_ok=True)  # of an earlier process with this pid
         draft = self._folder / f"draft-{pid}"
         draft.write_text(f"{point} {action}")
         draft.rename(order)
@@ -236,8 +239,11 @@ class Soak:
         """The living workers of the newest group, the one that has lived longest first."""
         recent = self._recent()
         newest = max((line["generation"] for line in recent), default=0)
-        pids = {line["pid"] for line in recent if line["generation"] == newest and is_alive(line["pid"])}
-        return sorted(pids - self.struck, key=lambda pid: self._since[pid])
+        mine = [
+            line for line in recent if line["generation"] == newest and line["time"] > self.struck.get(line["pid"], 0)
+        ]
+        pids = {line["pid"] for line in mine if is_alive(line["pid"])}
+        return sorted(pids, key=lambda pid: self._since[pid])
 
     def _recent(self) -> list[dict[str, Any]]:
         return self.journal.last("step", RECENT * self._world)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.launcher.soak_in_place import exact, plan, verdict
+from tests.launcher.soak_in_place.soak import Soak
 
 Line = dict[str, object]
 
@@ -146,3 +150,18 @@ def test_a_plan_is_the_same_for_a_seed_and_strikes_at_every_point() -> None:
         if fault.after is not None:
             assert (before.after, before.eldest) == (None, False)
             assert fault.kind != before.kind
+
+
+def test_a_later_process_may_have_the_pid_of_one_that_was_struck(tmp_path: Path) -> None:
+    """It is a member with its first step, and its life begins then; a victim is none although its steps are read."""
+    soak = Soak(tmp_path, (), 1, 1, lambda _: None)
+    me = os.getpid()
+    for at, struck, members in ((1.0, 2.0, []), (3.0, 2.0, [me]), (4.0, 5.0, [])):
+        line = {"event": "step", "time": at, "pid": me, "rank": 0, "world": 1, "generation": 1, "step": int(at)}
+        with (tmp_path / "journal").open("a") as journal:
+            journal.write(json.dumps(line) + "\n")
+        soak.struck[me] = struck
+        soak._tick(finishing=False)
+
+        assert soak._members() == members
+    assert soak._since[me] == 3.0

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import select
 import socket
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from elastic_infra.launcher.protocol import actions, events, records
 from elastic_infra.launcher.store import client, link
-from tests.launcher.store.serving import Node, Served
+from tests.launcher.store.serving import Node, Served, wait_until
+from tests.ports import free_port
 
 GENERATION = records.Generation(1, members=(records.Member("a", "a", 1),), incarnation="e")
 
@@ -123,3 +131,26 @@ def test_an_open_store_takes_a_node_with_a_token() -> None:
     served.close()
 
     assert isinstance(picture, events.StoreConnected)
+
+
+def test_nodes_that_lost_one_store_do_not_reconnect_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait is a random share of the one that is due, so that a thousand nodes do not come at one moment."""
+    waits: dict[int, list[float]] = {}
+
+    def at_once(read: Sequence[int], write: Sequence[int], other: Sequence[int], wait: float) -> object:
+        waits.setdefault(threading.get_ident(), []).append(wait)
+        return select.select(read, write, other, 0.01)
+
+    monkeypatch.setattr(link, "select", SimpleNamespace(select=at_once))
+    port = free_port()
+    nodes = [Node(port, name, host="127.0.0.1") for name in ("a", "b")]
+    wait_until(lambda: len(waits) == 2 and all(len(each) >= 8 for each in waits.values()))
+    for node in nodes:
+        node.close()
+
+    first, second = (each[:8] for each in waits.values())
+    due = [*link.RETRY_SECONDS, *itertools.repeat(link.RETRY_SECONDS[-1], 8 - len(link.RETRY_SECONDS))]
+    low, high = link.SPREAD
+    for taken in (first, second):
+        assert all(low * wait <= each <= high * wait for each, wait in zip(taken, due, strict=True))
+    assert all(one != other for one, other in zip(first, second, strict=True))

@@ -340,7 +340,7 @@ def test_a_program_without_torch_is_forked_where_there_is_none(place: Place) -> 
 
 MODULES = {
     "reads_mode": "import os\nSEEN = os.environ.get('MODE')\n",
-    "reads_rank": "import os\nSEEN = os.environ.get('RANK')\n",
+    "reads_rank": "import os\nSEEN = os.environ.get('RANK')\nclass RankWarning(Warning):\n    pass\n",
     "walks": "import os\nSEEN = sorted(each for each in os.environ.items() if each[0].startswith('MOD'))\n",
     "keeps": "import os\nKEPT = dict(os.environ)\nSEEN = KEPT.get('RANK'), KEPT.get('MODE')\n",
     "reads_path": "import sys\nSEEN = 'extra' in sys.path\n",
@@ -361,6 +361,7 @@ STATEMENTS = [
     "os.environ['MODE'] = os.environ['RANK']",
     "sys.path.append('extra')",
     "warnings.simplefilter('ignore')",
+    "import reads_rank; warnings.simplefilter('once', reads_rank.RankWarning)",
     *(f"import {name}" for name in {**MODULES, **OWN}),
     *(f"(lambda: __import__({name!r}))()" for name in ("reads_mode", "imports_others", "namesake")),
 ]
@@ -396,10 +397,42 @@ def test_whatever_a_program_does_its_imports_see_it(statements: list[str], is_re
         assert not told["ready"] or [place.output(rank=rank) for rank in (0, 1)] == cold
 
 
-def test_categories_that_are_not_loaded_are_an_error() -> None:
-    """The caller leaves the module out."""
-    with pytest.raises(KeyError):
-        fork_server.read_filters([["ignore", None, "no_such_module", "Warning", None, 0]])
+def test_a_filter_keeps_its_place_where_its_category_is_not_loaded() -> None:
+    """No warning of that category can be raised then."""
+    kept, other = fork_server.read_filters(
+        [
+            ["ignore", "a", "no_such_module", "SomeWarning", "b", 3],
+            ["error", None, "builtins", "UserWarning", None, 0],
+        ]
+    )
+
+    assert kept == ("ignore", "a", fork_server.NotLoadedWarning, "b", 3)
+    assert other == ("error", None, UserWarning, None, 0)
+
+
+def test_a_category_that_is_not_where_its_name_says_is_an_error() -> None:
+    """The class may be there under another name, so the caller leaves the module out."""
+    with pytest.raises(AttributeError):
+        fork_server.read_filters([["ignore", None, "builtins", "NoSuchWarning", None, 0]])
+
+
+def test_a_category_of_a_module_that_is_left_out_keeps_no_other_out(place: Place) -> None:
+    """Lightning has such a filter: it reads a worker's own variable, and torch imports half of itself later."""
+    place.installed(
+        reads_rank="import os\nRANK = os.environ['RANK']\nclass OurWarning(UserWarning):\n    pass\n",
+        heavy="import warnings\nSEEN = warnings.filters[0][0]\n",
+    )
+    place.script.write_text(
+        "import torch, sys, warnings\nprint('heavy' in sys.modules)\nimport reads_rank\n"
+        "warnings.simplefilter('error', reads_rank.OurWarning)\nimport heavy\nprint(reads_rank.RANK, heavy.SEEN)\n"
+        "try:\n    warnings.warn('told', reads_rank.OurWarning)\nexcept reads_rank.OurWarning:\n    print('error')\n"
+    )
+    cold = [done.stdout for done in place.run_cold()]
+    told = place.fork()
+
+    assert told["ready"], told
+    assert cold == [f"False\n{rank} error\nerror\n" for rank in (0, 1)]
+    assert [place.output(rank=rank) for rank in (0, 1)] == [text.replace("False", "True") for text in cold]
 
 
 def test_filters_travel_whole() -> None:
