@@ -10,17 +10,16 @@ IN_PLACE.json and IN_PLACE.md beside this file; run it on a machine without othe
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.stages import Times, moments
+from benchmarks.cluster.stages import table as stages_table
 from benchmarks.common import results
 from tests.cluster import faults, jobs
 from tests.cluster.cluster import Cluster, Namespace, namespace
@@ -59,8 +58,6 @@ alone = age()
 import torch._dynamo
 print(alone, age())
 """
-Times = dict[str, float]
-"""Seconds by stage."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -121,27 +118,13 @@ def lose(space: Namespace) -> Times:
 def stages(log: Iterable[str], first: Mapping[str, Any]) -> Times:
     """Seconds from a container's start to each stage, from its log and its worker's first step with all nodes."""
     started = float(first["started"])
-    events = [json.loads(line) for line in log if line.startswith('{"time"')]
-    times = {
-        text: next(_seconds(event) - started for event in events if event["event"] == name)
-        for name, text in STAGES.items()
-    }
-    return {**times, WHOLE: float(first["time"]) - started}
-
-
-def _seconds(event: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(str(event["time"]).replace("Z", "+00:00")).timestamp()
+    return {text: at - started for text, at in {**moments(log, STAGES), WHOLE: float(first["time"])}.items()}
 
 
 def table(found: Sequence[Times]) -> str:
     """A row for each stage: the median, and each loss."""
-    rows = [["seconds from the container's start until", "median", "each"], ["---"] * 3]
-    for name in found[0]:
-        if name == ALONE:
-            rows.append(["**beside it, in the same pod, seconds from its own start**", "", ""])
-        each = [times[name] for times in found]
-        rows.append([name, f"{statistics.median(each):.2f}", ", ".join(f"{seconds:.2f}" for seconds in each)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    beside = "beside it, in the same pod, seconds from its own start"
+    return stages_table(found, "the container's start", beside, ALONE)
 
 
 def document(saved: results.Results) -> str:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.headline [--pairs N] [--write]
 
-Exit code 1: a ratio is more than 25 % worse than the committed one, or this launcher lost a job. ``--write`` replaces
-RESULTS.json with what was measured. Rows of plain torchrun, and those that take torchrun minutes, are not measured:
-they come from the launcher's own table (``benchmarks/launcher/RESULTS.md``) and are marked. Run it on a machine that
-does nothing else.
+A ratio is the median of those of single pairs: each run of this launcher and the run of torchrun that follows it, so
+that a machine which is busy for a while is so for both. Exit code 1: a ratio is more than 25 % worse than the committed
+one, or this launcher lost a job. ``--write`` replaces RESULTS.json with what was measured. Rows of plain torchrun, and
+those that take torchrun minutes, are not measured: they come from the launcher's own table
+(``benchmarks/launcher/RESULTS.md``) and are marked. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +29,11 @@ from benchmarks.launcher import arms, machine, scenario
 LAUNCHERS_TABLE: Final = Path(__file__).parents[1] / "launcher" / "RESULTS.md"
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 LOSS: Final = 1.25
-"""A ratio may be so many times the committed one: medians of so few runs differ by less than that from time to time."""
-PAIRS: Final = 2
-CHAINS: Final = (scenario.GROW, scenario.CRASH)
+"""A ratio may be so many times the committed one: medians of so few pairs mostly differ by less from time to time."""
+PAIRS: Final = 3
+"""Of runs of each row, by default: as many as five minutes have room for."""
 Found = Mapping[str, Mapping[str, list[float | None]]]
-"""Seconds by row and by arm, None for a job that was lost."""
+"""Seconds by row and by arm, those of a pair at the same place in both lists; None for a job that was lost."""
 
 
 def main(arguments: list[str]) -> int:
@@ -39,13 +42,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"of runs, by default {PAIRS}")
     parser.add_argument("--write", action="store_true", help="replace the committed ratios")
     options = parser.parse_args(arguments)
-    facts = machine.facts(machine.import_seconds())[:-1]
+    begin = time.monotonic()
+    facts = machine.facts(machine.import_seconds(), " ".join(["python -m benchmarks.headline", *arguments]))
     print(*facts, sep="\n", flush=True)
     found = measured(options.pairs)
+    seconds = round(time.monotonic() - begin)
+    committed = ratios(committed_seconds())
     print(f"\n{shown(found, LAUNCHERS_TABLE.read_text())}\n")
+    print(*compared(found, committed), f"It took {seconds} s.", "", sep="\n")
     if options.write:
-        RESULTS.write_text(json.dumps({"machine": facts, "seconds": found}, indent=2) + "\n")
-    worse = losses(ratios(committed_seconds()), ratios(found))
+        results = {"machine": facts, "wall_seconds": seconds, "seconds": found}
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    worse = losses(committed, ratios(found))
     print(*worse or ["No ratio is more than 25 % worse than the committed one."], sep="\n")
     return int(bool(worse))
 
@@ -56,36 +64,52 @@ def committed_seconds() -> Found:
     return seconds
 
 
+def chains(pairs: int) -> tuple[scenario.Chain, ...]:
+    """What happens to the jobs; a worker crashes once for each pair in one job, since starts take most of the time."""
+    return scenario.GROW, replace(scenario.CRASH, repeat=pairs)
+
+
 def measured(pairs: int) -> dict[str, dict[str, list[float | None]]]:
-    """Both launchers in turn; one round more of this one, whose rounds are short."""
+    """Both launchers in turn, so many times."""
     found: dict[str, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
-    for number in range(pairs + 1):
-        for chain in CHAINS:
-            for arm in (arms.OURS, *([arms.TUNED] if number < chain_rounds(chain, pairs) else [])):
+    for number in range(pairs):
+        for chain in chains(pairs):
+            for arm in (arms.OURS, arms.TUNED) if number < chain.rounds(pairs) else ():
                 for sample in scenario.run(chain, arm, print):
                     found[sample.row][sample.arm].append(sample.value)
                     print(f"  {sample.arm:5}  {sample.row}: {sample.value}", flush=True)
     return {row: dict(by_arm) for row, by_arm in found.items()}
 
 
-def chain_rounds(chain: scenario.Chain, pairs: int) -> int:
-    """Jobs of torchrun: one is enough where events repeat in it."""
-    return 1 if chain.repeat > 1 else pairs
+def parts(by_arm: Mapping[str, list[float | None]]) -> list[float]:
+    """This launcher's time as a part of tuned torchrun's, for each pair in which neither lost the job."""
+    pairs = zip(by_arm["ours"], by_arm["tuned"], strict=True)
+    return [ours / tuned for ours, tuned in pairs if ours is not None and tuned is not None]
 
 
 def ratios(found: Found) -> dict[str, float | None]:
-    """This launcher's median as a part of tuned torchrun's, by row; None where this launcher lost a job.
+    """The median part of each row's pairs; None where this launcher lost a job.
 
     Rows in which torchrun lost every job have no ratio.
     """
-    parts: dict[str, float | None] = {}
+    medians: dict[str, float | None] = {}
     for row, by_arm in found.items():
-        ours, tuned = by_arm["ours"], [value for value in by_arm["tuned"] if value is not None]
-        if None in ours:
-            parts[row] = None
-        elif tuned:
-            parts[row] = statistics.median(value for value in ours if value is not None) / statistics.median(tuned)
-    return parts
+        if None in by_arm["ours"]:
+            medians[row] = None
+        elif known := parts(by_arm):
+            medians[row] = statistics.median(known)
+    return medians
+
+
+def compared(found: Found, committed: Mapping[str, float | None]) -> list[str]:
+    """Each row's ratio with those of its pairs, in a line, beside the committed one."""
+    lines = []
+    for row, part in ratios(found).items():
+        before = committed.get(row)
+        known = f" ({_said(before)} is committed)" if before else ""
+        pairs = ", ".join(map(_said, parts(found[row])))
+        lines.append(f"{row}: {_said(part) if part else 'lost'} of tuned torchrun{known}; pairs: {pairs}")
+    return lines
 
 
 def losses(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> list[str]:
@@ -96,8 +120,12 @@ def losses(before: Mapping[str, float | None], now: Mapping[str, float | None]) 
         if part is None:
             lines.append(f"{row}: this launcher lost the job")
         elif committed is not None and part > LOSS * committed:
-            lines.append(f"{row}: 1/{1 / part:.1f} of tuned torchrun, 1/{1 / committed:.1f} is committed")
+            lines.append(f"{row}: {_said(part)} of tuned torchrun, {_said(committed)} is committed")
     return lines
+
+
+def _said(part: float) -> str:
+    return f"1/{1 / part:.1f}"
 
 
 def shown(found: Found, results: str) -> str:

@@ -60,6 +60,8 @@ ROWS: Final = (
     _figure("R7 lost node to a step without it", 5.0, p95=True),
     _figure("launcher's start to READY", 0.3),
     _figure("launcher's start to the script's first line"),
+    _figure("mounted launcher's start to READY"),
+    _figure("mounted launcher's start to the script's first line"),
     _figure("CPU of the launcher's processes while training", 0.5, "%"),
     _figure("memory of the launcher's processes, shared pages by share", 80.0, "MB"),
     _figure("memory of the launcher's processes, resident", None, "MB"),

@@ -11,14 +11,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from benchmarks.launcher import arms
 from benchmarks.launcher.job import BEHAVE, Job, Line, await_, folder, kill
 from benchmarks.launcher.measure import Sample
-from tests.launcher.launched import Launched
+from elastic_infra.manifests import archive
+from tests.launcher.launched import ROOT, Launched
 from tests.launcher.loopback import tree
 
 PATIENCE_SECONDS: Final = 60.0
@@ -53,14 +54,26 @@ def handler(arm: arms.Arm, runs: int) -> Iterator[Sample]:
 
 def ready(arm: arms.Arm, runs: int) -> Iterator[Sample]:
     """From exec until the node can be in a group, and until the first line of a script without torch runs."""
+    return _starts(arm, runs, "launcher's start")
+
+
+def mounted(arm: arms.Arm, runs: int) -> Iterator[Sample]:
+    """The same of the launcher as pods get it: sources in a zip, without bytecode, which is compiled at each start."""
+    with folder() as path:
+        package = path / "launcher.zip"
+        package.write_bytes(archive.build(ROOT / "elastic_infra"))
+        yield from _starts(replace(arm, environ={"PYTHONPATH": str(package)}), runs, "mounted launcher's start")
+
+
+def _starts(arm: arms.Arm, runs: int, what: str) -> Iterator[Sample]:
     for _ in range(runs):
         with _job(arm, arms.Launch(), "wait") as job:
             begin = time.monotonic()
             job.start_node()
-            yield _sample("launcher's start to the script's first line", arm, _until(job, "started", begin), "never")
-            if arm is arms.OURS:
+            yield _sample(f"{what} to the script's first line", arm, _until(job, "started", begin), "never")
+            if arm.name == arms.OURS.name:
                 at = job.events("rendezvous_started")[0]["monotonic"]
-                yield _sample("launcher's start to READY", arm, at - begin, "never")
+                yield _sample(f"{what} to READY", arm, at - begin, "never")
 
 
 def termination(arm: arms.Arm, runs: int) -> Iterator[Sample]:
@@ -141,6 +154,7 @@ def lost_node(arm: arms.Arm, runs: int) -> Iterator[Sample]:
 REQUIREMENTS: Final = (
     Requirement("handler", handler, 20, 3),
     Requirement("ready", ready, 20, 3),
+    Requirement("mounted", mounted, 20, 0),
     Requirement("termination", termination, 10, 2),
     Requirement("grace", grace, 5, 1),
     Requirement("siblings", siblings, 20, 5),

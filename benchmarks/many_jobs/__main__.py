@@ -1,11 +1,12 @@
 """Many jobs in one stack on a real engine: our component beside hand-written programs and YAML in a `ConfigGroup`.
 
-    python -m benchmarks.many_jobs [--jobs N ...] [--write]     1, 10, 100 and 500 jobs by default
+    python -m benchmarks.many_jobs [--jobs N ...] [--write [--add]]     1, 10, 100, 500 by default
 
 All give the engine the same objects. Ours and one of the hand-written programs add a component for each job; all but
 ours have the objects as text already. A preview on an empty stack, an update, and a preview in which nothing changes.
 Each program runs in a fresh interpreter, its imports are part of the first preview, and the programs take turns, so
-that a busy machine is as busy for each. ``--write`` replaces RESULTS.json and RESULTS.md.
+that a busy machine is as busy for each. ``--write`` replaces RESULTS.json and RESULTS.md; with ``--add`` what was
+measured with other numbers of jobs stays.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tests.engine.alone import empty_stack
 from tests.engine.provider import KubernetesProvider
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
-ROUNDS: Final = {1: 3, 10: 3, 100: 2}
+ROUNDS: Final = {1: 5, 10: 3, 100: 3}
 """Of each number of jobs; one of others, of which each takes minutes."""
 MOST: Final = {"ConfigGroup": 100}
 """The most jobs that a program is measured with: one of 500 would take half an hour of the run."""
@@ -101,6 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_jobs")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 10, 100, 500])
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
+    parser.add_argument("--add", action="store_true", help="keep what was measured with other numbers of jobs")
     parser.add_argument("--arm", choices=programs.PROGRAMS, help=argparse.SUPPRESS)
     parser.add_argument("--objects", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -109,7 +111,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     command = " ".join(["python -m benchmarks.many_jobs", *arguments])
     found: dict[int, dict[str, list[dict[str, float]]]] = {}
-    kept = {"machine": results.machine(command, "pulumi", "pulumi-kubernetes"), "rounds": found}
+    machine = results.machine(command, "pulumi", "pulumi-kubernetes")
+    if options.add:
+        earlier = results.load(RESULTS)
+        found |= {int(jobs): rounds for jobs, rounds in earlier["rounds"].items()}
+        machine = [*earlier["machine"], *machine]
+    kept = {"machine": machine, "rounds": found}
     for jobs in options.jobs:
         found[jobs] = compare(jobs)
         if options.write:  # what was measured stays, should a larger number fail

@@ -1,15 +1,19 @@
 """How the rendezvous grows with the number of nodes: formed, a newcomer admitted, a node lost, and standing idle.
 
-    python -m benchmarks.rendezvous [--nodes N ...] [--runs N] [--control N] [--out FILE] [--add]
+    python -m benchmarks.rendezvous [--nodes N ...] [--runs N] [--control N] [--only ARM] [--out FILE] [--add]
 
 A real store process, one real node in a separate process, and all others as light nodes, which send and await the
 messages of a real node. Every deadline of the launcher holds. The same with torch's own rendezvous, in turn, with up to
-``--control`` nodes. Run it on a machine that does nothing else; ``--add`` keeps the runs of an earlier one.
+``--control`` nodes. Run it on a machine that does nothing else; ``--add`` keeps the runs of an earlier one. How often
+torch's forms with 32 nodes, and in which time:
+
+    python -m benchmarks.rendezvous --only c10d --nodes 32 --runs 5 --add
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import select
@@ -25,7 +29,21 @@ from typing import Any, Final
 from benchmarks.common import results
 from benchmarks.rendezvous import report
 from benchmarks.rendezvous.light import Lights
-from benchmarks.rendezvous.report import BEATS, C10D, IDLE, IDLE_BYTES, MESSAGES, OURS, PATIENCE, SILENT, TOLD, WORK
+from benchmarks.rendezvous.probe import ASKING, COUNT, FAIL, RECEIVED, SENT, SETTLE_SECONDS, Traffic, bytes_of
+from benchmarks.rendezvous.report import (
+    ASKED,
+    BEATS,
+    C10D,
+    IDLE,
+    IDLE_BYTES,
+    MESSAGES,
+    OURS,
+    PATIENCE,
+    REAL,
+    SILENT,
+    TOLD,
+    WORK,
+)
 from tests.ports import free_port
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
@@ -51,6 +69,8 @@ class Run:
         self.begin()
         self._seen: list[Mapping[str, Any]] = []
         self._told = b""
+        self._traffic: Traffic = Traffic()
+        self._is_counted = False
 
     def wait_for(self, nodes: int, after: int = 0) -> Mapping[str, Any]:
         """The generation of so many nodes that comes after this number, once every light node has entered it.
@@ -77,9 +97,7 @@ class Run:
 
     def break_collective(self) -> None:
         """A worker of the real node fails, since it waits for one of a node that is gone."""
-        if self.probe.stdin:
-            self.probe.stdin.write("\n")
-            self.probe.stdin.flush()
+        self._order(FAIL)
 
     def begin(self) -> None:
         """A change begins: the processor time of each party and the bytes count from here."""
@@ -90,6 +108,33 @@ class Run:
         spent = zip(WORK, self._work(), self._spent, strict=True)
         self.figures |= {change: seconds, **{f"{work}, {change}": now - before for work, now, before in spent}}
         self.figures[f"{TOLD}, {change}"] = (self.lights.received - self._received) / 1e6
+        self.lights.serve(SETTLE_SECONDS)
+        before, after = self._traffic, self.count()
+        told = real_traffic(after - before)
+        self.figures |= {f"{name} by the real node, {change}": count for name, count in told.items()}
+        self.figures[ASKED] = float(after[ASKING])
+
+    def count(self) -> Traffic:
+        """What the real node has sent and received so far.
+
+        Raises:
+            TimeoutError: it does not answer.
+        """
+        self._is_counted = False
+        self._order(COUNT)
+        until = time.monotonic() + PATIENCE
+        while not self._is_counted:
+            if time.monotonic() > until:
+                message = f"the real node did not count its messages within {PATIENCE:g} s"
+                raise TimeoutError(message)
+            self.lights.serve(0.02)
+            self._hear()
+        return self._traffic
+
+    def _order(self, order: str) -> None:
+        if self.probe.stdin:
+            self.probe.stdin.write(f"{order}\n")
+            self.probe.stdin.flush()
 
     def _work(self) -> tuple[float, float, float]:
         return cpu_seconds(self.store.pid), cpu_seconds(self.probe.pid), time.process_time()
@@ -104,8 +149,17 @@ class Run:
             self._told += data
         *lines, self._told = self._told.split(b"\n")
         for line in map(json.loads, lines):
+            if "traffic" in line:
+                self._traffic, self._is_counted = Traffic(line["traffic"]), True
+                continue
             self._seen.append(line)
             self.lights.leave_out(line["left_out"], line["number"])
+
+
+def real_traffic(counted: Traffic) -> Figures:
+    """What a real node sent and received."""
+    figures = [(counted[kind], counted[bytes_of(kind)] / 1e3) for kind in (SENT, RECEIVED)]
+    return dict(zip(REAL, map(float, itertools.chain(*figures)), strict=True))
 
 
 def measure(nodes: int, idle_seconds: float = IDLE_SECONDS, *, silent: bool = True) -> Figures:
@@ -244,11 +298,12 @@ def main(arguments: list[str]) -> int:
         kept = results.load(options.out)
         found = {**kept, "machine": list(dict.fromkeys([*kept["machine"], *found["machine"]]))}
     for _ in range(options.runs):
-        most = options.control
+        most = max(options.nodes) if options.only == C10D else options.control
         for nodes in options.nodes:
             measured: dict[str, list[Mapping[str, float | str]]] = found["runs"].setdefault(str(nodes), {})
-            measured.setdefault(OURS, []).append(measure(nodes))
-            if nodes <= most:
+            if options.only != C10D:
+                measured.setdefault(OURS, []).append(measure(nodes))
+            if nodes <= most and options.only != OURS:
                 measured.setdefault(C10D, []).append(control(nodes))
                 most = most if "newcomer" in measured[C10D][-1] else 0
             print(nodes, json.dumps({arm: runs[-1] for arm, runs in measured.items()}), flush=True)
@@ -261,6 +316,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="sizes, the real node left out")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of each size")
     parser.add_argument("--control", type=int, default=CONTROL, metavar="N", help="most nodes of torch's rendezvous")
+    parser.add_argument("--only", choices=(OURS, C10D), help="one of the two; ratios are of medians then")
     parser.add_argument("--out", type=Path, default=RESULTS, help="JSON of the figures, with the page beside it")
     parser.add_argument("--add", action="store_true", help="keep the runs that are there")
     return parser.parse_args(arguments)

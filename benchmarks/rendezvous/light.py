@@ -33,6 +33,8 @@ _PACKED: Final = b'"packed":"'
 _CHECKED: Final = 64
 """Bytes of a packed text by which it is known: its last ones hold zlib's checksum."""
 _READ: Final = 1 << 18
+STARTUP_SECONDS: Final = 1
+"""What a node says of its workers' start."""
 SEND_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 SLOW_BYTES: Final = 4096
@@ -263,9 +265,9 @@ class Lights:
 
     def _begin_anew(self, node: Light, number: int) -> None:
         """A node that has no place in a generation ends its workers, and can be in the next one."""
-        stopped, node.said, node.first = replace(node.said, state="stopped"), record(node.index), number + 1
+        before, node.said, node.first = node.said, record(node.index), number + 1
         if node.incarnation:
-            self._publish(node, stopped)
+            self._stop(node, before)
             self._publish(node)
 
     def _by_uuid(self, name: str) -> Light | None:
@@ -312,6 +314,7 @@ class Lights:
             node.former = None
         if not node.first:
             node.first = 1 + max([int(number) for number, *_ in generations], default=0)
+            self._publish(node, replace(node.said, state="warming"))
         self._publish(node)
         self._follow(node, generations)
 
@@ -325,14 +328,32 @@ class Lights:
             has_place = node.said.generation > 0 or place in rest
             stops = phase in {b"draining", b"broken"}
             if (is_newer and has_place) or (number == node.said.generation and node.said.state == "member" and stops):
-                self._say(node, "stopped" if stops else "member", number)
+                self._end(node, number) if stops else self._enter(node, number)
 
-    def _say(self, node: Light, state: NodeState, number: int) -> None:
-        """A node's state in a generation; of one that ends before it has entered, the node says that it stopped."""
-        if state == "member":
-            self.member_at[node.index, number] = time.monotonic()
-        node.said = replace(node.said, state=state, generation=number, incarnation=node.made_in)
+    def _enter(self, node: Light, number: int) -> None:
+        """A node takes its place in a generation, and its workers make their first step at once."""
+        self.member_at[node.index, number] = time.monotonic()
+        node.said = self._in(node, "member", number)
         self._publish(node)
+        node.said = replace(node.said, startup_seconds=STARTUP_SECONDS)
+        self._publish(node)
+
+    def _end(self, node: Light, number: int) -> None:
+        """A node ends its workers; of a generation that ends before it has entered, it says that it stopped."""
+        if node.said.generation == number:
+            self._stop(node, node.said)
+            node.said = replace(node.said, state="stopped")
+        else:
+            node.said = self._in(node, "stopped", number)
+            self._publish(node)
+
+    def _stop(self, node: Light, said: NodeRecord) -> None:
+        if said.state == "member":
+            self._publish(node, replace(said, state="draining"))
+        self._publish(node, replace(said, state="stopped"))
+
+    def _in(self, node: Light, state: NodeState, number: int) -> NodeRecord:
+        return replace(node.said, state=state, generation=number, incarnation=node.made_in, startup_seconds=None)
 
     def _publish(self, node: Light, said: NodeRecord | None = None) -> None:
         value = codec.to_json(said or node.said)

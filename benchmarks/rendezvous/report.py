@@ -24,8 +24,12 @@ TOLD: Final = "MB told"
 IDLE_BYTES: Final = ("B sent by an idle node, a second", "B received by an idle node, a second")
 MESSAGES: Final = "messages sent by a node, beats left out"
 BEATS: Final = "beats sent by a node"
-MESSAGES_OF_A_CHANGE: Final = 2
-"""The records of a node's stop and of its place in the next generation."""
+REAL: Final = ("messages sent", "kB sent", "messages received", "kB received")
+"""What is told of the real node in each change, its own requests for the change included and its beats left out."""
+ASKED: Final = "compare-and-sets by the real node"
+"""In all: it asks for every change, since the light nodes do not."""
+MESSAGES_OF_A_CHANGE: Final = 4
+"""A node's records: it stops, it has stopped, it has its place in the next generation, and its workers' first step."""
 SLOPES: Final = (
     *CHANGES,
     *(f"{work}, {change}" for change in CHANGES for work in (*WORK[:2], TOLD)),
@@ -47,8 +51,10 @@ of runs, all of which are in [RESULTS.json](RESULTS.json). Every node, the store
 a farewell, as after a crash, `newcomer` from a hello, `silent node` from the moment at which a node stops to beat
 while its connection stays, to the same: the store waits 4 s for a beat. The processor time of each change is that of
 the store, of the one real agent, and of the program that plays all other nodes: a job has these on as many machines,
-and waits for the store and one agent. `longest_round` is the real agent's longest time between two beats: its watchdog
-allows 10 s."""
+and waits for the store and one agent. The light nodes send the real one's records, and leave its requests for a change
+and the meeting place of the workers to it, which leads the group; `by the real node` counts all its messages but its
+beats, until it has heard what the others say of a change. `longest_round` is the real agent's longest time between two
+beats: its watchdog allows 10 s."""
 
 CONTROL: Final = """\
 The same changes under torch's own rendezvous, in turn with ours on the same machine: its `DynamicRendezvousHandler`
@@ -62,9 +68,8 @@ others join the next round at once, as if their workers had failed: it looks at 
 no other than a silent one; `newcomer` from its call. Its processes share the processors, while all but one of our nodes
 are light: on as many machines it would get further. What torchrun does after a round, such as giving out ranks, is
 left out. `over {patience:g}`: not every node was in the round within {patience:g} s, and larger sizes were not tried
-(`-`). Thirty-two and sixty-four nodes formed within seconds in some tries on two processors and not within
-{patience:g} s in others; these sizes are left out until that is understood. A ratio is the median of the ratios of the
-same run."""
+(`-`). Tries without a figure are counted beside those with one. A ratio is the median of the ratios of the same run,
+and that of the medians where the two were not measured in turn."""
 
 
 def document(results: Results) -> str:
@@ -129,17 +134,24 @@ def median(runs: Runs, name: str) -> float:
 
 
 def ratio(by_arm: Mapping[str, Runs], name: str) -> str:
-    """Of the runs that both have a figure of."""
-    pairs = zip(by_arm.get(OURS, ()), by_arm.get(C10D, ()), strict=False)
+    """Of the runs that both have a figure of; of the medians where there are more runs of one."""
+    ours, control = by_arm.get(OURS, ()), by_arm.get(C10D, ())
+    if len(ours) != len(control):
+        ours, control = ([_medians(runs, name)] for runs in (ours, control))
     parts = [
-        float(ours[name]) / float(control[name])
-        for ours, control in pairs
-        if isinstance(control.get(name), float) and control[name]
+        float(one[name]) / float(other[name])
+        for one, other in zip(ours, control, strict=True)
+        if isinstance(one.get(name), float) and isinstance(other.get(name), float) and other[name]
     ]
     if not parts:
         return "-"
     part = statistics.median(parts)
     return f"1/{1 / part:.0f}" if part < 0.1 else f"{part:.2f}"  # noqa: PLR2004  a tenth
+
+
+def _medians(runs: Runs, name: str) -> Mapping[str, float | str]:
+    found = summary(runs, name).median
+    return {} if found is None else {name: found}
 
 
 def slope(runs: Mapping[int, Runs], name: str) -> float:

@@ -1,29 +1,33 @@
 """The simulation beside jobs that really run: goodput and time of the same random faults, measured and simulated.
 
-    python -m benchmarks.simulate [--seeds N ...] [--write]     --write replaces RESULTS.json and RESULTS.md
+    python -m benchmarks.simulate [--seeds N ...] [--rounds N] [--write]     --write replaces the results
 
 ``elastic-infra run --chaos`` draws the faults. The simulation gets these at the moments when they came, and as many
-steps of the same length. The time before the first step is left out, since importing torch is most of it. Run it on a
-machine that does nothing else: the simulation's latencies are those of such a machine.
+steps of the same length. What comes before the first step and after the last one is left out, since importing torch is
+most of it. Run it on a machine that does nothing else: the simulation's latencies are those of such a machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
+import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.common import results as common
 from benchmarks.launcher import machine
 from elastic_infra.simulate import arms
+from elastic_infra.simulate.measured import OURS, Latencies
 from elastic_infra.simulate.run import Run as Life
 from elastic_infra.simulate.run import simulate
 from elastic_infra.simulate.scenario import HOUR, Change, Costs, Kind, Rates, Saving, Scenario
-from elastic_infra.timeline.figures import Figures, figures
+from elastic_infra.timeline.figures import figures
 from elastic_infra.timeline.history import history
 from tests.local.running import FOREVER, Run, write_job
 
@@ -31,41 +35,117 @@ RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 SCRIPTS: Final[Mapping[arms.Name, str]] = {"restarts": "sums.py", "in place": "stays.py"}
 SEEDS: Final = (34, 38)
 """Plans without a hang, for which the simulation has no rate, and whose last fault is a node that comes back."""
+ROUNDS: Final = 3
+"""Runs of each plan in each way: together they take about nine minutes."""
 NODES: Final = 2
 FAULTS: Final = 5
 BACK_SECONDS: Final = 2.0
 """``elastic-infra run`` brings a node back after so long."""
 CHANGES: Final[Mapping[str, Kind]] = {"kill node": "loss", "preempt node": "preemption", "kill worker": "crash"}
 CLOSE: Final = 0.15
-"""A simulated figure may differ from the measured one by this part."""
+"""Simulated goodput and time may differ from the measured ones by this part."""
+CLOSE_LOSS: Final = 0.4
+"""The loss that is simulated with the script's own latency may differ from the measured one by this part."""
 
 ABOUT: Final = """\
 Two nodes of one worker train on this machine, and each plan of random faults has five: nodes killed or told to leave,
 which come back after two seconds, and killed workers. `restarts` saves each step and starts its workers again with each
-change; `in place` keeps its processes. Both scripts do the same sums. The time counts from the first step.
+change; `in place` keeps its processes. Both scripts do the same sums. The time counts from the end of the first step to
+that of the last one. Goodput is the usual time of the steps in between as a share of it, and the loss is the rest.
+
+Medians of the runs; each simulated figure is a part of the measured one. The loss is simulated twice. First with the
+latencies that `elastic-infra simulate` has, which are those of [the launcher's benchmark](../launcher/RESULTS.md):
+the restarts there build a model under DistributedDataParallel and read a checkpoint, which these scripts do not, and
+`in place` is given the same, so that both are too large here, in disfavour of this launcher. Then, `by its own`, with
+one latency for each change, the one that the same script had in the other plan: that shows whether the model adds up.
 """
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
-    """One job and its simulation."""
+class Lived:
+    """A job that ran, from the end of its first step to that of its last one."""
 
     arm: arms.Name
     seed: int
-    goodput: float
     seconds: float
-    """From the first step to the end."""
-    simulated_goodput: float
-    simulated_seconds: float
+    work: float
+    """The usual seconds of the steps in between, each counted once."""
+    step: float
+    """The usual seconds of a step."""
+    changes: tuple[tuple[Kind, float], ...]
+    """What happened, and when."""
 
     @property
-    def ratios(self) -> tuple[float, float]:
-        """Simulated goodput and time as parts of the measured ones."""
-        return self.simulated_goodput / self.goodput, self.simulated_seconds / self.seconds
+    def goodput(self) -> float:
+        """The share of the time that went into training that was kept."""
+        return self.work / self.seconds
+
+    @property
+    def lost(self) -> float:
+        """The seconds that went into no training that was kept."""
+        return self.seconds - self.work
+
+    def simulated(self, latencies: Latencies) -> Life:
+        """The life of the same job in the simulation."""
+        saves = Saving(self.step, 0.0)
+        scenario = Scenario(
+            (1, NODES),
+            self.work / HOUR,
+            efficiency=0.5,  # each step does the same work, whatever the number of nodes
+            rates=Rates(failures=0.0),
+            costs=Costs(0.0, 0.0, self.step, saves, saves if self.arm == "in place" else None),
+            trace=tuple(Change(at, kind) for kind, at in sorted(self.changes, key=lambda change: change[1])),
+            returns=False,
+        )
+        arm = dataclasses.replace(arms.arm(self.arm, scenario), latencies=latencies, first_seconds=0.0)
+        return simulate(scenario, arm, "0")
+
+    @property
+    def latency(self) -> float:
+        """Seconds that a change cost besides the steps that are done again, on average over all kinds."""
+        return (self.lost - _lost(self.simulated(_alike(0.0)))) / len(self.changes)
 
 
-def compared(folder: Path, arm: arms.Name, seed: int) -> Pair:
-    """Run a job with one plan of faults, and simulate its life.
+class Ratios(NamedTuple):
+    """What was simulated as parts of what was measured."""
+
+    goodput: float
+    seconds: float
+    lost: float
+    """With the latencies that the simulation has by default."""
+    own_lost: float
+    """With the latency that the same script had in the other plans: this is what shows whether the model adds up."""
+
+
+def ratios(lived: Lived, others: Sequence[Lived]) -> Ratios:
+    """One job beside its simulation.
+
+    Args:
+        lived: the job.
+        others: all jobs that ran.
+    """
+    life, own = (lived.simulated(latencies) for latencies in (OURS, own_latencies(lived, others)))
+    losses = (_lost(each) / lived.lost for each in (life, own))
+    return Ratios(life.goodput / lived.goodput, life.hours * HOUR / lived.seconds, *losses)
+
+
+def own_latencies(lived: Lived, others: Sequence[Lived]) -> Latencies:
+    """What a change cost the same script in the runs of other plans: one number for all kinds."""
+    found = [each.latency for each in others if each.arm == lived.arm and each.seed != lived.seed]
+    return _alike(statistics.median(found))
+
+
+def _lost(life: Life) -> float:
+    """The seconds of a simulated life that went into no training that was kept."""
+    return life.hours * HOUR * (1 - life.goodput)
+
+
+def _alike(seconds: float) -> Latencies:
+    return Latencies(0.0, seconds, seconds, seconds, seconds)
+
+
+def measured(folder: Path, arm: arms.Name, seed: int) -> Lived:
+    """Run a job with one plan of faults.
 
     Args:
         folder: of the job's files.
@@ -73,13 +153,16 @@ def compared(folder: Path, arm: arms.Name, seed: int) -> Pair:
         seed: of the plan.
     """
     run = _run(folder, SCRIPTS[arm], seed)
-    known = figures(history(run.events()))
-    if known.goodput is None or known.first_step_seconds is None:
+    story = history(run.events())
+    trained = [generation.steps for generation in story.generations if generation.steps]
+    if not trained:
         message = f"The job reported no steps:\n{run.output}"
         raise RuntimeError(message)
-    seconds = known.wall_seconds - known.first_step_seconds
-    life = _predicted(run, known, arm)
-    return Pair(arm, seed, known.goodput * known.wall_seconds / seconds, seconds, life.goodput, life.hours * HOUR)
+    begin, seconds = trained[0].first_at, trained[-1].last_at - trained[0].first_at
+    known = figures(story)
+    made = (known.steps or 0) + known.steps_lost - len(trained)  # a generation's first step is in no time of training
+    step = (known.training_seconds or 0.0) / made
+    return Lived(arm, seed, seconds, ((known.steps or 0) - 1) * step, step, tuple(_changes(run, begin)))
 
 
 def _run(folder: Path, script: str, seed: int) -> Run:
@@ -97,62 +180,60 @@ def _run(folder: Path, script: str, seed: int) -> Run:
     return run
 
 
-def _predicted(run: Run, known: Figures, arm: arms.Name) -> Life:
-    """The life of the same job in the simulation from the first step on, with as many steps of the same length."""
-    step = (known.training_seconds or 0.0) / ((known.steps or 0) + known.steps_lost)
-    scenario = Scenario(
-        (1, NODES),
-        (known.steps or 0) * step / HOUR,
-        efficiency=0.5,  # each step does the same work, whatever the number of nodes
-        rates=Rates(failures=0.0),
-        costs=Costs(0.0, 0.0, step, Saving(step, 0.0), Saving(step, 0.0) if arm == "in place" else None),
-        trace=tuple(sorted(_changes(run, known), key=lambda change: change.at)),
-        returns=False,
-    )
-    return simulate(scenario, dataclasses.replace(arms.arm(arm, scenario), first_seconds=0.0), "0")
-
-
-def _changes(run: Run, known: Figures) -> Iterator[Change]:
-    """The faults of the run as changes of the simulation."""
-    first = history(run.events()).begin + (known.first_step_seconds or 0.0)
+def _changes(run: Run, begin: float) -> Iterator[tuple[Kind, float]]:
+    """The faults of the run as changes of the simulation, in seconds since its first step."""
     for record in run.events("fault"):
         kind = CHANGES.get(" ".join(record.text("fault").split()[:2]))
         if kind is not None:  # a store that is lost costs no step
-            yield Change(record.at - first, kind)
+            yield kind, record.at - begin
         if kind in {"loss", "preemption"}:
-            yield Change(record.at - first + BACK_SECONDS, "return")
+            yield "return", record.at - begin + BACK_SECONDS
 
 
 def document(results: common.Results) -> str:
     """The page as Markdown."""
-    head = ["way", "plan", "goodput", "simulated", "", "seconds", "simulated", ""]
-    rows = (_row(Pair(**pair)) for pair in results["pairs"])
+    head = ["way", "plan", "runs", "goodput", "simulated", "seconds", "simulated", "lost, s", "simulated", "by its own"]
+    cases: dict[tuple[str, int], list[Lived]] = defaultdict(list)
+    everyone = lives(results)
+    for lived in everyone:
+        cases[lived.arm, lived.seed].append(lived)
+    rows = (_row(runs, everyone) for runs in cases.values())
     parts = ("# The simulation beside jobs that ran", common.listed(results), common.table([head, *rows]), ABOUT)
     return "\n\n".join(parts)
 
 
-def _row(pair: Pair) -> list[str]:
-    goodput, seconds = (f"{ratio:.2f}" for ratio in pair.ratios)
-    measured = (f"{pair.goodput:.3f}", f"{pair.simulated_goodput:.3f}", goodput)
+def lives(results: common.Results) -> list[Lived]:
+    """The jobs of a file."""
     return [
-        pair.arm, f"`--chaos {pair.seed}`", *measured, f"{pair.seconds:.1f}", f"{pair.simulated_seconds:.1f}", seconds
-    ]  # fmt: skip
+        Lived(**{**lived, "changes": tuple((kind, at) for kind, at in lived["changes"])}) for lived in results["lives"]
+    ]
+
+
+def _row(runs: Sequence[Lived], everyone: Sequence[Lived]) -> list[str]:
+    """The runs of one plan in one way."""
+    found = Ratios(*map(statistics.median, zip(*(ratios(run, everyone) for run in runs), strict=True)))
+    goodput, seconds, lost = (
+        statistics.median(getattr(run, name) for run in runs) for name in ("goodput", "seconds", "lost")
+    )
+    cells = (f"{goodput:.3f}", found.goodput), (f"{seconds:.1f}", found.seconds), (f"{lost:.2f}", found.lost)
+    shown = [text for figure, ratio in cells for text in (figure, f"{ratio:.2f}")]
+    return [runs[0].arm, f"`--chaos {runs[0].seed}`", str(len(runs)), *shown, f"{found.own_lost:.2f}"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure all plans in both ways, and print the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, metavar="N", help="of the plans of faults")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="runs of each plan in each way")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     options = parser.parse_args(arguments)
     facts = machine.facts(machine.import_seconds(), "python -m benchmarks.simulate --write")
-    pairs = []
-    for seed in options.seeds:
-        for arm in SCRIPTS:
-            with tempfile.TemporaryDirectory() as folder:
-                pairs.append(dataclasses.asdict(compared(Path(folder), arm, seed)))
-            print(pairs[-1], flush=True)
-    results = {"machine": facts, "pairs": pairs}
+    found = []
+    for _, seed, arm in itertools.product(range(options.rounds), options.seeds, SCRIPTS):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(dataclasses.asdict(measured(Path(folder), arm, seed)))
+        print(found[-1], flush=True)
+    results = {"machine": facts, "lives": found}
     if options.write:
         common.save(RESULTS, results, document)
     print(f"\n{document(results)}")

@@ -1,11 +1,13 @@
 """Changes of members in place, beside a restart of the workers and torchft; snapshots, restores and empty steps.
 
-    python -m benchmarks.training [--sizes MB ...] [--quick] [--kill | --copies | --sharded | --neighbours] [--write]
+    python -m benchmarks.training [--sizes MB ...] [--quick] [--write]
+           [--kill | --copies | --sharded | --neighbours | --stopped]
 
 Arms take turns. ``--quick`` makes fewer rounds: twenty minutes on two processors. ``--kill`` measures the outage of a
 killed worker alone, once, in place and by a restart, in four minutes; ``--copies`` those of snapshots and restores, in
 two; ``--sharded`` the changes of a sharded model, and ``--neighbours`` what copies of its shards on another node cost,
-in six each. ``--write`` replaces RESULTS.json and RESULTS.md; after these four the other figures stay. torchft takes
+in six each; ``--stopped`` a change in which one worker cannot move, in two. ``--write`` replaces RESULTS.json and
+RESULTS.md; after these five the other figures stay. torchft takes
 part where it is installed (``pip install torchft==0.2.0``). Run it on a machine that does nothing else, with 16 GB of
 memory for the largest state.
 """
@@ -55,6 +57,8 @@ def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return sharded(quick=options.quick)
     if options.neighbours:
         return neighboured(quick=options.quick)
+    if options.stopped:
+        return stopped(min(options.sizes), quick=options.quick)
     return measured(options.sizes, quick=options.quick)
 
 
@@ -80,6 +84,13 @@ def neighboured(*, quick: bool) -> Iterator[dict[str, Any]]:
     return _neighboured(kept, quick=quick)
 
 
+def stopped(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """The committed figures with those of a change in which one worker cannot move measured anew, after each event."""
+    kept = common.load(RESULTS)
+    _date(kept, "a stopped worker", "--stopped")
+    return _stopped(kept, megabytes, quick=quick)
+
+
 def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
     """All figures as they are kept, after each event."""
     arms = [arm for arm in jobs.ARMS if arm != jobs.TORCHFT or importlib.util.find_spec("torchft")]
@@ -101,6 +112,7 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
         yield results
     yield from _sharded(results, quick=quick)
     yield from _neighboured(results, quick=quick)
+    yield from _stopped(results, min(sizes), quick=quick)
 
 
 def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
@@ -126,6 +138,15 @@ def _sharded(results: dict[str, Any], *, quick: bool) -> Iterator[dict[str, Any]
 def _neighboured(results: dict[str, Any], *, quick: bool) -> Iterator[dict[str, Any]]:
     results["neighbours"] = {"megabytes": SHARDED_SIZE, "waited": neighbours.measured(SHARDED_SIZE, 2 if quick else 3)}
     yield results
+
+
+def _stopped(results: dict[str, Any], megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
+    results["stopped"] = []
+    for arm in (jobs.IN_PLACE, jobs.RESTART) * rounds(megabytes, quick=quick):
+        sample = changes.run_stopped(arm, megabytes)
+        print(sample, flush=True)
+        results["stopped"].append(dataclasses.asdict(sample))
+        yield results
 
 
 def _copies(megabytes: int, *, quick: bool) -> dict[str, Any]:
@@ -175,6 +196,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     alone.add_argument("--kill", action="store_true", help="measure the outage of a killed worker alone")
     alone.add_argument("--sharded", action="store_true", help="measure the changes of a sharded model alone")
     alone.add_argument("--neighbours", action="store_true", help="measure copies on another node alone")
+    alone.add_argument("--stopped", action="store_true", help="measure a change beside a stopped worker alone")
     alone.add_argument("--copies", action="store_true", help="measure snapshots and restores alone")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     return parser.parse_args(arguments)

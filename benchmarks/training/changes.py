@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.launcher.job import await_
 from benchmarks.training import jobs, outage
-from benchmarks.training.labels import GROW, KILL, LOSE, LOST_SECONDS, SNAPSHOT_STEPS
+from benchmarks.training.labels import GROW, KILL, LOSE, LOST_SECONDS, SNAPSHOT_STEPS, STOPPED
 
 POLL_SECONDS: Final = 0.005
 
@@ -28,24 +28,45 @@ class Sample:
 def run(arm: str, megabytes: int, last: str = LOSE) -> Iterator[Sample]:
     """One job: two nodes train, a worker is killed, a third node joins, and a node is lost; up to the last event."""
     with jobs.job(arm, megabytes) as nodes:
-        for _ in range(2):
-            nodes.start_node()
-        if not _await_steady(nodes, 2, 0.0):
+        if not _start(nodes, 2):
             yield Sample(KILL, megabytes, arm, None)
             return
-        nodes.warm_up()
         events: list[tuple[str, int, Callable[[jobs.Nodes], None]]]
         events = [(KILL, 2, _kill), (GROW, 3, _grow), (LOSE, 2, _lose)]
         for event, world, strike in events:
-            _await_middle(nodes)
-            begin = time.monotonic()
-            strike(nodes)
-            if not _await_steady(nodes, world, begin):
-                yield Sample(event, megabytes, arm, None)
+            cost = _struck(nodes, world, strike)
+            yield Sample(event, megabytes, arm, cost)
+            if cost is None or event == last:
                 return
-            yield Sample(event, megabytes, arm, outage.cost(nodes.steps.all, begin))
-            if event == last:
-                return
+
+
+def run_stopped(arm: str, megabytes: int) -> Sample:
+    """One job of three nodes under this launcher: one is lost while the worker of another cannot leave its step."""
+    with jobs.launched(megabytes, arm) as nodes:
+
+        def strike(_: jobs.Nodes) -> None:
+            nodes.stop_worker({int(line["pid"]) for line in nodes.steps.last("step", SNAPSHOT_STEPS)})
+            nodes.lose_node()
+
+        return Sample(STOPPED, megabytes, arm, _struck(nodes, 2, strike) if _start(nodes, 3) else None)
+
+
+def _start(nodes: jobs.Nodes, count: int) -> bool:
+    """Start so many nodes, and wait until they train as after a minute; whether they do."""
+    for _ in range(count):
+        nodes.start_node()
+    if not _await_steady(nodes, count, 0.0):
+        return False
+    nodes.warm_up()
+    return True
+
+
+def _struck(nodes: jobs.Nodes, world: int, strike: Callable[[jobs.Nodes], None]) -> outage.Cost | None:
+    """What the event costs a job that trains with so many workers afterwards; None where it does not."""
+    _await_middle(nodes)
+    begin = time.monotonic()
+    strike(nodes)
+    return outage.cost(nodes.steps.all, begin) if _await_steady(nodes, world, begin) else None
 
 
 def _kill(nodes: jobs.Nodes) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,6 +14,7 @@ from typing import Final, Protocol
 from benchmarks.launcher import arms
 from benchmarks.launcher.job import Job, folder, kill
 from elastic_infra.launcher import run_dir
+from tests.launcher.loopback import tree
 from tests.launcher.soak.lines import Lines
 from tests.ports import free_port
 
@@ -74,6 +76,11 @@ class LaunchedNodes:
         """Kill a launcher and all its processes."""
         self._job.lose(self._job.other_node())
 
+    def stop_worker(self, workers: Collection[int]) -> None:
+        """Stop that of the workers which is on the oldest node, by a signal that no process can handle."""
+        (pid,) = {*tree(self._job.store_host().process.pid)} & {*workers}
+        os.kill(pid, signal.SIGSTOP)
+
 
 class Replicas:
     """A job of torchft, whose killed replicas are started again at once: torchft leaves that to others."""
@@ -127,7 +134,7 @@ class Replicas:
 
 
 @contextmanager
-def launched(megabytes: int, arm: str, *options: str) -> Iterator[Nodes]:
+def launched(megabytes: int, arm: str, *options: str) -> Iterator[LaunchedNodes]:
     """A job under this launcher; ``options`` are those of its script."""
     with folder() as path:
         script = (str(HERE / "train.py"), str(path), str(megabytes), arm.replace(" ", "-"), *options)

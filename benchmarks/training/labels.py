@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 KILL, GROW, LOSE = EVENTS = ("a worker is killed", "a node joins", "a node is lost")
+STOPPED: Final = "a node is lost while a worker is stopped"
+"""The stopped worker cannot move, so that its node starts another one."""
 LOST_SECONDS: Final = 100.0
 """A job that does not train steadily by then counts as lost."""
 SNAPSHOT_STEPS: Final = 4

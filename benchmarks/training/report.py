@@ -11,6 +11,7 @@ from benchmarks.launcher import report
 from benchmarks.launcher.measure import Summary
 from benchmarks.training import labels
 from benchmarks.training.jobs import ARMS, IN_PLACE, RESTART
+from elastic_infra.launcher.protocol.move import PARK_SECONDS
 
 Changes = Sequence[Mapping[str, Any]]
 """What each event cost each job."""
@@ -35,6 +36,8 @@ STEP_AIM: Final = 0.001
 """The part of a step that the loop may add to it."""
 NEIGHBOUR_AIM: Final = 0.02
 """The part of the training time that snapshots with their copies on another node may take."""
+FALLBACK_AIM: Final = PARK_SECONDS
+"""Seconds by which a change may be slower than a restart where a worker misses the deadline of a move."""
 STEP_SECONDS: Final = 0.25
 """A step of a model of the measured size is usually longer."""
 
@@ -68,8 +71,9 @@ medians, with p95 by nearest rank and the number of repetitions."""
 
 
 COPIED: Final = (
-    "Of a state of {size}, training waits {snapshot} s for a snapshot and {save} s for `torch.save`; a new worker "
-    "restores it from memory in {memory} s, from disk in {disk} s."
+    "Of a state of {size}, training waits {snapshot} s for a snapshot, {first} s for each of the first two, which make "
+    "the memory, and {save} s for `torch.save`; a new worker restores it from memory in {memory} s, from disk in "
+    "{disk} s."
 )
 """The sentence of the documentation about copies."""
 
@@ -92,6 +96,12 @@ choice has it. The figure is the part of {seconds:g} s of training between the e
 and the end of the step, in each of {jobs} jobs."""
 
 
+STOPPED_NOTE: Final = """\
+Three nodes of one worker train; the worker of one is stopped by a signal and another node is lost at once. The stopped
+worker cannot leave its step, so that its node kills it at the deadline of a move and starts another one, and the third
+node's worker keeps its process. Outages as above; the aim is the deadline of a step that is short."""
+
+
 def document(results: Results) -> str:
     """The page of all figures, as Markdown."""
     parts = (
@@ -110,6 +120,7 @@ def document(results: Results) -> str:
         table(_steps(results)),
         STEPS_NOTE,
         *_neighbours(results),
+        *_stopped(results),
     )
     return "\n\n".join(parts) + "\n"
 
@@ -129,7 +140,13 @@ def copied(results: Results) -> dict[str, str]:
     """The figures of ``COPIED``."""
     saves, restores = results["copies"]["saves"], results["copies"]["restores"]
     seconds = {name: _two_digits(statistics.median(values)) for name, values in {**saves, **restores}.items()}
-    names = {"snapshot": labels.SNAPSHOT, "save": labels.TORCH, "memory": labels.MEMORY, "disk": labels.COLD}
+    names = {
+        "snapshot": labels.SNAPSHOT,
+        "first": labels.FIRST,
+        "save": labels.TORCH,
+        "memory": labels.MEMORY,
+        "disk": labels.COLD,
+    }
     size = _size(results["copies"]["megabytes"])
     return {"size": size, **{name: seconds[copy] for name, copy in names.items()}}
 
@@ -149,6 +166,23 @@ def _neighbours(results: Results) -> Iterator[str]:
         ]
         yield from (f"## Copies of {found['megabytes']} MB on another node", table(rows))
         yield NEIGHBOURS_NOTE.format(seconds=labels.WINDOW_SECONDS, jobs=len(parts))
+
+
+def _stopped(results: Results) -> Iterator[str]:
+    if changes := results.get("stopped"):
+        (megabytes,) = {change["megabytes"] for change in changes}
+        ours, control = (_summary(changes, labels.STOPPED, megabytes, arm, "first") for arm in (IN_PLACE, RESTART))
+        more = None if ours.median is None or control.median is None else ours.median - control.median
+        judged = (
+            _shown(more),
+            f"<= {FALLBACK_AIM:g}",
+            report.verdict([None if more is None else more <= FALLBACK_AIM]),
+        )
+        rows = [
+            ["state", "what happens", IN_PLACE, RESTART, f"{IN_PLACE} - {RESTART}", "aim", "met"],
+            [_size(megabytes), labels.STOPPED, _cell(ours), _cell(control), *judged],
+        ]
+        yield from ("## A change in which a worker cannot move, in seconds", table(rows), STOPPED_NOTE)
 
 
 def _outages(changes: Changes) -> Iterator[list[str]]:
