@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -28,16 +29,24 @@ _KUBERNETES_SPECS: Final = {
     "networking.k8s.io/v1": "apis__networking.k8s.io__v1",
     "policy/v1": "apis__policy__v1",
     "rbac.authorization.k8s.io/v1": "apis__rbac.authorization.k8s.io__v1",
+    "resource.k8s.io/v1": "apis__resource.k8s.io__v1",
 }
 
 
 _TRAINER: Final = ("trainer", build.TRAINER_MODULE, "manifests/base/crds/trainer.kubeflow.org_{}s.yaml")
 _GANG: Final = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+_MONITORING: Final = (
+    "prometheus-operator",
+    "github.com/prometheus-operator/prometheus-operator",
+    "example/prometheus-operator-crd/monitoring.coreos.com_{}s.yaml",
+)
 _CUSTOM: Final = {
     "PyTorchJob": ("training-operator", build.OPERATOR_MODULE, build.CRD_PATH),
     "TrainJob": _TRAINER,
     "TrainingRuntime": _TRAINER,
     "PodGroup": ("scheduler-plugins", "sigs.k8s.io/scheduler-plugins", _GANG),
+    "PodMonitor": _MONITORING,
+    "PrometheusRule": _MONITORING,
 }
 """Kind to the tool, the module and the file that define the kind."""
 UNDEFINED: Final = frozenset({"scheduling.volcano.sh/v1beta1"})
@@ -70,6 +79,16 @@ def load() -> None:
         _custom(kind)
     for version in _KUBERNETES_SPECS:
         _specs(version)
+
+
+def definition(kind: str) -> Path:
+    """The CustomResourceDefinition of a kind that is not Kubernetes' own.
+
+    Raises:
+        SchemasMissing: without Go, or without its modules.
+    """
+    tool, module, path = _CUSTOM[kind]
+    return _module_file(tool, module, path.format(kind.lower()))
 
 
 def schemas(version: str) -> Schema:
@@ -114,8 +133,7 @@ def _schema(version: str, kind: str) -> tuple[Schema, Schema]:
 
 @functools.cache
 def _custom(kind: str) -> tuple[Schema, Schema]:
-    tool, module, path = _CUSTOM[kind]
-    document = yaml.load(_module_file(tool, module, path.format(kind.lower())), yaml.CSafeLoader)
+    document = yaml.load(definition(kind).read_text(encoding="utf-8"), yaml.CSafeLoader)
     (served,) = [version for version in document["spec"]["versions"] if version["served"]]
     schema = served["schema"]["openAPIV3Schema"]
     named = _specs("v1")
@@ -135,17 +153,18 @@ def _kubernetes(version: str, kind: str) -> tuple[Schema, Schema]:
 @functools.cache
 def _specs(version: str) -> Schema:
     path = f"api/openapi-spec/v3/{_KUBERNETES_SPECS[version]}_openapi.json"
-    schemas: Schema = json.loads(_module_file("kubernetes", build.KUBERNETES_MODULE, path))["components"]["schemas"]
+    file = _module_file("kubernetes", build.KUBERNETES_MODULE, path)
+    schemas: Schema = json.loads(file.read_text(encoding="utf-8"))["components"]["schemas"]
     return schemas
 
 
-def _module_file(tool: str, module: str, path: str) -> str:
+def _module_file(tool: str, module: str, path: str) -> Path:
     go = shutil.which("go")
     if go is None:
         message = "the real schemas come from Go modules, and go is not on PATH."
         raise SchemasMissing(message)
     try:
-        return (build.module_folder(modules.HERE / tool, module, go) / path).read_text(encoding="utf-8")
+        return build.module_folder(modules.HERE / tool, module, go) / path
     except (SetupError, OSError) as error:
         message = f"the Go module {module} cannot be had: {error}"
         raise SchemasMissing(message) from error

@@ -33,11 +33,13 @@ class Finding:
     Attributes:
         check: the linter's name of it.
         place: `store` or `node` for what concerns a pod, else the kind of the object.
+        file: the job that has it, by the name under which its objects were written.
     """
 
     linter: str
     check: str
     place: str
+    file: str
 
 
 def write(folder: Path, name: str, documents: Iterable[Mapping[str, Any]]) -> None:
@@ -47,6 +49,15 @@ def write(folder: Path, name: str, documents: Iterable[Mapping[str, Any]]) -> No
     (folder / f"{name}.yaml").write_text(text)
 
 
+def places(folder: Path) -> dict[str, set[str]]:
+    """The names of the jobs that have an object of each place, among the files of a folder."""
+    found: dict[str, set[str]] = {}
+    for file in folder.glob("*.yaml"):
+        for each in yaml.safe_load_all(file.read_text()):
+            found.setdefault(_place(each["kind"]), set()).add(file.stem)
+    return found
+
+
 def kube_score(folder: Path) -> set[Finding]:
     """What kube-score has against the files of a folder, one after the other: it takes several for one cluster."""
     found = set()
@@ -54,7 +65,7 @@ def kube_score(folder: Path) -> set[Finding]:
         for each in json.loads(_run(_built("kube-score"), "score", "--output-format", "json", file)):
             failed = [check for check in each["checks"] if check["grade"] < ALL_OK and not check["skipped"]]
             place = _place(each["type_meta"]["kind"])
-            found |= {Finding("kube-score", check["check"]["id"], place) for check in failed}
+            found |= {Finding("kube-score", check["check"]["id"], place, file.stem) for check in failed}
     return found
 
 
@@ -67,28 +78,32 @@ def checkov(folder: Path) -> set[Finding]:
     report = json.loads(_run(program, "--directory", folder, *options))
     assert report["summary"]["parsing_errors"] == 0
     return {
-        Finding("checkov", check["check_id"], _place(check["resource"])) for check in report["results"]["failed_checks"]
+        Finding("checkov", check["check_id"], _place(check["resource"]), Path(check["file_path"]).stem)
+        for check in report["results"]["failed_checks"]
     }
 
 
 def kubeconform(folder: Path, schemas: Path) -> set[Finding]:
-    """What kubeconform has against the files of a folder.
+    """What kubeconform has against the files of a folder; kinds without a definition that can be had are left out.
 
     Args:
         schemas: an empty folder.
     """
     files = sorted(folder.glob("*.yaml"))
     documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
-    for version, kind in {(each["apiVersion"], each["kind"]) for each in documents}:
+    kinds = {(each["apiVersion"], each["kind"]) for each in documents}
+    undefined = {each for each in kinds if each[0] in kubernetes_schema.UNDEFINED}
+    for version, kind in kinds - undefined:
         group, _, short = version.rpartition("/")
         suffix = "-".join(filter(None, [group.partition(".")[0], short]))
         (schemas / f"{kind.lower()}-{suffix}.json").write_text(json.dumps(kubernetes_schema.json_schema(version, kind)))
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
-    options = ("-strict", "-verbose", "-output", "json", "-schema-location", location)
+    skipped = ",".join("/".join(each) for each in sorted(undefined))
+    options = ("-strict", "-verbose", "-output", "json", "-schema-location", location, "-skip", skipped)
     resources = json.loads(_run(_built("kubeconform"), *options, *files))["resources"]
     assert len(resources) == len(documents)
-    bad = [each for each in resources if each["status"] != "statusValid"]
-    return {Finding("kubeconform", each["msg"], _place(each["kind"])) for each in bad}
+    bad = [each for each in resources if each["status"] not in {"statusValid", "statusSkipped"}]
+    return {Finding("kubeconform", each["msg"], _place(each["kind"]), Path(each["filename"]).stem) for each in bad}
 
 
 def _stand_ins(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -153,7 +153,7 @@ def job_configs(draw: DrawFn) -> Data:
     is_baseline = parts["security"].get("profile") == "baseline"
     parts["storage"] = draw(_storage(host_path=is_baseline))
     parts["resources"] |= draw(some({"rdma": RDMA})) if is_baseline else {}
-    if can_move and draw(st.booleans()):
+    if (can_move or placement.get("kueue", {}).get("mode") == "elastic") and draw(st.booleans()):
         parts |= draw(_autoscaled(resources, target, has_driver=has_store_pod and not keeps_its_size))
     if shape == "fixed" or target in {"job", "trainjob"}:
         parts["target"] = target

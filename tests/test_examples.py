@@ -20,6 +20,7 @@ from elastic_infra.config.load import load, read_mapping
 from elastic_infra.config.schema import json_schema
 from elastic_infra.manifests.launcher import archive, digest, whole_digest
 from elastic_infra.preview import programs
+from tests import kubernetes_schema
 from tests.cli import elastic_infra
 from tests.golden import assert_golden
 
@@ -90,6 +91,20 @@ def test_a_table_of_prices_has_those_of_the_job_beside_it() -> None:
         done = elastic_infra("explain", table.with_name("job.yaml"), "--prices", table)
         assert done.code == 0, done.err
         assert re.findall(r"^ (on demand|spot) +[\d.]+ ", done.out, re.MULTILINE) == ["on demand", "spot"]
+
+
+def test_the_claims_of_a_job_are_those_of_the_template_beside_it() -> None:
+    """The API server would take the template, and the job's pods claim by it, in its namespace."""
+    folder = ROOT / "examples/devices"
+    template, config = yaml.safe_load((folder / "claims.yaml").read_text()), load(folder / "job.yaml")
+    try:
+        faults = kubernetes_schema.faults(template)
+    except kubernetes_schema.SchemasMissing as error:
+        pytest.skip(str(error))
+
+    assert faults == []
+    assert [claim.template for claim in config.resources.claims] == [template["metadata"]["name"]]
+    assert config.namespace == template["metadata"]["namespace"]
 
 
 @each_example

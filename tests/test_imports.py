@@ -54,6 +54,19 @@ def test_the_launcher_imports_only_the_standard_library_and_torch() -> None:
     assert {(file, name) for file, name in found if name not in allowed} == set()
 
 
+def test_the_library_for_scripts_imports_only_the_standard_library_and_torch() -> None:
+    """It is in the same zip; an adapter imports its framework besides, which a script that uses the adapter has."""
+    adapters = {"hf": "transformers", "lightning": "lightning", "pytorch_lightning": "pytorch_lightning"}
+    allowed = {**adapters, "object_store": "fsspec"}
+    found = {
+        (file.stem, name)
+        for file in (PACKAGE / "training").rglob("*.py")
+        for name in absolute_imports(file) - {*sys.stdlib_module_names, "torch", allowed.get(file.stem, "")}
+    }
+
+    assert found == set()
+
+
 def absolute_imports(file: Path) -> set[str]:
     """Top-level packages that a file imports by absolute name, inside functions too."""
     names: set[str] = set()

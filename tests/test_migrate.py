@@ -46,7 +46,22 @@ def test_what_up_will_do_is_told(job: Path) -> None:
     assert "job.yaml: lost: a pod that replaces another comes after a delay" in said
     assert "restart  digits\n" in said
     assert "`elastic-infra cancel digits`" in " ".join(said.split())
-    assert "checkpoint" not in said
+    assert (
+        "job.yaml: kept: the checkpoints stay where they are, on the claim c, and training goes on from them.\n" in said
+    )
+    assert "step 0" not in said, "no warning of checkpoints that are left behind"
+
+
+@pytest.mark.parametrize(
+    ("storage", "kept"),
+    [("storage: {checkpoint: {size: 1Gi}}\n", "on the claim digits-checkpoint,"), ("", None)],
+)
+def test_what_stays_is_told_of_checkpoints_that_there_are(job: Path, storage: str, kept: str | None) -> None:
+    """By the claim that the job has made; a job without a volume for them keeps none."""
+    job.write_text("name: digits\nimage: i\nscript: s\nelastic: {nnodes: '2:4'}\n" + storage)
+    said = elastic_infra("migrate", str(job), "--to", "trainjob").err
+
+    assert "kept:" not in said if kept is None else kept in said
 
 
 def test_local_code_goes_along(job: Path) -> None:

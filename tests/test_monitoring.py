@@ -22,7 +22,7 @@ from elastic_infra import JobConfig, render
 from elastic_infra.launcher.agent.status_server import METRICS
 from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.manifests.model import Manifests
-from tests import grafana
+from tests import grafana, kubernetes_schema
 from tests.launcher.launched import Launched
 from tests.ports import free_port
 from tools.run import ROOT, SetupError, needed
@@ -77,6 +77,42 @@ def test_every_alert_is_tried_both_ways() -> None:
 
     assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == alerts
+
+
+MONITORS: Final = ("pod-monitor.yaml", "prometheus-rule.yaml")
+
+
+@pytest.mark.parametrize("file", MONITORS)
+def test_the_prometheus_operator_takes_the_file(file: str) -> None:
+    """A field that its definition lacks is dropped in silence, and nothing is scraped or alerts."""
+    assert _shape_faults(yaml.safe_load((FOLDER / file).read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "change", "fault"),
+    [
+        ("pod-monitor.yaml", "podMetricsEndpoints", {"ports": "status"}, "podMetricsEndpoints[0].ports: is unknown"),
+        ("pod-monitor.yaml", "podMetricsEndpoints", {"interval": "15 s"}, "[0].interval: does not match"),
+        ("prometheus-rule.yaml", "groups", {"every": "30s"}, "groups[0].every: is unknown"),
+        ("prometheus-rule.yaml", "groups", {"rules": [{"alert": "A"}]}, "rules[0].expr: is required"),
+    ],
+)
+def test_what_the_prometheus_operator_would_not_know_is_found(
+    file: str, place: str, change: Mapping[str, Any], fault: str
+) -> None:
+    """The check can fail: in each file a key that is not known, and a value that is no value."""
+    manifest = yaml.safe_load((FOLDER / file).read_text())
+    manifest["spec"][place][0] |= change
+    (found,) = _shape_faults(manifest)
+
+    assert fault in found
+
+
+def _shape_faults(manifest: Mapping[str, Any]) -> list[str]:
+    try:
+        return kubernetes_schema.faults(manifest)
+    except kubernetes_schema.SchemasMissing as error:
+        pytest.skip(str(error))
 
 
 def test_the_panels_lie_beside_each_other() -> None:

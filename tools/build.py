@@ -166,7 +166,8 @@ def _arguments() -> argparse.Namespace:
 
 def _run(arguments: argparse.Namespace, cache: Path, go: str) -> list[SetupError]:
     if arguments.verb == "build":
-        chosen = [tool for name, tool in modules.load_all().items() if name in arguments.tool or not arguments.tool]
+        tools = [tool for tool in modules.load_all().values() if tool.packages]
+        chosen = [tool for tool in tools if tool.name in arguments.tool or not arguments.tool]
         return build_all(chosen, cache, go, stopwatch())
     print(crd_path(go) if arguments.verb == "crd" else program_path(arguments.program, cache, go))
     return []

@@ -25,9 +25,9 @@ from benchmarks.training import labels, report
 from tools.run import ROOT
 
 LAUNCHER: Final = "launcher/RESULTS.md"
-IMPORTS: Final = "launcher/HEAVY_IMPORTS.md"
 RENDEZVOUS: Final = "rendezvous/RESULTS.json"
 POLICIES: Final = "cluster/RESTART_POLICY.md"
+START: Final = "cluster/START.md"
 INDICES: Final = "cluster/INDEX_LOSSES.md"
 JOBS: Final = "thirty_jobs/RESULTS.md"
 MANY_JOBS: Final = "many_jobs/RESULTS.md"
@@ -139,10 +139,13 @@ def _launcher() -> Iterator[Stated]:
 
 
 def _imports() -> Iterator[Sentence]:
-    cells = _row(read(IMPORTS), "restart of 2 workers that import transformers")
-    seconds = {"ours": _seconds(cells["ours"]), "tuned": _seconds(cells["tuned torchrun"])}
-    text = "takes {ours} s so, and {tuned} s under torchrun, which imports anew"
-    yield Sentence("docs/launcher.md", text, {name: str(Cell(value)) for name, value in seconds.items()})
+    for package, text in (
+        ("transformers", "takes {ours} s so, and {tuned} s under torchrun, which imports anew"),
+        ("lightning", "With Lightning a restart takes {ours} s, and {tuned} s under torchrun:"),
+    ):
+        cells = _row(read(LAUNCHER), f"restart of 2 workers that import {package}")
+        seconds = {"ours": _seconds(cells["ours"]), "tuned": _seconds(cells["tuned torchrun"])}
+        yield Sentence("docs/launcher.md", text, {name: str(Cell(value)) for name, value in seconds.items()})
 
 
 def _faults() -> Iterator[Sentence]:
@@ -237,6 +240,9 @@ def _cluster() -> Iterator[Sentence]:
     first = {"first": _span([_seconds(_row(read(INDICES), "one index, deleted")["1"])])}
     yield Sentence("docs/targets.md", "replaces a pod: {first} s after the first loss of an index", first)
     yield Sentence("docs/run.md", "an Indexed Job's in a cluster after {first} s or more", first)
+    above = {"above": _row(read(START), "the first step, less that import and the step itself")["median"]}
+    text = "two nodes make their first step {above} s after two pods that only import torch"
+    yield Sentence("docs/launcher.md", text, above)
 
 
 def _stacks() -> Iterator[Stated]:
@@ -260,8 +266,18 @@ def _training() -> Iterator[Stated]:
         spans[name] = f"{min(seconds):.2f} to {max(seconds):.2f}"
     text = "a change takes {small} s with a state of 10 MB, and {large} s with one of 1 GB"
     yield Sentence("docs/simulate.md", text, spans)
-    close = {"close": _percent(simulation.CLOSE)}
-    yield Sentence("docs/simulate.md", "with restarts and in place, within {close} |", close)
+    everyone = simulation.lives(json.loads(read("simulate/RESULTS.json")))
+    found = [simulation.ratios(lived, everyone) for lived in everyone]
+    close = {
+        "close": _percent(simulation.CLOSE),
+        "close_loss": _percent(simulation.CLOSE_LOSS),
+        "losses": _tenths([each.lost for each in found]),
+        "own": _tenths([each.own_lost for each in found]),
+    }
+    compared = "with restarts and in place, within {close}; the time that was lost within {close_loss} |"
+    yield Sentence("docs/simulate.md", compared, close)
+    for text in ("the simulated one is {losses} times the measured,", "With its own it is {own} times the measured."):
+        yield Sentence("docs/simulate.md", text, close)
     facts = _facts("\n".join(results["machine"]))
     yield Sentence("docs/training.md", "on one machine with {cpus} processors, torch {torch} on gloo", facts)
     yield Sentence("docs/training.md", "torchft {torchft} waits here for a missing worker", facts)
@@ -316,7 +332,8 @@ def _runs(results: str, rows: Iterable[str]) -> dict[str, str]:
 
 
 def _number_of_runs(cell: str) -> int:
-    return int(_match(r"of (\d+)$" if "lost" in cell else r"n (\d+)\)", cell))
+    """Of several jobs that were lost the cell has the number, and of one it has not."""
+    return int(_match(r"(?:of |n )(\d+)\)?$", cell)) if cell != "lost" else 1
 
 
 def _seconds(cell: str) -> float:

@@ -1,7 +1,8 @@
 """What the Go module files of this folder say: which tools there are, their versions, where a build belongs.
 
 Every folder beside this file that holds a ``go.mod`` is one tool: its ``go.mod`` is the pin, its ``tools.go`` names
-the commands. No version is written anywhere else. This module reads files and decides; it starts nothing.
+the commands, if there are any. No version is written anywhere else. This module reads files and decides; it starts
+nothing.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ class Tool:
 
     folder: Path
     packages: tuple[str, ...]
-    """Import paths of the commands, as ``tools.go`` names them."""
+    """Import paths of the commands, as ``tools.go`` names them; none where only files of the module are read."""
     version: str
-    """Version of the module that holds the commands, without the ``v``."""
+    """Version of the module that holds the commands or the files, without the ``v``."""
 
     @property
     def name(self) -> str:
@@ -93,7 +94,8 @@ def load(folder: Path) -> Tool:
     """Read one tool's module files."""
     packages = commands((folder / "tools.go").read_text())
     required = pins((folder / "go.mod").read_text())
-    module = max((m for m in required if f"{packages[0]}/".startswith(f"{m}/")), key=len)
+    holds = [m for m in required if f"{packages[0]}/".startswith(f"{m}/")] if packages else required
+    module = max(holds, key=len)
     return Tool(folder=folder, packages=packages, version=required[module].removeprefix("v"))
 
 

@@ -22,7 +22,9 @@ MODULES: Final = {
     "cluster/INDEX_LOSSES.json": "benchmarks.cluster.index_losses",
     "cluster/RESTART_POLICY.json": "benchmarks.cluster.restart_policy",
     "cluster/RESULTS.json": "benchmarks.cluster.__main__",
+    "cluster/START.json": "benchmarks.cluster.start",
     "cluster/TARGETS.json": "benchmarks.cluster.targets",
+    "rendezvous/CHAOS.json": "benchmarks.rendezvous.chaos",
 }
 """By a file's path below ``benchmarks``: the module whose ``document`` makes the page. It is that of the folder's
 ``report`` otherwise, or of the program where there is none."""

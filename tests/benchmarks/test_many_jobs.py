@@ -35,6 +35,25 @@ def test_our_component_is_compared_with_both_hand_written_programs() -> None:
     assert "16.0 (1.60)" in report.row(1, report.PEER, rounds)
 
 
+@pytest.mark.parametrize(("seconds", "verdict"), [(11.0, "yes"), (11.2, "**no**")])
+def test_a_row_says_whether_the_aim_is_met(seconds: float, verdict: str) -> None:
+    """At most 1.1 times the hand-written program, in each of the times; other programs have no aim."""
+    rounds = {report.BASE: [figures(10)], report.PEER: [figures(10)], report.OURS: [figures(seconds)]}
+
+    assert report.row(1, report.OURS, rounds)[-1] == verdict
+    assert report.row(1, report.PEER, rounds)[-1] == "-"
+
+
+@pytest.mark.parametrize(
+    ("power", "told"), [(1, "All meet the aim of 1.1"), (2, "1.1 at most is missed by: component.")]
+)
+def test_a_program_that_grows_too_fast_is_named(power: int, told: str) -> None:
+    """Where a slope is above the aim."""
+    found = {1: {report.OURS: [figures(1)]}, 5: {report.OURS: [figures(5**power)]}}
+
+    assert told in report.slopes(found)[0]
+
+
 @pytest.mark.parametrize(("power", "expected"), [(1, 1.0), (2, 2.0)])
 def test_a_slope_tells_linear_from_quadratic(power: int, expected: float) -> None:
     """Five times as many jobs that take five times as long have a slope of 1."""

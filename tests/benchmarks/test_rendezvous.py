@@ -2,30 +2,176 @@
 
 from __future__ import annotations
 
-import json
-import random
+import functools
 import re
+import statistics
+from dataclasses import asdict, replace
 
 import pytest
 
-from benchmarks.rendezvous import picture, report
-from benchmarks.rendezvous.__main__ import Run, form, measure, running
+from benchmarks.common import results
+from benchmarks.rendezvous import chaos, picture, probe, report
+from benchmarks.rendezvous.__main__ import RESULTS, Figures, end, measure, serve
+from benchmarks.rendezvous.probe import bytes_of
+from elastic_infra.launcher.protocol import turns
 from elastic_infra.launcher.store import wire
+from tests.ports import free_port
 
 NODES = 64
+SAID = 1 + 3 * report.MESSAGES_OF_A_CHANGE
+"""Messages of a node in three changes: hello, and its records."""
+MEASURED: dict[int, report.Runs] = {
+    int(nodes): by_arm[report.OURS] for nodes, by_arm in results.load(RESULTS)["runs"].items()
+}
+"""The committed runs of each size."""
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Figures:
+    """A job of light nodes and a real one that formed, lost one and admitted one."""
+    return measure(NODES, idle_seconds=1.0, silent=False)
 
 
 @pytest.mark.timeout(300)
-def test_a_node_says_little_however_many_there_are() -> None:
-    """Formed, one lost, one new: each node sends a few records and its beats, and hears of each other a few times."""
-    figures = measure(NODES, idle_seconds=1.0, silent=False)
-
-    assert (figures["lost connections"], figures["reconnects"]) == (0, 0)
-    assert figures[report.MESSAGES] <= 7, "hello, and six records: ready, member of three generations, stopped in two"
-    assert figures["kB sent by a node"] < 2.5 + len(wire.BEAT) * figures[report.BEATS] / 1e3
-    assert figures["kB sent to a node and node"] < 1.0
+def test_a_node_says_little_however_many_there_are(guarded: Figures) -> None:
+    """Each node sends a few records and its beats, and hears of each other a few times."""
+    assert (guarded["lost connections"], guarded["reconnects"]) == (0, 0)
+    assert guarded[report.MESSAGES] <= SAID
+    assert guarded["kB sent by a node"] < 4.0 + len(wire.BEAT) * guarded[report.BEATS] / 1e3
+    assert guarded["kB sent to a node and node"] < 1.0
     for name in report.IDLE_BYTES:
-        assert 0 < figures[name] <= 2 * len(wire.BEAT), "no more than two beats in a second, and nothing else"
+        assert 0 < guarded[name] <= 2 * len(wire.BEAT), "no more than two beats in a second, and nothing else"
+
+
+@pytest.mark.parametrize(("change", "asked"), [("form", 1), ("lost node", 2), ("newcomer", 2)])
+@pytest.mark.timeout(300)
+def test_the_real_node_says_little_however_many_there_are(guarded: Figures, change: str, asked: int) -> None:
+    """Its records, two messages about the workers' meeting place, and one request for each phase of the change.
+
+    It leads the group and asks before all others, so no node says more. A request holds every member, and each other
+    node says four things that the real one hears.
+    """
+    messages, sent, heard, received = (guarded[f"{name} by the real node, {change}"] for name in report.REAL)
+
+    assert guarded[report.ASKED] == 5
+    assert messages <= 1 + report.MESSAGES_OF_A_CHANGE + 2 + asked
+    assert sent < 2.5 + 0.1 * NODES * asked
+    assert heard < (report.MESSAGES_OF_A_CHANGE + 1) * NODES
+    assert received < 1.0 * NODES
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("nodes", [32, pytest.param(160, marks=pytest.mark.slow)])
+def test_light_nodes_say_what_real_ones_say(nodes: int) -> None:
+    """The same messages with the same bytes; only the requests for a change are left to the real node.
+
+    Real ones hear more bytes: each takes its own time here, and equal changes that come together are told as one.
+    """
+    real, light = real_lives(nodes), measure(nodes - 1, idle_seconds=0.1, silent=False)
+    records = [bytes_sent(each) for each in real if said(each) == SAID]
+    beats = len(wire.BEAT) * light[report.BEATS]
+    heard = statistics.mean(each[bytes_of(probe.RECEIVED)] for each in real) / (nodes - 1) / 1e3
+
+    assert len(records) >= nodes - 3, "all but the leader, which also says where the workers meet"
+    assert light[report.MESSAGES] == pytest.approx(SAID, abs=SAID / nodes), "of these one came later"
+    assert max(records) <= 1.02 * min(records)
+    assert light["kB sent by a node"] * 1e3 - beats == pytest.approx(statistics.mean(records), rel=0.02 + 1 / nodes)
+    assert 0.9 <= heard / light["kB sent to a node and node"] <= 6
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("nodes", "most"),
+    [(turns.CROWD // 2, 5.0), (turns.CROWD + 2, 1.0), pytest.param(160, 0.5, marks=pytest.mark.slow)],
+)
+def test_few_real_nodes_ask_for_one_change(nodes: int, most: float) -> None:
+    """Up to ``CROWD`` members each ask once for each of five phases; of more members few do, since they take turns."""
+    asked = [each[probe.ASKING] for each in real_lives(nodes)]
+
+    assert 5 <= sum(asked) <= most * nodes
+    assert max(asked) <= 6
+
+
+@functools.cache
+def real_lives(nodes: int) -> list[probe.Traffic]:
+    """What each of so many real nodes sent and received that formed, lost one and admitted one."""
+    store = serve(port := free_port())
+    crowd = probe.Probes(port, nodes)
+    try:
+        for index in range(nodes):
+            crowd.add(index)
+        crowd.settle(nodes)
+        crowd.lose(nodes - 1)
+        crowd.settle(nodes - 1)
+        crowd.add(nodes)
+        crowd.settle(nodes)
+        assert {node.reconnects for node in crowd.nodes.values()} == {0}
+        return [node.traffic for index, node in crowd.nodes.items() if index < nodes]
+    finally:
+        crowd.close()
+        end(store)
+
+
+def said(traffic: probe.Traffic) -> int:
+    """Messages of a real node, its requests for a change left out."""
+    return traffic[probe.SENT] - traffic[probe.ASKING]
+
+
+def bytes_sent(traffic: probe.Traffic) -> int:
+    """Of the same messages."""
+    return traffic[bytes_of(probe.SENT)] - traffic[bytes_of(probe.ASKING)]
+
+
+@pytest.mark.parametrize(
+    ("figure", "most"),
+    [
+        ("form", 5.0),
+        ("newcomer", 3.0),
+        ("lost node", 2.0),
+        (report.IDLE, 5.0),
+        ("idle agent, % of a core", 1.0),
+    ],
+)
+def test_a_thousand_nodes_were_measured_within_the_aims(figure: str, most: float) -> None:
+    """Seconds, and shares of a core, of the slowest run: who measures again finds a loss here."""
+    found = report.summary(MEASURED[1024], figure)
+
+    assert (len(found.values), found.without) == (len(MEASURED[1024]), {})
+    assert max(found.values) <= most
+
+
+@pytest.mark.parametrize("nodes", MEASURED)
+def test_no_size_was_measured_with_a_lost_connection(nodes: int) -> None:
+    """A storm begins with nodes that lose the store while it tells the others."""
+    assert [(run["lost connections"], run["reconnects"]) for run in MEASURED[nodes]] == [(0, 0)] * len(MEASURED[nodes])
+
+
+@pytest.mark.parametrize("figure", report.IDLE_BYTES)
+def test_an_idle_node_was_measured_with_the_same_bytes_at_every_size(figure: str) -> None:
+    """A beat a second in both directions, and nothing about the other nodes."""
+    medians = [report.median(runs, figure) for runs in MEASURED.values()]
+
+    assert max(medians) <= 1.25 * min(medians)
+    assert max(medians) <= 1.25 * len(wire.BEAT) / wire.BEAT_SECONDS
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "lost node",
+        "newcomer",
+        report.IDLE,
+        "idle agent, % of a core",
+        "store CPU, lost node",
+        "store CPU, newcomer",
+        "agent CPU, lost node",
+        "agent CPU, newcomer",
+    ],
+)
+def test_no_more_than_the_nodes_grow_was_measured(figure: str) -> None:
+    """Where one message a node is enough; a start tells each node of each other one, and so grows faster."""
+    assert set(MEASURED) >= {256, 1024, 4096}
+    assert round(report.slope(MEASURED, figure), 2) <= 1.1, "with the digits that the page shows"
 
 
 def test_the_slope_is_the_power_of_the_largest_sizes() -> None:
@@ -47,6 +193,17 @@ def test_torchs_rendezvous_stands_beside_ours() -> None:
     assert (rows["newcomer, c10d"][0], rows["newcomer, ours / c10d"][0]) == ("over 120 1 of 1", "-")
 
 
+def test_tries_that_did_not_form_are_counted_beside_those_that_did() -> None:
+    """Of five tries the times of those that formed; measured alone, they are compared by the medians."""
+    late: dict[str, float | str] = {"form": "over 120"}
+    control: list[dict[str, float | str]] = [{"form": 8.0}, late, {"form": 2.0}, late, {"form": 4.0, "newcomer": 3.0}]
+    rows = {name: cells for name, *cells in report.compared({32: {"ours": [{"form": 0.8}], "c10d": control}})}
+
+    assert rows["form, c10d"] == ["4 (p95 8, n 3); over 120 2 of 5"]
+    assert rows["form, ours / c10d"] == ["0.20"]
+    assert rows["newcomer, ours / c10d"] == ["-"]
+
+
 def test_the_picture_shows_each_median() -> None:
     """A point with its seconds for each size and rendezvous, and none for a size that did not come."""
     control: dict[str, list[dict[str, float | str]]] = {"ours": [{"form": 2.0}], "c10d": [{"form": "over 120"}]}
@@ -61,79 +218,30 @@ def test_the_picture_shows_each_median() -> None:
     ]
 
 
-class Chaos:
-    """Random faults of a job, each before the one before it is over."""
-
-    def __init__(self, run: Run, seed: int) -> None:
-        self.run, self.lights, self.chance = run, run.lights, random.Random(seed)
-        self.next_index = NODES + 1
-        self.restarts = 0
-        self.faults = (self.lose, self.freeze, self.cut, self.slow_down, self.restart_store)
-
-    def strike(self) -> None:
-        """Some kinds of faults; one node is lost in any case, so that another generation must come."""
-        for fault in (self.lose, *self.chance.sample(self.faults, self.chance.randrange(1, 4))):
-            fault()
-            self.lights.serve(self.chance.choice([0.0, 0.05, 0.3]))
-
-    def lose(self) -> None:
-        """Nodes end with a farewell, without one, or in the middle of a message."""
-        for index in self.some(5):
-            self.lights.lose(index, *self.chance.choice([(), (b"",), (b'{"op":"set","key":"node',)]))
-            self.lights.serve(self.chance.choice([0.0, 0.05]))
-
-    def freeze(self) -> None:
-        """Nodes neither read nor beat, and later go on where they were."""
-        for index in self.some(3):
-            self.lights.freeze(index)
-
-    def cut(self) -> None:
-        """The network is parted: some nodes hear nothing, and later connect anew."""
-        for index in self.some(8):
-            self.lights.freeze(index, is_cut=True)
-
-    def slow_down(self) -> None:
-        """Nodes read a few bytes at a time for the rest of their lives."""
-        for index in self.some(3):
-            self.lights.slow_down(index)
-
-    def restart_store(self) -> None:
-        """Another store begins with nothing; of a node that was lost meanwhile only the workers' collective tells."""
-        self.run.restart_store()
-        self.run.break_collective()
-        self.restarts += 1
-
-    def some(self, most: int) -> list[int]:
-        """A few nodes of a job that stays large enough."""
-        spare = max(0, len(self.lights.nodes) - NODES * 2 // 3)
-        return self.chance.sample(sorted(self.lights.nodes), min(spare, self.chance.randrange(1, most + 1)))
-
-    def come_back(self) -> None:
-        """All nodes that were cut off or frozen, and new ones in places that are free."""
-        for index in sorted(self.lights.frozen):
-            self.lights.thaw(index)
-            self.lights.serve(self.chance.choice([0.0, 0.05]))
-        for _ in range(self.chance.randrange(NODES - len(self.lights.nodes) + 1)):
-            self.lights.add(self.next_index)
-            self.lights.serve(self.chance.choice([0.0, 0.05]))
-            self.next_index += 1
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(chaos.LIVES))
 def test_many_nodes_go_on_under_random_faults(seed: int) -> None:
     """Whatever happens, several things at a time and before the last change is over: all that are left go on."""
-    with running(NODES + 1) as run:
-        chaos, number = Chaos(run, seed), form(run, NODES)["number"]
-        for _ in range(10):
-            chaos.strike()
-            number = run.wait_for(len(run.lights.nodes) + 1, number)["number"]
-            before = len(run.lights.nodes)
-            chaos.come_back()
-            if len(run.lights.nodes) > before:
-                number = run.wait_for(len(run.lights.nodes) + 1, number)["number"]
-        told, _ = run.probe.communicate(timeout=60)
-        assert run.lights.lost_connections == 0
+    life = chaos.live(seed)
 
-    assert json.loads(told.splitlines()[-1])["reconnects"] == chaos.restarts
+    assert life.lost_connections == 0
+    assert life.reconnections == life.times.get("store restarted", 0)
+
+
+def test_the_page_about_chaos_counts_each_kind_of_fault() -> None:
+    """Over all lives, with a row for each life; a kind that never struck has a row too."""
+    lost = chaos.Life(0, 10, 21, {"lost": 9, "store restarted": 2}, {"lost": 20, "store restarted": 99}, 14, 2, 0, 33.3)
+    slow = replace(lost, seed=1, times={"lost": 1, "slow": 3}, nodes={"lost": 1, "slow": 5})
+    page = chaos.document({"machine": ["a machine"], "lives": [asdict(lost), asdict(slow)]})
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    counts = {cells[0]: cells[2:] for cells in rows if cells[0] in chaos.KINDS}
+
+    assert ["0", "10", "11", "14", "21", "2", "2", "0", "33"] in rows
+    assert counts == {
+        "lost": ["10", "21"],
+        "frozen": ["0", "0"],
+        "cut off": ["0", "0"],
+        "slow": ["3", "5"],
+        "store restarted": ["2", "99"],
+    }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.training import __main__ as program
-from benchmarks.training import neighbours, outage, report
+from benchmarks.training import labels, neighbours, outage, report
 
 RESULTS = json.loads(program.RESULTS.read_text())
 STEP = 0.1
@@ -93,6 +93,18 @@ def test_an_aim_that_is_missed_says_so() -> None:
     page = report.document({**RESULTS, "changes": changes})
 
     assert "| 1 GB | a node joins | 0.80 (p95 0.80, n 1) | 1.00 (p95 1.00, n 1) | 0.80 | <= 0.7 | **no** |" in page
+
+
+def test_a_change_beside_a_stopped_worker_is_held_against_the_deadline() -> None:
+    """The difference of the medians counts, in seconds."""
+    cost = {"whole": 7.0, "repeated": 0}
+    changes = [
+        {"event": labels.STOPPED, "megabytes": 10, "arm": arm, "cost": {"first": first, **cost}}
+        for arm, first in (("in place", 6.0), ("restart", 0.5))
+    ]
+    page = report.document({**RESULTS, "stopped": changes})
+
+    assert "| 6.00 (p95 6.00, n 1) | 0.50 (p95 0.50, n 1) | 5.50 | <= 5 | **no** |" in page
 
 
 def test_a_job_that_was_lost_is_shown() -> None:

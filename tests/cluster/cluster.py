@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from elastic_infra.manifests.metadata import COMPONENT, INSTANCE
 from tests.cluster import kube
 from tests.cluster.testbed import lifecycle
 from tests.cluster.waiting import until
@@ -101,6 +102,15 @@ class Namespace:
         found = self.api.list("v1", "Pod", self.name, f"{JOB_LABEL}={job}")
         alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return sorted(alive, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def workers(self, job: str) -> list[kube.Object]:
+        """The pods of the job's nodes that run or wait, and stay, whatever its `target`."""
+        found = self.api.list("v1", "Pod", self.name, f"{INSTANCE}={job},{COMPONENT}=worker")
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] in {"Pending", "Running"}
+        ]
 
     def uids(self, job: str) -> dict[str, str]:
         """Identity of the job's pods by name: a recreated pod has another uid."""

@@ -73,3 +73,19 @@ def silent_node(testbed: Path) -> Iterator[None]:
     finally:
         lifecycle.send(testbed, "kubelet", signal.SIGCONT)
     until("the kubelet to be back", lambda: kubelet.is_ready(Testbed.read(testbed)))
+
+
+@contextmanager
+def paused_controllers(testbed: Path | None) -> Iterator[None]:
+    """Kubernetes' own controllers do nothing meanwhile: pods run and end, and no job hears of it.
+
+    Where the cluster is not the testbed they go on.
+    """
+    if testbed is None:
+        yield
+        return
+    lifecycle.send(testbed, "controller-manager", signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        lifecycle.send(testbed, "controller-manager", signal.SIGCONT)

@@ -38,6 +38,8 @@ IDLE = {**CONTROL, "resources": {"cpu": "50m", "memory": "200Mi"}}
 """For tests that want pods and no training."""
 IDLE_COMMAND = "trap 'exit 143' TERM; case $HOSTNAME in $TOY_QUITS) sleep 3;; *) sleep infinity & wait;; esac"
 """A node whose name matches the pattern TOY_QUITS ends well, all others stay until they are told to go."""
+HAVE_PODS = frozenset(("PyTorchJob", "Job", "TrainingRuntime"))
+"""Kinds of the objects that have the template of the pods that train."""
 IMPORT_COMMAND = """
 import json, os, socket, time
 import torch.distributed
@@ -177,7 +179,7 @@ def first_workers_steps(space: Namespace) -> list[int]:
 
 def with_arm(manifest: kube.Object, arm: Arm) -> kube.Object:
     """The same object with another arm in the place of the launcher, where it has pods that train."""
-    if arm == "ours" or manifest["kind"] not in {"PyTorchJob", "Job", "TrainingRuntime"}:
+    if arm == "ours" or manifest["kind"] not in HAVE_PODS:
         return manifest
     changed: kube.Object = json.loads(json.dumps(manifest))
     (template,) = tests.jobs.templates({"workload": changed})

@@ -84,7 +84,7 @@ def why_no_official_provider(program: Path, environ: Mapping[str, str]) -> str |
 
 def _arm_transform(arm: jobs.Arm) -> Any:
     def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-        if arm == "ours" or not args.type_.endswith(":PyTorchJob"):
+        if arm == "ours" or args.type_.rpartition(":")[2] not in jobs.HAVE_PODS:
             return None
         plain = json.loads(json.dumps(dict(args.props)))
         return pulumi.ResourceTransformResult(jobs.with_arm(plain, arm), args.opts)

@@ -90,10 +90,14 @@ class Target:
         until(f"another node {index}", replaced, describe=space.describe)
         self.let_in(space, job, count)
 
+    def says(self, space: Namespace, job: str) -> set[str]:
+        """The job's conditions that are true now."""
+        told = space.api.get(self._named(space, job)).get("status", {}).get("conditions") or []
+        return {each["type"] for each in told if each["status"] == "True"}
+
     def has_ended(self, space: Namespace, job: str) -> bool:
         """Whether the job says that it has succeeded; an `AssertionError` where it says that it has failed."""
-        told = space.api.get(self._named(space, job)).get("status", {}).get("conditions") or []
-        true = {each["type"] for each in told if each["status"] == "True"}
+        true = self.says(space, job)
         assert "Failed" not in true, space.describe()
         return self.end in true
 
@@ -109,13 +113,7 @@ class Target:
 
     def _pods(self, space: Namespace, job: str) -> list[kube.Object]:
         """The pods that run or wait, and stay, by index."""
-        picked = f"app.kubernetes.io/instance={job},app.kubernetes.io/component=worker"
-        alive = [
-            pod
-            for pod in space.api.list("v1", "Pod", space.name, picked)
-            if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] in {"Pending", "Running"}
-        ]
-        return sorted(alive, key=self._index)
+        return sorted(space.workers(job), key=self._index)
 
 
 TARGETS: Final[Mapping[str, Target]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tests.jobs
+from elastic_infra.launcher import exit_codes
 from tests.cluster import faults, jobs, kube
 from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace, is_ready
@@ -171,6 +172,24 @@ def test_a_script_that_fails_for_good_frees_every_node_at_once(space: Namespace,
     assert held == resumed == {"workload": "update"}
     assert conditions["Failed"] == "PodFailurePolicy"
     until("no pods", lambda: not pods(space), describe=space.describe)
+
+
+STUCK = "from elastic_infra.training import Progress; Progress().step(7); raise SystemExit('no more data')"
+
+
+def test_a_step_that_fails_again_and_again_frees_every_node_at_once(space: Namespace) -> None:
+    """The launchers give up at the third failure, within their restarts, with exit code 93: no pod is tried again."""
+    sizes = {"nnodes": "2:3", "initial_nodes": 2, "nproc_per_node": 1}  # with fewer, one node would be left out first
+    settings = jobs.config(space, jobs.Training(), target="job", elastic=sizes, command=["python3", "-c", STUCK])
+    jobs.submit(space, JOB, {**settings, "script": None}, "ours")
+    await_end(space, "Failed")
+    conditions = {each["type"]: each["reason"] for each in job(space)["status"]["conditions"]}
+    ends = [ended for pod in all_pods(space) for ended in space.exit_codes(pod["metadata"]["name"])]
+
+    assert conditions["Failed"] == "PodFailurePolicy"
+    assert exit_codes.NO_PROGRESS in ends
+    assert {*ends} <= {exit_codes.NO_PROGRESS, exit_codes.STOPPED}
+    assert len(all_pods(space)) == 2
 
 
 def test_a_live_job_of_others_is_taken_over(space: Namespace, stack: JobStack) -> None:

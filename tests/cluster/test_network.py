@@ -96,3 +96,23 @@ def test_nobody_but_the_job_comes_in(space: Namespace, shared_space: Namespace, 
     assert shut == [{"dropped"}] * 4
     assert seen == [{"open"}] * 4
     jobs.check_result(space, training)
+
+
+@pytest.mark.usefixtures("enforced")
+def test_a_single_pod_is_closed_too(space: Namespace, shared_space: Namespace) -> None:
+    """Strangers reach the status port of its pod alone; its two workers meet inside the pod, and it ends well."""
+    training, elastic = jobs.Training(), {"nnodes": 1, "nproc_per_node": 2}
+    jobs.submit(space, JOB, jobs.config(space, training, elastic=elastic, launcher={"metrics_port": METRICS}), "ours")
+    jobs.await_world(space, 2)
+    (pod,) = (pod["metadata"]["name"] for pod in space.workers(JOB))
+    place, port = address(space, pod), listen(space, pod)
+    listening = {*map(int, run(space, pod, "python3", "-c", LISTENING))}
+    shut = [reach(each, READER, place, *(listening - {METRICS})) for each in (space, shared_space)]
+    seen = [reach(each, READER, place, METRICS) for each in (space, shared_space)]
+    jobs.tell_to_finish(space)
+    job = space.named("batch/v1", "Job", JOB)
+    until("the job to succeed", lambda: space.api.get(job)["status"].get("succeeded") == 1, describe=space.describe)
+
+    assert port in listening - {METRICS}
+    assert (shut, seen) == ([{"dropped"}] * 2, [{"open"}] * 2)
+    jobs.check_result(space, training)

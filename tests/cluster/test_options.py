@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 
 import tests.jobs
 from elastic_infra import JobConfig, render
 from elastic_infra.config.load import load
-from tests import options
+from elastic_infra.manifests import gang
+from tests import kubernetes_schema, options
 from tests.cluster import kube
 from tests.cluster.cluster import Cluster, Namespace
+from tests.cluster.testbed import controllers
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*/job.yaml"))
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*/job.yaml"))
 JOB = "matrix"
 COMBINATIONS = 500 // len(options.TARGETS)
 """With each target."""
@@ -39,6 +43,8 @@ class Matrix:
     """A namespace for each Pod Security profile, and what has been sent to them: most options change one object."""
 
     spaces: Mapping[options.Profile, Namespace]
+    undefined: frozenset[str]
+    """Versions of which the cluster has no definition, so that it judges none of their objects."""
     answers: dict[str, list[str]] = field(default_factory=dict)
 
     def faults(self, config: JobConfig) -> list[str]:
@@ -57,7 +63,7 @@ class Matrix:
         faults = [
             f"{manifest['kind']}: {fault}"
             for manifest in (*objects.values(), *_pods(objects), *([_job(runtime)] if runtime else []))
-            if manifest["kind"] not in {"TrainJob", "PodGroup"}  # of the latter the cluster has no definition
+            if manifest["kind"] != "TrainJob" and manifest["apiVersion"] not in self.undefined
             for fault in self._answer(space, manifest)
         ]
         if runtime is None or faults:
@@ -117,7 +123,32 @@ def matrix(cluster: Cluster, api: kube.Kube) -> Iterator[Matrix]:
     """Namespaces in which the server judges what would be made there."""
     with ExitStack() as stack:
         profiles: Sequence[options.Profile] = get_args(options.Profile)
-        yield Matrix({profile: stack.enter_context(_enforcing(cluster, api, profile)) for profile in profiles})
+        spaces = {profile: stack.enter_context(_enforcing(cluster, api, profile)) for profile in profiles}
+        yield Matrix(spaces, _undefined(cluster, api))
+
+
+def _undefined(cluster: Cluster, api: kube.Kube) -> frozenset[str]:
+    """The testbed lacks only Volcano's definitions; a cluster of one's own may lack those of all gangs."""
+    if cluster.testbed is not None:
+        _define(gang.VERSIONS["coscheduling"], "PodGroup", api)
+        return kubernetes_schema.UNDEFINED
+    return frozenset(version for version in gang.VERSIONS.values() if not _is_known(api, version, "PodGroup"))
+
+
+def _define(version: str, kind: str, api: kube.Kube) -> None:
+    """Has the server know a kind whose controller is not wanted here."""
+    controllers.define(kubernetes_schema.definition(kind), api)
+    until(f"{kind} to be known", lambda: _is_known(api, version, kind))
+
+
+def _is_known(api: kube.Kube, version: str, kind: str) -> bool:
+    try:
+        api.collection(version, kind, "default")
+    except kube.KubeError as error:
+        if error.status != kube.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 @contextmanager
@@ -171,3 +202,14 @@ def test_the_server_takes_every_example(matrix: Matrix, example: Path, request: 
         request.getfixturevalue("trainer")
 
     assert matrix.faults(config) == []
+
+
+@pytest.mark.parametrize("file", ["pod-monitor.yaml", "prometheus-rule.yaml"])
+def test_the_server_takes_what_prometheus_gets(matrix: Matrix, cluster: Cluster, file: str) -> None:
+    """The monitoring files, as the Prometheus operator's definitions judge them."""
+    if cluster.testbed is None:
+        pytest.skip("definitions of the Prometheus operator are put into the testbed alone")
+    space, manifest = matrix.spaces["restricted"], yaml.safe_load((FOLDER / "monitoring" / file).read_text())
+    _define(manifest["apiVersion"], manifest["kind"], space.api)
+
+    assert space.unexpected_warnings(manifest) == []

@@ -12,7 +12,7 @@ import pytest
 from elastic_infra.launcher import exit_codes
 from elastic_infra.manifests import launcher
 from tests.cluster import jobs
-from tests.cluster.cluster import MOUNT, Namespace
+from tests.cluster.cluster import MOUNT, Namespace, restarts
 from tests.cluster.targets import TARGETS, Target
 from tests.cluster.waiting import until
 
@@ -82,28 +82,26 @@ def test_a_launcher_that_is_verified_trains_to_the_end(space: Namespace, target:
     jobs.check_result(space, training)
 
 
-def test_a_launcher_that_was_replaced_fails_the_job_at_once(space: Namespace) -> None:
+def test_a_launcher_that_was_replaced_fails_the_job_at_once(space: Namespace, target: Target) -> None:
     """One that can change stands under its name: no pod runs any of it, none is tried again, and each says why."""
-    settings = jobs.config(space, jobs.Training(), target="job", **VERIFIED)
+    settings = jobs.config(space, jobs.Training(), target=target.name, elastic={"nnodes": "1:2"}, **VERIFIED)
     for manifest in jobs.objects(JOB, settings, "ours"):
         if launcher.ARCHIVE in manifest.get("binaryData", {}):
             encoded = base64.b64encode(launcher.archive() + b"\0").decode()
             space.apply({**manifest, "binaryData": {launcher.ARCHIVE: encoded}, "immutable": False})
         else:
             space.apply(manifest)
-
-    def failed() -> str:
-        told = space.api.get(space.named("batch/v1", "Job", JOB)).get("status", {}).get("conditions", [])
-        return next((str(each["reason"]) for each in told if each["type"] == "Failed"), "")
-
-    until("the Job to fail", lambda: bool(failed()), jobs.TRAINING_SECONDS, describe=space.describe)
-    picked = f"batch.kubernetes.io/job-name={JOB}"
-    states = [
-        each["status"]["containerStatuses"][0]["state"] for each in space.api.list("v1", "Pod", space.name, picked)
-    ]
+    until("the end", lambda: "Failed" in target.says(space, JOB), jobs.TRAINING_SECONDS, describe=space.describe)
+    picked = f"app.kubernetes.io/instance={JOB},app.kubernetes.io/component=worker"
+    pods = space.api.list("v1", "Pod", space.name, picked)
+    states = [each["status"]["containerStatuses"][0]["state"] for each in pods]
     ends = [state["terminated"] for state in states if "terminated" in state]
+    told = [each for job in space.api.list("batch/v1", "Job", space.name) for each in job["status"]["conditions"]]
+    reasons = {each["reason"] for each in told if each["type"] == "Failed"}
 
-    assert failed() == "PodFailurePolicy"
+    assert reasons == (set() if target.kind == "PyTorchJob" else {"PodFailurePolicy"})
     assert {each["exitCode"] for each in ends} == {exit_codes.USAGE}
     assert all("is not the launcher that this job was made with" in each["message"] for each in ends)
+    assert len({pod["metadata"]["labels"][target.index] for pod in pods}) == len(pods)
+    assert sum(map(restarts, pods)) == 0
     assert space.lines("*.jsonl") == []

@@ -50,7 +50,7 @@ def test_a_testbed_comes_back_and_leaves_nothing(root: Path) -> None:
 
     assert again == first
     assert third.token != first.token
-    assert len(before) > 10
+    assert len(before) > 5, "the parts of the control plane and the node"
     assert processes_in(namespace) == set()
     assert str(root) not in Path("/proc/self/mountinfo").read_text()
     assert not any((hierarchy / first.cgroup).exists() for hierarchy in cgroups.hierarchies())

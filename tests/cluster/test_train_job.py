@@ -52,11 +52,24 @@ def nodes(space: Namespace) -> list[kube.Object]:
 def let_in(space: Namespace, count: int, of: int) -> None:
     """Room for so many more nodes, the first that wait of `of` pods; returns once the nodes run."""
     until(f"{of} pods", lambda: len(nodes(space)) == of, describe=space.describe)
-    waiting = [pod for pod in nodes(space) if pod["spec"].get("schedulingGates")]
-    for pod in waiting[:count]:
-        space.api.patch(space.pod(pod["metadata"]["name"]), {"spec": {"schedulingGates": None}})
+    ungate(space, count)
     running = sum(map(is_ready, nodes(space))) + count
     until(f"{running} nodes", lambda: sum(map(is_ready, nodes(space))) == running, describe=space.describe)
+
+
+def ungate(space: Namespace, count: int) -> list[str]:
+    """Room for so many more nodes, for which nothing waits; returns the names of their pods."""
+    waiting = [pod for pod in nodes(space) if pod["spec"].get("schedulingGates")][:count]
+    for pod in waiting:
+        space.api.patch(space.pod(pod["metadata"]["name"]), {"spec": {"schedulingGates": None}})
+    return [str(pod["metadata"]["name"]) for pod in waiting]
+
+
+def exit_code(space: Namespace, pod: str) -> str:
+    """How a pod has ended; empty while it may still run."""
+    if space.api.find(space.pod(pod)) is None:
+        return "taken away"
+    return " ".join(map(str, space.exit_codes(pod)))
 
 
 def train_job(space: Namespace) -> kube.Object:
@@ -75,11 +88,17 @@ def await_end(space: Namespace, end: str) -> None:
 
 
 def test_three_of_six_nodes_train_and_end_the_job(space: Namespace, stack: JobStack) -> None:
-    """No gang is needed, and once one node has succeeded no late one trains again: pods that wait are taken away."""
+    """No gang is needed, and once one node has succeeded no late one trains again: pods that wait are taken away.
+
+    One that finds room at that very moment runs, learns that the job has ended, and ends as well.
+    """
     created = stack.up(gated(space, "1:6"))
     let_in(space, 3, of=6)
     jobs.await_world(space, 3)
-    jobs.tell_to_finish(space)
+    with faults.paused_controllers(space.cluster.testbed):
+        jobs.tell_to_finish(space)
+        (late,) = ungate(space, 1)
+        end = until("the late node to end", lambda: exit_code(space, late), describe=space.describe)
     await_end(space, "Complete")
     steps = jobs.last_step(space)
     until("no pods", lambda: not nodes(space), describe=space.describe)
@@ -88,6 +107,8 @@ def test_three_of_six_nodes_train_and_end_the_job(space: Namespace, stack: JobSt
     made = ("launcher", "network_policy", "service", "token", "store", "runtime", "workload")
     assert created == dict.fromkeys(made, "create")
     assert again == {}
+    assert end in ({"0"} if space.cluster.testbed else {"0", "143", "taken away"})
+    assert [bool(space.read(f"{JOB}-node-0-{index}.jsonl")) for index in range(6)] == [True] * 3 + [False] * 3
     assert jobs.last_step(space) == steps
     jobs.check_result(space, jobs.Training())
     stack.destroy()

@@ -414,8 +414,8 @@ CASES: Final = (
         "autoscaling_has_room",
         {**INDEXED, "autoscaling": CAPACITY, "placement": {"queue": "gpu"}},
         "autoscaling",
-        ("Kueue",),
-        {**INDEXED, "autoscaling": CAPACITY},
+        ("Kueue", "placement.kueue.mode 'elastic'"),
+        {**INDEXED, "autoscaling": CAPACITY, "placement": {"queue": "gpu", "kueue": {"mode": "elastic"}}},
     ),
     *(
         Case(

@@ -27,6 +27,16 @@ def _driver(config: Any) -> dict[str, Any]:
     return dict(driver)
 
 
+def test_in_a_queue_the_driver_sees_what_waits_there() -> None:
+    """It may list the workloads of the namespace, which no other job's driver may."""
+    placement = {"queue": "research", "kueue": {"mode": "elastic"}}
+    queued = jobs.objects(jobs.indexed(**CAPACITY, placement=placement))["role"]["rules"]
+    alone = jobs.objects(jobs.indexed(**CAPACITY))["role"]["rules"]
+
+    rule = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list"]}
+    assert queued == [*alone, rule]
+
+
 def test_the_driver_is_complete() -> None:
     """A second container in the store's pod, of the store's image, with a token that the kubelet renews."""
     config = jobs.elastic(**CAPACITY)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +21,17 @@ from tools.run import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROW: Final = re.compile(r"^\| ([a-z-]+) \| `(\S+)` \| ([\w, ]+) \| [^|]+ \| (?:`([^|]+)` )?\|$", re.MULTILINE)
+ROW: Final = re.compile(
+    r"^\| ([a-z-]+) \| `(\S+)` \| ([\w, ]+) \| ([\w, -]+) \| [^|]+ \| (?:`([^|]+)` )?\|$", re.MULTILINE
+)
 EVERY_KIND: Final = "every kind"
+EXAMPLE: Final = "example-"
+"""Begins the names of examples: an example and a shape may be called the same."""
 TARGETS: Final = ("pytorchjob", "job", "trainjob")
 WITHOUT_OVERLAYS: Final = {key: SHAPES[key] for key in SHAPES if not key.startswith("overlays")}
 OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
     "gang-coscheduling": {"placement": {"gang": {"scheduler": "coscheduling"}}},
+    "gang-volcano": {"placement": {"gang": {"scheduler": "volcano", "queue": "research"}, "priority_class": "high"}},
     "gang-kai": {"placement": {"gang": {"scheduler": "kai", "queue": "research"}}},
     "kueue-partial": {"target": "job", "placement": {"queue": "research", "kueue": {"mode": "partial"}}},
     "kueue-elastic": {"target": "job", "placement": {"queue": "research", "kueue": {"mode": "elastic"}}},
@@ -49,15 +56,53 @@ OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
         "resources": {"cpu": "8", "memory": "64Gi", "gpu": 8, "rdma": {"resource": "vpc.amazonaws.com/efa"}},
         "security": {"profile": "baseline", "run_as_user": 0},
     },
+    "claims": {
+        "elastic": {"nnodes": "2:4", "nproc_per_node": 2},
+        "resources": {"cpu": "8", "memory": "64Gi", "claims": [{"name": "gpus", "template": "two-h100"}]},
+    },
+    "amd": {"resources": {"cpu": "8", "memory": "64Gi", "gpu": {"count": 8, "vendor": "amd"}}},
+    "tpu": {"target": "job", "resources": {"cpu": "8", "memory": "64Gi", "gpu": {"count": 4, "vendor": "google"}}},
 }
 """Further objects, containers and devices: keys of the config beside those of `JOB`."""
 
 
-def rows() -> Iterator[tuple[Finding, dict[str, Any]]]:
-    """Each finding that the page explains, and the fields that end it."""
-    for linter, check, places, fields in ROW.findall((ROOT / "docs/linters.md").read_text()):
-        ends: dict[str, Any] = yaml.safe_load(fields.replace("sha256:...", f"sha256:{'0' * 64}") or "{}")
-        yield from ((Finding(linter, check, place), ends) for place in places.split(", "))
+@dataclasses.dataclass(frozen=True, order=True)
+class Explained:
+    """What one check has against one kind of object, as the page has it.
+
+    Attributes:
+        jobs: of which jobs: `all` that have such an object, `all but` some, or only some.
+        ends: the fields that end it.
+    """
+
+    linter: str
+    check: str
+    place: str
+    jobs: str
+    ends: str
+
+    def findings(self, having: Mapping[str, AbstractSet[str]]) -> set[Finding]:
+        """What the linters find if the page is right.
+
+        Args:
+            having: the jobs that have an object of each place.
+        """
+        but = self.jobs.startswith("all but ")
+        named = set(self.jobs.removeprefix("all but ").split(", ")) - {"all"}
+        assert named <= having[EVERY_KIND], f"{self.check}: no job {', '.join(named - having[EVERY_KIND])}"
+        of = having[self.place] - named if but or not named else named
+        return {Finding(self.linter, self.check, self.place, job) for job in of}
+
+    def fields(self) -> dict[str, Any]:
+        """The fields as a job file has them."""
+        whole: dict[str, Any] = yaml.safe_load(self.ends.replace("sha256:...", f"sha256:{'0' * 64}") or "{}")
+        return whole
+
+
+def rows() -> Iterator[Explained]:
+    """Each finding that the page explains."""
+    for linter, check, places, *rest in ROW.findall((ROOT / "docs/linters.md").read_text()):
+        yield from (Explained(linter, check, place, *rest) for place in places.split(", "))
 
 
 def manifests(name: str, fields: Mapping[str, Any]) -> list[Any]:
@@ -75,7 +120,7 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def findings(folder: Path) -> set[Finding]:
-    """What the linters find, as the page has it: a check of every kind once."""
+    """What the linters find, as the page has it: a check of every kind once for a job."""
     (folder / "schemas").mkdir()
     try:
         shapes = linters.kubeconform(folder, folder / "schemas")
@@ -84,30 +129,32 @@ def findings(folder: Path) -> set[Finding]:
     found = shapes | linters.kube_score(folder) | linters.checkov(folder)
     everywhere = {finding.check for finding in found if finding.place == "ConfigMap"}
     return {
-        Finding(finding.linter, finding.check, EVERY_KIND if finding.check in everywhere else finding.place)
-        for finding in found
+        dataclasses.replace(finding, place=EVERY_KIND) if finding.check in everywhere else finding for finding in found
     }
 
 
 def test_every_finding_is_explained_and_every_explanation_holds(tmp_path: Path) -> None:
-    """All expected files and all shapes of a job: the linters find what the page's table has, no more and no less."""
+    """All expected files and all shapes of a job: what the page's table has, in the jobs that it has, and no more."""
     for file in ROOT.glob("examples/*/expected.yaml"):
-        linters.write(tmp_path, file.parent.name, yaml.safe_load_all(file.read_text()))
+        linters.write(tmp_path, f"{EXAMPLE}{file.parent.name}", yaml.safe_load_all(file.read_text()))
     for shape, fields in {**WITHOUT_OVERLAYS, **OPTIONS}.items():
         linters.write(tmp_path, shape, manifests("train", {**JOB, **fields}))
+    having = linters.places(tmp_path)
+    having[EVERY_KIND] = set().union(*having.values())
 
-    assert sorted(findings(tmp_path)) == sorted(finding for finding, _ in rows())
+    assert sorted(findings(tmp_path)) == sorted(set().union(*(row.findings(having) for row in rows())))
 
 
 def test_fields_of_the_page_end_what_they_are_said_to_end(tmp_path: Path) -> None:
     """A job with all of them is left with what no field ends, whatever its workload object."""
-    fields = merged([{"image": "-", "script": "train.py", "elastic": {"nnodes": "2:4"}}, *(ends for _, ends in rows())])
+    fields = merged([{"image": "-", "script": "train.py", "elastic": {"nnodes": "2:4"}}, *(r.fields() for r in rows())])
     for target in TARGETS:
         linters.write(tmp_path, target, manifests("train", {**fields, "target": target}))
     autoscaling = {"autoscaling": {"metrics": [{"type": "cpu", "target": "80"}]}}
     linters.write(tmp_path, "autoscaled", manifests("train", {**fields, **autoscaling}))
 
-    assert findings(tmp_path) <= {finding for finding, ends in rows() if not ends}
+    left = {(finding.check, finding.place) for finding in findings(tmp_path)}
+    assert left <= {(row.check, row.place) for row in rows() if not row.ends}
 
 
 def test_each_linter_finds_what_is_wrong(tmp_path: Path) -> None:
@@ -122,8 +169,8 @@ def test_each_linter_finds_what_is_wrong(tmp_path: Path) -> None:
     found = findings(tmp_path)
 
     assert {
-        Finding("kube-score", "container-security-context-privileged", "store"),
-        Finding("kube-score", "container-resources", "store"),
-        Finding("checkov", "CKV_K8S_16", "store"),
+        Finding("kube-score", "container-security-context-privileged", "store", "train"),
+        Finding("kube-score", "container-resources", "store", "train"),
+        Finding("checkov", "CKV_K8S_16", "store", "train"),
     } <= found
     assert {finding.place for finding in found if finding.linter == "kubeconform"} == {"store", "PyTorchJob"}

@@ -58,10 +58,14 @@ def test_what_others_own_is_left_to_them(fields: dict[str, Any], paths: set[str]
 
 
 def test_a_job_that_is_made_anew_has_the_size_of_its_config() -> None:
-    """An autoscaler's stays, which brings it into the new range by itself."""
+    """An autoscaler's stays, which brings it into the new range by itself; but Kueue admits all of that or nothing."""
     assert foreign_paths(jobs.elastic(), is_new=True) == foreign_paths(jobs.indexed(), is_new=True) == ()
     assert foreign_paths(jobs.elastic(autoscaling=METRICS), is_new=True) == (f"{WORKER}.replicas",)
     assert SIZES.isdisjoint(foreign_paths(jobs.indexed(**PARTIAL), is_new=True))
+    capacity = {"autoscaling": {"policy": "capacity"}}
+    elastic = {"placement": {"queue": "gpu", "kueue": {"mode": "elastic"}}}
+    assert {*foreign_paths(jobs.indexed(**capacity), is_new=True)} == SIZES
+    assert SIZES.isdisjoint(foreign_paths(jobs.indexed(**capacity, **elastic), is_new=True))
 
 
 @pytest.mark.parametrize("fields", [{}, {"elastic": {"nnodes": 2}}, {"target": "job"}, {"target": "trainjob"}])

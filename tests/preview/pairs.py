@@ -124,79 +124,156 @@ def _set(path: str, value: Any) -> Edit:
     return edit
 
 
+def _named(*values: tuple[str, Any]) -> dict[str, Edit]:
+    """Edits that set one place each, by name."""
+    return {f"{path} = {value}": _set(path, value) for path, value in values}
+
+
 EDITS: Final[Mapping[str, Edit]] = {
     "nothing": lambda _: None,
-    **{
-        f"{path} = {value}": _set(path, value)
-        for path, value in (
-            ("args", ["--steps", "1000000"]),
-            ("env.EDITED", "1"),
-            ("env.EDITED_FROM", {"field": "status.podIP"}),
-            ("labels", {"team": "edited"}),
-            ("annotations", {"example.com/edited": "yes"}),
-            ("working_dir", "/tmp"),
-            ("initializers", [{"name": "a", "kind": "command", "command": ["touch", "a"], "path": "/mnt/a"}]),
-            ("health_check", {"timeout_seconds": 60}),
-            ("workdir", {"files": {"edited.py": "cGFzcwo="}}),
-            ("elastic.max_restarts", 7),
-            ("elastic.world_sizes", [1, 2, 3, 4]),
-            ("elastic.monitor_interval", 5.0),
-            ("elastic.rdzv_configs", {"join_timeout": 700}),
-            ("elastic.rdzv_configs", {"last_call_timeout": 9}),
-            ("elastic.rdzv_id", "edited"),
-            ("elastic.start_method", "fork"),
-            ("runtime.nccl_heartbeat_timeout_sec", 240),
-            ("runtime.shutdown_grace_seconds", 10),
-            ("runtime.hang_timeout_seconds", "off"),
-            ("runtime.startup_wait_seconds", 15),
-            ("runtime.startup_patience_seconds", 15),
-            ("runtime.warm_start", False),
-            ("runtime.log_level", "INFO"),
-            ("runtime.omp_num_threads", 2),
-            ("resources.ephemeral_storage", "1Gi"),
-            ("shared_memory", {"size": "32Mi"}),
-            ("shared_memory", False),
-            ("run_policy.clean_pod_policy", "All"),
-            ("run_policy.ttl_seconds_after_finished", 86_400),
-            ("run_policy.active_deadline_seconds", 86_400),
-            ("run_policy.backoff_limit", 50),
-            ("run_policy.backoff_limit", -1),
-            ("run_policy.suspend", True),
-            ("run_policy.suspend", False),
-            ("run_policy.restart_policy", "OnFailure"),
-            ("run_policy.rerun", "again"),
-            ("placement.tolerations", [{"key": "spot", "operator": "Exists"}]),
-            ("placement.node_selector", {"kubernetes.io/os": "linux"}),
-            ("placement.topology_pack", {"topology_key": "kubernetes.io/os"}),
-            ("placement.spot", "preferred"),
-            ("placement.avoid_bad_nodes", True),
-            ("disruption.pod_disruption_budget", True),
-            ("disruption.safe_to_evict", True),
-            ("disruption.termination_grace_period_seconds", 60),
-            ("security.read_only_root", True),
-            ("security.network_policy", False),
-            ("security.own_service_account", True),
-            ("launcher.metrics_port", 9400),
-            ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
-            ("launcher.events", "-"),
-            ("launcher.verify", True),
-            ("launcher.webhook", {"secret": "hooks"}),
-            ("launcher.kubernetes_events", True),
-            ("wait_timeout_seconds", 900),
-            ("wait_for", "running"),
-            ("rendezvous.port", 29500),
-        )
-    },
+    **_named(
+        ("args", ["--steps", "1000000"]),
+        ("env.EDITED", "1"),
+        ("env.EDITED_FROM", {"field": "status.podIP"}),
+        ("labels", {"team": "edited"}),
+        ("annotations", {"example.com/edited": "yes"}),
+        ("working_dir", "/tmp"),
+        ("initializers", [{"name": "a", "kind": "command", "command": ["touch", "a"], "path": "/mnt/a"}]),
+        ("health_check", {"timeout_seconds": 60}),
+        ("workdir", {"files": {"edited.py": "cGFzcwo="}}),
+        ("elastic.max_restarts", 7),
+        ("elastic.world_sizes", [1, 2, 3, 4]),
+        ("elastic.monitor_interval", 5.0),
+        ("elastic.rdzv_configs", {"join_timeout": 700}),
+        ("elastic.rdzv_configs", {"last_call_timeout": 9}),
+        ("elastic.rdzv_id", "edited"),
+        ("elastic.start_method", "fork"),
+        ("runtime.nccl_heartbeat_timeout_sec", 240),
+        ("runtime.shutdown_grace_seconds", 10),
+        ("runtime.hang_timeout_seconds", "off"),
+        ("runtime.startup_wait_seconds", 15),
+        ("runtime.startup_patience_seconds", 15),
+        ("runtime.warm_start", False),
+        ("runtime.log_level", "INFO"),
+        ("runtime.omp_num_threads", 2),
+        ("resources.ephemeral_storage", "1Gi"),
+        ("shared_memory", {"size": "32Mi"}),
+        ("shared_memory", False),
+        ("run_policy.clean_pod_policy", "All"),
+        ("run_policy.ttl_seconds_after_finished", 86_400),
+        ("run_policy.active_deadline_seconds", 86_400),
+        ("run_policy.backoff_limit", 50),
+        ("run_policy.backoff_limit", -1),
+        ("run_policy.suspend", True),
+        ("run_policy.suspend", False),
+        ("run_policy.restart_policy", "OnFailure"),
+        ("run_policy.rerun", "again"),
+        ("placement.tolerations", [{"key": "spot", "operator": "Exists"}]),
+        ("placement.node_selector", {"kubernetes.io/os": "linux"}),
+        ("placement.topology_pack", {"topology_key": "kubernetes.io/os"}),
+        ("placement.spot", "preferred"),
+        ("placement.avoid_bad_nodes", True),
+        ("disruption.pod_disruption_budget", True),
+        ("disruption.safe_to_evict", True),
+        ("disruption.termination_grace_period_seconds", 60),
+        ("security.read_only_root", True),
+        ("security.network_policy", False),
+        ("security.own_service_account", True),
+        ("launcher.metrics_port", 9400),
+        ("overlays", {"pod": {"spec": {"containers": [{"name": "pytorch", "tty": True}]}}}),
+        ("launcher.delivery", "image"),
+        ("launcher.version", "newest"),
+        ("launcher.events", "-"),
+        ("launcher.verify", True),
+        ("launcher.webhook", {"secret": "hooks"}),
+        ("launcher.kubernetes_events", True),
+        ("wait_timeout_seconds", 900),
+        ("wait_for", "running"),
+        ("rendezvous.port", 29500),
+    ),
 }
 """Edits that leave a running job able to run: for a comparison with what a cluster really did."""
+
+_OF_A_TRAIN_JOB: Final = (
+    "nothing",
+    "env.EDITED = 1",
+    "labels = {'team': 'edited'}",
+    "run_policy.active_deadline_seconds = 86400",
+    "run_policy.suspend = True",
+    "run_policy.suspend = False",
+    "disruption.pod_disruption_budget = True",
+    "security.network_policy = False",
+    "launcher.version = newest",
+    "wait_timeout_seconds = 900",
+)
+"""An edit for each way in which one reaches a TrainJob: most others reach its runtime's template of pods, as `env`."""
+
+_OF_A_JOB: Final = (
+    *_OF_A_TRAIN_JOB,
+    "workdir = {'files': {'edited.py': 'cGFzcwo='}}",
+    "run_policy.ttl_seconds_after_finished = 86400",
+    "run_policy.backoff_limit = 50",
+    "run_policy.rerun = again",
+    "security.own_service_account = True",
+    "launcher.delivery = image",
+    "launcher.verify = True",
+    "wait_for = running",
+    "rendezvous.port = 29500",
+)
+"""The same of a batch/v1 Job."""
+
+_SIZES: Final = (
+    ("elastic.nnodes", "1:4"),
+    ("elastic.nnodes", "2:3"),
+    ("elastic.nnodes", "2"),
+    ("elastic.initial_nodes", 1),
+    ("elastic.initial_nodes", 3),
+    ("elastic.initial_nodes", None),
+)
+_JOB_SET: Final = {"nnodes": "1:2", "nproc_per_node": 1, "elastic_job_set": True}
+_ANOTHER_CONTROLLER: Final = ("run_policy.managed_by", "kueue.x-k8s.io/multikueue")
+
+EDITS_OF: Final[Mapping[str, Mapping[str, Edit]]] = {
+    "pytorchjob": {
+        **EDITS,
+        **_named(
+            *_SIZES,
+            ("elastic.nproc_per_node", 2),
+            ("autoscaling", {"metrics": [{"type": "memory", "target": "80"}]}),
+            _ANOTHER_CONTROLLER,
+            ("target", "job"),
+        ),
+    },
+    "job": {**{name: EDITS[name] for name in _OF_A_JOB}, **_named(*_SIZES, _ANOTHER_CONTROLLER)},
+    "trainjob": {
+        **{name: EDITS[name] for name in _OF_A_TRAIN_JOB},
+        **_named(
+            ("elastic.nnodes", "1:3"),
+            ("elastic", _JOB_SET),
+            ("elastic", {**_JOB_SET, "initial_nodes": 1}),
+            _ANOTHER_CONTROLLER,
+            ("target", "job"),
+        ),
+    },
+}
+"""Edits of a running job of two nodes, by its `target`: of all of the config, of its size and of its controller."""
+
+
+def two_nodes(target: str) -> Data:
+    """The size from which a job of this target is edited; a TrainJob has its maximum."""
+    size: Data = {"nnodes": "1:2"} if target == "trainjob" else {"nnodes": "1:3", "initial_nodes": 2}
+    return {"target": target, "elastic": {**size, "nproc_per_node": 1}}
 
 
 def predictions(base: Data) -> Iterator[tuple[str, Data, JobDiff]]:
     """Each edit's name, the edited config and what the preview says of it. Edits that the base forbids are left out.
 
     For a cluster: apply `base`, note the pods' UIDs, apply the edited config, and hold `expects_new_pods` against it.
+
+    Args:
+        base: a config that has what `two_nodes` gives.
     """
-    for name, edit in EDITS.items():
+    for name, edit in EDITS_OF[base["target"]].items():
         head = copy.deepcopy(base)
         edit(head)
         if _is_valid(head):
@@ -209,17 +286,14 @@ STORED: Final[Data] = {
     "elastic": {"nnodes": "1:4"},
     "storage": {"checkpoint": {"size": "10Gi"}},
 }
-CLAIM_EDITS: Final[Mapping[str, Edit]] = {
-    f"{path} = {value}": _set(path, value)
-    for path, value in (
-        ("storage.checkpoint.size", "20Gi"),
-        ("storage.checkpoint.size", "5Gi"),
-        ("storage.checkpoint.storage_class", "fast"),
-        ("storage.checkpoint.access_mode", "ReadWriteOnce"),
-        ("elastic.nnodes", "1"),
-        ("namespace", "other"),
-    )
-}
+CLAIM_EDITS: Final[Mapping[str, Edit]] = _named(
+    ("storage.checkpoint.size", "20Gi"),
+    ("storage.checkpoint.size", "5Gi"),
+    ("storage.checkpoint.storage_class", "fast"),
+    ("storage.checkpoint.access_mode", "ReadWriteOnce"),
+    ("elastic.nnodes", "1"),
+    ("namespace", "other"),
+)
 """Edits of `STORED` that the engine refuses, since they would replace the claim made for checkpoints."""
 
 

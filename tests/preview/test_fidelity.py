@@ -14,7 +14,7 @@ from elastic_infra.preview import Consequence, JobDiff
 from elastic_infra.preview.effects import ENDS_PODS, Effect, effects
 from tests.engine.conftest import engine  # noqa: F401 - a fixture
 from tests.engine.engine import Engine, Outcome, Program
-from tests.preview.pairs import config, diff_of, drawn, is_refused, predictions, refused
+from tests.preview.pairs import EDITS_OF, config, diff_of, drawn, is_refused, predictions, refused, two_nodes
 
 Pair = tuple[JobConfig, JobConfig]
 
@@ -25,7 +25,6 @@ STACK_SIZE: Final = 80
 EDITED: Final = {
     "image": "registry.example.com/train:1",
     "script": "train.py",
-    "elastic": {"nnodes": "2:4"},
     "resources": {"cpu": "2", "memory": "4Gi"},
     "env": {"A": "1", "B": "2"},
 }
@@ -116,12 +115,13 @@ def test_the_engine_agrees_on_every_generated_pair(engine: Engine) -> None:  # n
 
 
 def test_the_engine_agrees_on_every_named_edit(engine: Engine) -> None:  # noqa: F811
-    """The edits that are tried on a cluster are predicted as the engine has them."""
-    pairs = [(config(EDITED), config(head)) for _, head, _ in predictions(EDITED)]
+    """The edits that are tried on a cluster, of each target, are predicted as the engine has them."""
+    bases = [{**EDITED, **two_nodes(target)} for target in EDITS_OF]
+    pairs = [(config(base), config(head)) for base in bases for _, head, _ in predictions(base)]
     diffs = [diff_of(*pair, name="j") for pair in pairs]
     said = _engine_says(engine, pairs)
 
-    assert len(pairs) >= 40
+    assert len(pairs) >= 100
     assert {_consequence(ops) for ops in said} == {Consequence.NONE, Consequence.IN_PLACE, Consequence.RESTART}
     assert list(_mismatches(pairs, diffs, said)) == []
 

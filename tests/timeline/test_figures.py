@@ -37,6 +37,26 @@ def test_goodput_counts_only_steps_that_were_kept() -> None:
     assert known.restarts == {"failure": 1, "hang": 0, "membership": 0, "preemption": 0}
 
 
+def test_training_begins_at_the_first_step_and_not_at_the_first_look() -> None:
+    """Steps 0 to 9 from 1 s to 10 s; a failure; steps 6 to 16 from 11 s to 21 s, seen at 21 s, past step 9 at 14 s.
+
+    The launcher looks when it has time for it, and its event says how long ago the first step was.
+    """
+    known = figures(
+        history(
+            [
+                *start(0, "a", 1, 1), record(10, "progress", "a", 1, first=0, highest=9, first_age_seconds=9.0),
+                record(10.5, "restart", "a", 2, cause="worker_failed", about="a", nodes=1, world_size=1),
+                *start(10.5, "a", 2, 1),
+                record(22, "progress", "a", 2, first=6, highest=16, age_seconds=1.0, first_age_seconds=11.0),
+            ]
+        )
+    )  # fmt: skip
+
+    assert (known.first_step_seconds, known.training_seconds, known.repeated_seconds) == (1, 9 + 10, 3)
+    assert [(each.begin, each.seconds, each.steps_lost) for each in known.outages] == [(10, 1, 4)]
+
+
 def test_samples_and_snapshots_are_those_of_the_newest_generation() -> None:
     """A restore takes samples back; within a generation the node that is ahead counts."""
     known = figures(

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.constants import CONSTANTS, NUMBER, Constant
 from tools import figures
 from tools.figures import Sentence, Table
 from tools.run import ROOT
 
 STATED = figures.stated()
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
 ABOUT_FIGURES = {"docs/benchmarks.md", "docs/scale.md"}
 NO_RESULTS = (
     "Torchrun exits with 1 for any failure",
@@ -34,19 +36,59 @@ def test_the_documentation_states_the_committed_figures(stated: Sentence | Table
     assert stated.put_into(page) == page, f"{stated.page} should say: {stated.shown()}"
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))])
+def blocks(page: str) -> list[str]:
+    """The paragraphs and tables of a page, each in one line, without code."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [flat(block) for block in re.split(r"\n\s*\n", text)]
+
+
+def numbers_left(pattern: re.Pattern[str], block: str, *bound: str) -> list[str]:
+    """What the pattern finds in a block, besides what is bound, in code, or in an address."""
+    rest = re.sub("|".join(map(re.escape, bound)), "", block) if bound else block
+    return [found[0] for found in pattern.finditer(re.sub(r"`[^`]*`|\]\([^)]*\)", "", rest))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_beside_a_result_no_other_figure_is_stated(page: str) -> None:
     """Every number of a paragraph that cites a result, and of the pages about figures, comes from a committed file."""
-    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     shown = [flat(stated.shown()) for stated in STATED if stated.page == page]
-    bound = re.compile("|".join(map(re.escape, (*shown, *NO_RESULTS))))
+    constants = [constant.text for constant in CONSTANTS if constant.page == page]
     others = [
-        re.findall(r"\S*\d\S*", re.sub(r"`[^`]*`|\]\([^)]*\)", "", bound.sub("", block)))
-        for block in map(flat, re.split(r"\n\s*\n", text))
+        numbers_left(re.compile(r"\S*\d\S*"), block, *shown, *NO_RESULTS, *constants)
+        for block in blocks(page)
         if "benchmarks/" in block or page in ABOUT_FIGURES
     ]
 
     assert [figure for found in others for figure in found] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_number_with_a_unit_is_a_result_or_a_known_constant(page: str) -> None:
+    """A time, a size, a share or a ratio that stands elsewhere has nobody who renews it: bind it, or leave it out.
+
+    ``tools/figures.py`` binds what was measured; ``tests/tools/constants.py`` has the rest with its sources.
+    """
+    shown = [flat(stated.shown()) for stated in STATED if stated.page == page]
+    constants = [constant.text for constant in CONSTANTS if constant.page == page]
+
+    assert [found for block in blocks(page) for found in numbers_left(NUMBER, block, *shown, *constants)] == []
+
+
+@pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: f"{constant.page}: {constant.text}")
+def test_a_constant_is_on_its_page_and_what_its_source_says(constant: Constant) -> None:
+    """The page has it once; the code has the same number, or the file is there."""
+    name = constant.source.partition(":")[2]
+
+    assert sum(block.count(constant.text) for block in blocks(constant.page)) == 1
+    assert constant.stated()
+    if constant.source.startswith("https://"):
+        return
+    assert (ROOT / constant.source.partition(":")[0]).is_file()
+    if name:
+        assert all(
+            any(value == pytest.approx(number, rel=0.005) for value in constant.values())
+            for number in constant.stated()
+        )
 
 
 SENTENCE = Sentence("page.md", "takes {ours} s so, and {theirs} s otherwise", {"ours": "0.5", "theirs": "2 to 3"})

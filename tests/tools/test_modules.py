@@ -52,8 +52,18 @@ def test_a_tools_version_is_that_of_the_nearest_module(example: Path) -> None:
     assert (tool.name, tool.version, tool.programs) == ("example", "2.3.4", ("first",))
 
 
+def test_a_module_without_commands_is_pinned_and_never_built(example: Path, tmp_path: Path) -> None:
+    """Of some only files are read: such a tool has the version of what it requires, and no program to wait for."""
+    (example / "go.mod").write_text("module elastic-infra.test/tools/example\n\nrequire example.com/big v1.0.0\n")
+    (example / "tools.go").write_text("package tools\n")
+    tool = modules.load(example)
+
+    assert (tool.version, tool.programs) == ("1.0.0", ())
+    assert modules.is_built(tool, tmp_path / "absent")
+
+
 def test_every_tool_of_ours_loads() -> None:
-    """Each folder with a go.mod names commands and a version; Kubernetes, the longest to build, comes first."""
+    """Each folder with a go.mod has a version; Kubernetes, the longest to build, comes first."""
     tools = modules.load_all()
 
     assert next(iter(tools)) == "kubernetes"

@@ -21,6 +21,9 @@ from tests.cluster.waiting import until
 from tests.engine.provider import KubernetesProvider, already_exists
 
 MANAGER = "pulumi-stand-in"
+DELETION_SECONDS = 300
+"""Trainer makes the JobSet of a TrainJob again while that is being deleted, which has taken two minutes; the official
+provider waits for ten."""
 
 
 class ClusterProvider(KubernetesProvider):
@@ -77,7 +80,7 @@ class ClusterProvider(KubernetesProvider):
     def Delete(self, request: Any, context: Any) -> empty_pb2.Empty:
         state = objects.from_struct(request.properties)
         self._api.delete(state, propagation=objects.propagation(state))
-        until(f"the end of {request.id}", lambda: self._api.find(state) is None)
+        until(f"the end of {request.id}", lambda: self._api.find(state) is None, DELETION_SECONDS)
         return empty_pb2.Empty()
 
     def _apply(self, manifest: kube.Object, context: Any, *, preview: bool, force: bool = False) -> kube.Object:

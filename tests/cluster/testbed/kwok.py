@@ -32,6 +32,7 @@ KEY: Final = "tests.elastic-infra/kwok"
 """Label of the nodes that KWOK keeps, and their taint."""
 TOLERATION: Final = {"key": KEY, "operator": "Exists"}
 """What a pod needs to be scheduled to such a node; the config of a job calls it the same."""
+TAINT: Final = {"key": KEY, "effect": "NoSchedule"}
 END: Final = """
 phase: Failed
 conditions:
@@ -56,10 +57,16 @@ class Nodes:
     process: subprocess.Popen[bytes]
     names: list[str] = field(default_factory=list)
 
-    def add(self, name: str, resources: Mapping[str, str]) -> None:
+    def add(
+        self,
+        name: str,
+        resources: Mapping[str, str],
+        labels: Mapping[str, str] = {},
+        taint: Mapping[str, str] = TAINT,
+    ) -> None:
         """A node comes; returns once it is ready."""
         self.names.append(name)
-        self.api.call("POST", self.api.collection("v1", "Node", ""), node(name, resources))
+        self.api.call("POST", self.api.collection("v1", "Node", ""), node(name, resources, labels, taint))
         until(f"{name} to be ready", lambda: is_ready(self.api.get(named(name))), describe=lambda: self._seen(name))
 
     def silence(self) -> None:
@@ -83,13 +90,16 @@ def named(name: str) -> kube.Object:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
-def node(name: str, resources: Mapping[str, str]) -> kube.Object:
-    """A node that KWOK keeps, with so much of each resource, to which no pod goes that does not tolerate it."""
+def node(
+    name: str, resources: Mapping[str, str], labels: Mapping[str, str] = {}, taint: Mapping[str, str] = TAINT
+) -> kube.Object:
+    """A node that KWOK keeps, with so much of each resource, to which no pod goes that does not tolerate its taint."""
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "10", **resources}
+    own = {KEY: "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     return {
         **named(name),
-        "metadata": {"name": name, "labels": {KEY: "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
-        "spec": {"taints": [{"key": KEY, "effect": "NoSchedule"}]},
+        "metadata": {"name": name, "labels": {**own, **labels}},
+        "spec": {"taints": [taint]},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
 
