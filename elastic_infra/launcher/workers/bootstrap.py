@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import importlib.util
 import io
@@ -384,27 +385,33 @@ class Inherited:
     """
 
     def __init__(self) -> None:
-        self.has_finalizer = False
-        self._files: list[weakref.ref[Any]] = []
+        self._found: list[Callable[[], Any]] = []
 
     def freeze(self) -> None:
         """Look through what has been made since the last time, and keep the collector from all of it."""
         objects = gc.get_objects()
         kinds = {type(each) for each in objects}
-        closed = {kind for kind in kinds if can_be_closed(kind) and place_in_order(kind) is not None}
-        self.has_finalizer = self.has_finalizer or any(map(has_finalizer, kinds))
-        self._files += [weakref.ref(each) for each in objects if type(each) in closed]
+        wanted = {*filter(has_finalizer, kinds), *places_in_order(kinds)}
+        self._found += [reference(each) for each in objects if type(each) in wanted]
         gc.freeze()
         atexit.unregister(gc.unfreeze)
         atexit.register(gc.unfreeze)  # in a worker's end: what is not collected, binding libraries report as leaks
 
-    def files(self) -> list[Any]:
-        """Those that may have to be closed and still exist."""
-        return [file for file in (each() for each in self._files) if file is not None]
+    def objects(self) -> list[Any]:
+        """Those that may have to be closed, or do something when they go, and still exist."""
+        return [each for each in (found() for found in self._found) if each is not None]
+
+
+def reference(found: object) -> Callable[[], Any]:
+    """A weak reference, or, to an object that takes none, one that keeps it to the end."""
+    try:
+        return weakref.ref(found)
+    except TypeError:
+        return lambda: found
 
 
 def run_to_the_end(kind: str, target: str, arguments: Sequence[str], inherited: Inherited | None = None) -> None:
-    """Run the program, and end quickly where it was told to stop; every other end is the interpreter's own.
+    """Run the program, and end quickly where it failed or was told to stop; other ends are the interpreter's own.
 
     Args:
         kind: script, module or run_path.
@@ -424,13 +431,35 @@ def run_to_the_end(kind: str, target: str, arguments: Sequence[str], inherited: 
                 leave_error(SystemExit, end, without_launcher(end.__traceback__))
             note_moment(place, FAILED_AT)
             raise
+    except Exception as error:
+        note_moment(place, FAILED_AT)
+        if not is_end_quick(is_unusual=is_unusual) or not was_printed(error):
+            raise
+        end_quickly(inherited or Inherited(), first, 1)
+        sys.exit(1)  # as the interpreter does, which would print the exception once more
     except BaseException:
-        # Taking Python apart may last seconds, and where a peer has crashed the others need not wait for that.
         note_moment(place, FAILED_AT)
         raise
-    is_unusual = is_unusual or "h5py" in sys.modules  # HDF5 closes its files as C exits
-    if "torch" in sys.modules and was_told_to_stop(place) and not is_unusual:
-        end_quickly(inherited or Inherited(), first)
+    if is_end_quick(is_unusual=is_unusual) and was_told_to_stop(place):
+        end_quickly(inherited or Inherited(), first, 0)
+
+
+def is_end_quick(*, is_unusual: bool) -> bool:
+    """Whether there is something to gain, and nothing in the process that wants the interpreter's own end.
+
+    Args:
+        is_unusual: a profiler or an allocator was loaded from outside.
+    """
+    return "torch" in sys.modules and not is_unusual and "h5py" not in sys.modules  # HDF5 closes its files as C exits
+
+
+def was_printed(error: Exception) -> bool:
+    """Print an exception as the interpreter does; False where that fails, which the interpreter has words for."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:  # noqa: BLE001  whatever a program's own hook may raise
+        return False
+    return True
 
 
 def was_told_to_stop(place: str) -> bool:
@@ -446,8 +475,8 @@ def was_told_to_stop(place: str) -> bool:
     return False
 
 
-def end_quickly(inherited: Inherited, first: object) -> None:
-    """End the process without taking Python apart: that costs about a second of every planned change with torch.
+def end_quickly(inherited: Inherited, first: object, code: int) -> None:
+    """End the process without taking Python apart: that costs seconds of a change, and its peers wait for the end.
 
     What a program may count on still happens: its threads are waited for, functions registered with atexit run, and
     what it left open is closed. Returns where an object may want more than that, or where closing fails or takes too
@@ -456,6 +485,7 @@ def end_quickly(inherited: Inherited, first: object) -> None:
     Args:
         inherited: of the objects that were there before the fork.
         first: an object that was made after it.
+        code: the process's exit code.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what the interpreter itself calls first
     atexit.unregister(gc.unfreeze)
@@ -464,21 +494,19 @@ def end_quickly(inherited: Inherited, first: object) -> None:
     if not any(each is first for each in objects):  # the program has frozen its own objects
         gc.unfreeze()
         objects = gc.get_objects()
-    close_and_exit([*inherited.files(), *objects], has_others=inherited.has_finalizer)
+    close_and_exit([*inherited.objects(), *objects], code)
     gc.unfreeze()
 
 
-def close_and_exit(objects: list[object], *, has_others: bool) -> None:
-    """Close what is open among these objects and end the process, unless more is to be done.
+def close_and_exit(objects: list[object], code: int) -> None:
+    """Finish and close what there is among these objects, and end the process, unless that fails or takes too long.
 
     Args:
-        objects: those that were not looked through before, and the open files of those that were.
-        has_others: whether an object that was looked through before has a finalizer.
+        objects: those that were not looked through before, and of the others those that are to be finished or closed.
+        code: the process's exit code.
     """
     kinds = {type(each) for each in objects}
-    if has_others or any(map(has_finalizer, kinds)):
-        return
-    closers = closers_in_order(objects, kinds)
+    closers = finalizers(objects, kinds) + closers_in_order(objects, kinds)
     objects.clear()
     thread = threading.Thread(target=call_all, args=(closers,), daemon=True)
     thread.start()
@@ -491,7 +519,18 @@ def close_and_exit(objects: list[object], *, has_others: bool) -> None:
             if stream is not None:
                 stream.flush()
         ctypes.CDLL(None).fflush(None)
-        os._exit(0)
+        os._exit(code)
+
+
+def finalizers(objects: Sequence[object], kinds: Iterable[type]) -> list[Callable[[], object]]:
+    """What has the objects do what they do when they go, as the interpreter's own end does: each of them once.
+
+    A file that such an object writes last words to is open until then.
+    """
+    finish = ctypes.pythonapi.PyObject_CallFinalizer
+    finish.argtypes, finish.restype = [ctypes.py_object], None
+    wanted = set(filter(has_finalizer, kinds))
+    return [functools.partial(finish, each) for each in objects if type(each) in wanted]
 
 
 def has_finalizer(kind: type) -> bool:
@@ -515,18 +554,11 @@ def closers_in_order(objects: Sequence[object], kinds: Iterable[type]) -> list[C
     """
     streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
     standard = {id(layer) for stream in streams for layer in layers(stream)}
-    # Only what can be closed is asked for its place: a question to an abstract class costs a third of a millisecond.
-    asked = {kind: place_in_order(kind) for kind in kinds if can_be_closed(kind)}
-    places = {kind: place for kind, place in asked.items() if place is not None}
+    places = places_in_order(kinds)
     files: list[Any] = [each for each in objects if type(each) in places and id(each) not in standard]
     inner = {id(found) for file in files for found in referents(file)}
     files.sort(key=lambda each: (places[type(each)], id(each) in inner))
     return [file.close for file in files]
-
-
-def can_be_closed(kind: type) -> bool:
-    """Whether objects of this class have a ``close``."""
-    return any("close" in base.__dict__ for base in kind.__mro__)
 
 
 def call_all(closers: list[Callable[[], object]]) -> None:
@@ -535,6 +567,15 @@ def call_all(closers: list[Callable[[], object]]) -> None:
         while closers:
             closers[0]()
             del closers[0]
+
+
+def places_in_order(kinds: Iterable[type]) -> dict[type, int]:
+    """When objects of these classes are closed; without those that need not be.
+
+    Only what has a ``close`` is asked for its place: a question to an abstract class costs a third of a millisecond.
+    """
+    asked = {kind: place_in_order(kind) for kind in kinds if any("close" in base.__dict__ for base in kind.__mro__)}
+    return {kind: place for kind, place in asked.items() if place is not None}
 
 
 def place_in_order(kind: type) -> int | None:

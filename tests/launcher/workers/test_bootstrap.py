@@ -12,6 +12,7 @@ import os
 import pathlib
 import py_compile
 import shelve
+import signal
 import socket
 import subprocess
 import sys
@@ -124,7 +125,7 @@ import atexit, sys, threading, time
 class Owned:
     def __del__(self):
         print("taken apart")
-Owned.__module__ = "torch"  # a finalizer of the program's own would say that this end is not to be quick
+Owned.__module__ = "torch"  # what a program's own class does when its objects go has its turn in a quick end, too
 owned = Owned()
 atexit.register(lambda: print("exit function"))
 threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
@@ -145,6 +146,58 @@ def test_a_planned_stop_ends_without_taking_python_apart(script: pathlib.Path, t
     assert (done.returncode, done.stdout.split("\n")) == (0, QUICK_END)
 
 
+FINALIZERS = """
+import sys, torch
+class Writer:
+    __slots__ = ("file", "word")
+    def __init__(self, word):
+        self.file, self.word = open(sys.argv[1], "a"), word
+    def __del__(self):
+        self.file.write(self.word)
+gone, kept, failing = Writer("gone "), Writer("kept"), Writer(1)
+del gone
+"""
+
+
+@pytest.mark.parametrize("end", ["planned stop", "failure"])
+def test_what_an_object_does_when_it_goes_is_done_once(
+    script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str], end: str
+) -> None:
+    """Before the file is closed that it writes to, and with the interpreter's words where that fails."""
+    script.write_text({"planned stop": STOP}.get(end, "") + FINALIZERS + {"failure": FAILURE}.get(end, ""))
+    done = run("script", script, str(tmp_path / "written"), **told)
+
+    assert done.returncode == (end == "failure")
+    assert (tmp_path / "written").read_text() == "gone kept"
+    assert done.stderr.count("TypeError: write() argument must be str, not int") == 1
+
+
+INHERITS = """
+import atexit, gc, sys, torch
+sys.path.insert(0, sys.argv[1])
+import bootstrap
+exec(open(sys.argv[2]).read())  # what a module does that the fork server loads
+inherited = bootstrap.Inherited()
+inherited.freeze()
+del failing
+bootstrap.end_quickly(inherited, object(), 3)
+"""
+
+
+def test_a_forked_worker_s_end_is_that_of_what_it_inherited_too(
+    script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str]
+) -> None:
+    """What a module has made before the fork is finished and closed, unless it has gone since."""
+    (module := tmp_path / "module.py").write_text(FINALIZERS.replace("sys.argv[1]", "sys.argv[3]"))
+    script.write_text(INHERITS)
+    command = [sys.executable, script, BOOTSTRAP.parent, module, tmp_path / "written"]
+    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 3, done.stderr
+    assert (tmp_path / "written").read_text() == "gone kept"
+    assert done.stderr.count("TypeError") == 1
+
+
 @pytest.mark.launcher
 def test_nothing_of_torch_is_in_the_way_of_a_quick_end(script: pathlib.Path, told: dict[str, str]) -> None:
     """With the real one, and all that an optimizer loads."""
@@ -156,7 +209,29 @@ def test_nothing_of_torch_is_in_the_way_of_a_quick_end(script: pathlib.Path, tol
     assert (done.returncode, done.stdout.split("\n")) == (0, QUICK_END)
 
 
-FINALIZER = "class Kept:\n    def __del__(self): pass\nkept = Kept()\n"
+FAILURE = "raise ValueError('no data')"
+
+
+def test_a_failure_ends_without_taking_python_apart(script: pathlib.Path, told: dict[str, str]) -> None:
+    """Its peers wait for the end of the process; the exception is shown once, before exit functions have their turn."""
+    script.write_text(ENDS.format(imports="import torch", end=FAILURE))
+    done = run("script", script, **told)
+
+    assert (done.returncode, done.stdout.split("\n")) == (1, QUICK_END)
+    assert done.stderr.count("ValueError: no data") == 1
+
+
+@pytest.mark.parametrize("hook", ["None", "lambda *_: 1 / 0", "lambda *_: sys.exit(5)"])
+def test_a_hook_that_fails_is_told_of_as_under_python(script: pathlib.Path, told: dict[str, str], hook: str) -> None:
+    """What the program has made of exceptions is its own."""
+    script.write_text(f"import sys, torch\nsys.excepthook = {hook}\n{FAILURE}\n")
+    done, pythons = run("script", script, **told), [sys.executable, str(script)]
+    expected = subprocess.run(pythons, env={**os.environ, **told}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == expected.returncode
+    assert done.stderr.splitlines()[-1:] == expected.stderr.splitlines()[-1:]
+
+
 BLOCKS = "import os\nblocks = open(os.pipe()[1], 'wb', 1 << 20)\nblocks.write(bytes(1 << 19))\n"
 """A pipe that is not read from takes no more than 64 KB."""
 H5PY = "sys.modules['h5py'] = types.ModuleType('h5py')"
@@ -166,17 +241,18 @@ OTHER_ENDS = {
     "not told": (ENDS.format(imports="import torch", end=""), {}, 0),
     "no torch": (STOP + ENDS.format(imports="", end=""), {}, 0),
     "another exit code": (STOP + ENDS.format(imports="import torch", end="sys.exit(3)"), {}, 3),
-    "failure": (STOP + ENDS.format(imports="import torch", end="raise ValueError"), {}, 1),
+    "failure without torch": (ENDS.format(imports="", end=FAILURE), {}, 1),
+    "failure under a profiler": (ENDS.format(imports="import torch", end=FAILURE), PROFILER, 1),
+    "interrupt": (ENDS.format(imports="import torch", end="raise KeyboardInterrupt"), {}, -signal.SIGINT),
     "h5py": (STOP + ENDS.format(imports=f"import torch, types\n{H5PY}", end=""), {}, 0),
     "a profiler": (STOP + ENDS.format(imports="import torch", end=""), PROFILER, 0),
-    "a finalizer": (STOP + ENDS.format(imports="import torch", end=FINALIZER), {}, 0),
     "closing takes too long": (STOP + ENDS.format(imports="import torch", end=BLOCKS), {}, 0),
 }
 
 
 @pytest.mark.parametrize("case", OTHER_ENDS)
 def test_other_ends_are_the_interpreters(script: pathlib.Path, told: dict[str, str], case: str) -> None:
-    """What was not told to stop, failed, has no torch, or may lose something, ends as under python itself."""
+    """What neither failed nor was told to stop, has no torch, or may lose something, ends as under python itself."""
     source, environ, code = OTHER_ENDS[case]
     script.write_text(source)
     done = run("script", script, **told, **environ)
@@ -251,19 +327,20 @@ print("printed")
 """
 
 
-@pytest.mark.parametrize("first", ["", STOP], ids=["end", "planned stop"])
+@pytest.mark.parametrize("end", ["end", "planned stop", "failure"])
 def test_files_left_open_are_whole(
-    script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str], first: str
+    script: pathlib.Path, tmp_path: pathlib.Path, told: dict[str, str], end: str
 ) -> None:
-    """Whatever lies on whatever: what a success has written and not closed is on disk, as under python itself."""
-    script.write_text(first + LEFT_OPEN)
+    """Whatever lies on whatever: what a program has written and not closed is on disk, as under python itself."""
+    script.write_text({"planned stop": STOP}.get(end, "") + LEFT_OPEN + {"failure": FAILURE}.get(end, ""))
     folder = tmp_path / "output"
     folder.mkdir()
     done = run("script", script, str(folder), **told)
     unpack: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress}
     stacks = sorted(folder.glob("*-*"))
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "printed\n", "")
+    assert (done.returncode, done.stdout) == (end == "failure", "printed\n")
+    assert done.stderr.splitlines()[-1:] == ["ValueError: no data"] * (end == "failure")
     assert len(stacks) == 2 * 2 * 13
     for path in stacks:
         content = path.read_bytes()
@@ -286,12 +363,14 @@ def test_hdf5_files_left_open_are_whole(script: pathlib.Path, tmp_path: pathlib.
     assert h5py.File(tmp_path / "data.h5")["n"].shape == (9,)
 
 
-@pytest.mark.parametrize("first", ["", STOP], ids=["end", "planned stop"])
+@pytest.mark.parametrize(
+    ("first", "last"), [("", ""), (STOP, ""), ("", FAILURE)], ids=["end", "planned stop", "failure"]
+)
 def test_output_that_cannot_be_flushed_ends_as_under_python(
-    script: pathlib.Path, told: dict[str, str], first: str
+    script: pathlib.Path, told: dict[str, str], first: str, last: str
 ) -> None:
     """Lost output is never a success."""
-    script.write_text(f"{first}import sys, torch\nsys.stdout = open('/dev/full', 'w')\nprint('lost')\n")
+    script.write_text(f"{first}import sys, torch\nsys.stdout = open('/dev/full', 'w')\nprint('lost')\n{last}\n")
 
     assert run("script", script, **told).returncode == 120
 
