@@ -190,8 +190,10 @@ def test_a_forked_worker_s_end_is_that_of_what_it_inherited_too(
     """What a module has made before the fork is finished and closed, unless it has gone since."""
     (module := tmp_path / "module.py").write_text(FINALIZERS.replace("sys.argv[1]", "sys.argv[3]"))
     script.write_text(INHERITS)
-    command = [sys.executable, script, BOOTSTRAP.parent, module, tmp_path / "written"]
-    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, check=False)
+    arguments = (script, BOOTSTRAP.parent, module, tmp_path / "written")
+    done = subprocess.run(
+        [sys.executable, *arguments], env={**os.environ, **told}, capture_output=True, text=True, check=False
+    )
 
     assert done.returncode == 3, done.stderr
     assert (tmp_path / "written").read_text() == "gone kept"
