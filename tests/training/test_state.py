@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from elastic_infra.launcher.workers.progress import VARIABLE
-from elastic_infra.training import ElasticIterable, ElasticSampler, ElasticState, Restored, StateError
+from elastic_infra.training import ElasticIterable, ElasticSampler, ElasticState, Restored, StateError, memory_room
 from elastic_infra.training import state as state_module
 from elastic_infra.training.places import MANIFEST
 from elastic_infra.training.snapshots import Writer
@@ -274,6 +275,23 @@ def test_memory_without_room_is_a_warning(
     state.wait()
 
     assert "Snapshots in memory are off: " in capsys.readouterr().err
+    assert trained(tmp_path / "c", 0).restore() == Restored(1, "disk")
+
+
+def test_memory_beyond_the_limit_is_a_warning_with_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line says what is needed, what is left, and the fields of the config that give more; disk is used alone."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    monkeypatch.setattr(memory_room, "bytes_left", lambda: 0)
+    state = trained(tmp_path / "c", 1)
+    for _ in range(2):
+        state.snapshot(durable=True)
+        state.wait()
+
+    said = capsys.readouterr().err
+    assert re.search(r"two copies need \d+\.\d MiB, and the memory limit leaves 0\.0 MiB", said)
+    assert said.count("Raise resources.memory and shared_memory.") == 1
     assert trained(tmp_path / "c", 0).restore() == Restored(1, "disk")
 
 

@@ -20,7 +20,7 @@ from elastic_infra.launcher.agent import status_server
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SNAPSHOT = status_server.Snapshot(
     node="pod-1", run_id="job", phase="monitoring", generation=3, attempt=2, restart_count=1, max_restarts=3,
-    membership_changes=1, moves=0, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4,
+    membership_changes=3, moves=2, world_size=8, group_rank=1, nodes=("pod-0", "pod-1"), workers_running=4,
     lowest_step=41, highest_step=42, samples=1_234_567, checkpoint_step=None,
     memory_step=41, save_seconds=2.5, failed_saves=1,
     restored_step=40, restored_from="peer", steps_lost=2,
@@ -85,6 +85,8 @@ def test_metrics() -> None:
     assert 'elastic_infra_phase{phase="monitoring"} 1\n' in text
     assert 'elastic_infra_restored_from{source="peer"} 1\n' in text
     assert "elastic_infra_steps_lost_total 2\n" in text
+    assert "elastic_infra_membership_changes_total 3\n" in text
+    assert "elastic_infra_moves_total 2\n" in text
     assert "elastic_infra_failed_saves_total 1\n" in text
     assert "elastic_infra_save_seconds 2.5\n" in text
     assert "elastic_infra_memory_step 41\n" in text

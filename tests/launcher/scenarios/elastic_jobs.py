@@ -42,6 +42,13 @@ def elastic_job(folder: pathlib.Path, *, seconds: float, durable_steps: int, mod
     return Job(folder, script=script, options=("--max-restarts", "3"))
 
 
+def finish(job: Job) -> None:
+    """Train to the end: every sample counted once, and the weights are those of one worker."""
+    (job.folder / "hurry").touch()
+    assert job.nodes[0].wait(200) == 0, job.logs()
+    assert_as_undisturbed(job)
+
+
 def assert_as_undisturbed(job: Job) -> None:
     """Every sample was trained on exactly once, and the weights are those of one worker that is never disturbed."""
     steps = int(job.script[2])
@@ -78,3 +85,9 @@ def assert_exactly_once(lines: list[Line], steps: int) -> None:
         seen = [index for line in times if line["generation"] == last for index in cast("list[int]", line["seen"])]
         assert sorted(seen) == sorted(sampler.step(0, 1)[0].indices), f"step {step}"
         sampler.advance()
+
+
+def assert_none_twice(lines: list[Line]) -> None:
+    """A planned change repeats no step."""
+    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
+    assert len(steps) == len(set(steps)), "a planned change repeats no step"

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -13,8 +14,9 @@ import torch.distributed as dist
 
 from tests.launcher.launched import kill
 from tests.launcher.loopback import Job, Line, kill_tree, signal_tree, tree
-from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
+from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, assert_none_twice, elastic_job, finish
 from tests.launcher.soak_in_place.soak import is_alive
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.launcher, pytest.mark.timeout(300)]
 
@@ -43,12 +45,15 @@ both_ways = pytest.mark.parametrize("job", ["in-place", RECONFIGURED], indirect=
 def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job) -> None:
     """A node is lost and a worker killed while gradients are exchanged: the others keep their pids.
 
-    They make steps until a newcomer's or a successor's worker is built, so that they never wait for it. Weights are
-    those of an undisturbed worker, and every sample was trained on exactly once.
+    They make steps until a newcomer's or a successor's worker is built, so that they never wait for it, and repeat no
+    step for a newcomer. Weights are those of an undisturbed worker, and every sample was trained on exactly once. The
+    metrics count the changes.
     """
     job.start_store()
     firsts = set()
+    port = free_port()
     for world in (1, 2, 3):
+        job.environ["ELASTIC_INFRA_METRICS_PORT"] = str(port if world == 1 else 0)
         job.start_node(*QUICK)
         lines = job.wait_for_world(world)
         built = max(at(line) for line in lines if line["event"] == "built")
@@ -57,6 +62,8 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
         firsts.add(pid_of(lines, 0))
     first, second = (pid_of(lines, rank) for rank in (0, 1))
     assert firsts == {first}, job.logs()
+    assert_none_twice(lines)
+    assert moves(port) == 2, "two nodes have come"
     kill_tree(job.nodes[2])
     lines = job.wait_for_world(2, after=float(str(lines[-1]["time"])))
     assert {line["pid"] for line in lines[-2:]} == {first, second}, job.logs()
@@ -67,11 +74,8 @@ def test_a_job_grows_to_three_nodes_and_loses_one_in_the_same_processes(job: Job
     assert not [line for line in lines[begun:] if line["event"] == "built"], "a step with one worker fewer comes first"
     lines = job.wait_for_world(2, after=at(lines[-1]))
     assert {line["event"] for line in lines[begun:]} >= {"built"}, job.logs()
-    (job.folder / "hurry").touch()
-
-    assert job.nodes[0].wait(200) == 0, job.logs()
+    finish(job)
     assert pid_of(job.journal(), 0) == first, "rank 0 has kept its process to the end"
-    assert_as_undisturbed(job)
     assert job.said("Workers go on in place") >= 1
     assert job.said("steps back while its workers start") >= 1
 
@@ -146,10 +150,7 @@ def test_the_siblings_of_a_killed_worker_keep_their_processes(job: Job) -> None:
     lines = job.wait_for_world(6, after=at(lines[-1]))
     assert without < others, job.logs()
     assert len({pid_of(lines, rank) for rank in range(6)} & others) == 5, job.logs()
-    (job.folder / "hurry").touch()
-
-    assert job.nodes[0].wait(200) == 0, job.logs()
-    assert_as_undisturbed(job)
+    finish(job)
 
 
 @pytest.mark.slow
@@ -261,6 +262,30 @@ def test_the_last_node_saves_while_it_waits_for_a_lost_one(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_after_two_changes_without_a_step_all_workers_start_anew(job: Job) -> None:
+    """Of four nodes one after another is lost in the first step of its group: the last worker is not kept."""
+    job.nnodes = "1:4"
+    job.start_store()
+    for _ in range(4):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(4)
+    last, *lost = (pid_of(lines, rank) for rank in range(4))
+    waiting = job.folder / "waiting"
+    waiting.write_text(str(lost[-1]))
+    for after, pid in zip([*lost[-2::-1], None], reversed(lost), strict=True):
+        job.wait_until(lambda: not waiting.read_text())
+        time.sleep(0.5)  # the others have come to the exchange in which they wait for the one that waits
+        if after is not None:
+            waiting.write_text(str(after))
+        kill_tree(node_of(job, pid))
+    lines = job.wait_for_world(1, after=time.monotonic())
+    assert pid_of(lines, 0) != last, job.logs()
+    finish(job)
+    assert job.said("They are not kept, because 2 changes in place in a row made no step."), job.logs()
+    assert {line["restarts"] for line in job.journal()} == {0}, "lost nodes are no failures"
+
+
+@pytest.mark.slow
 @both_ways
 def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
     """Of two workers on one node each is killed once: rank 0 serves the port in both groups, or its successor does."""
@@ -272,10 +297,7 @@ def test_workers_meet_again_at_a_port_given_by_hand(job: Job) -> None:
         (job.folder / "victim").write_text(str(pid_of(lines, rank)))
         lines = job.wait_for(lambda lines, last=generation: has_stepped(lines, last + 1))  # type: ignore[misc]
         assert pid_of(lines, 1 - rank) == kept, job.logs()
-    (job.folder / "hurry").touch()
-
-    assert job.nodes[0].wait(200) == 0, job.logs()
-    assert_as_undisturbed(job)
+    finish(job)
     assert job.said("Workers go on in place") >= 2
 
 
@@ -451,6 +473,13 @@ def test_the_port_of_a_killed_rank_0_is_free_though_its_loaders_live(job: Job) -
     assert pid_of(lines, 1) == kept, job.logs()
     assert job.nodes[0].wait(200) == 0, job.logs()
     assert_as_undisturbed(job)
+
+
+def moves(port: int) -> int:
+    """How many changes in place the metrics of a node count."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("elastic_infra_moves_total "))
 
 
 def stop_at(job: Job, steps: int) -> None:

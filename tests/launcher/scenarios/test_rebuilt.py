@@ -12,7 +12,7 @@ import torch
 
 from tests.launcher.launched import kill
 from tests.launcher.loopback import Job, Line, kill_tree
-from tests.launcher.scenarios.elastic_jobs import QUICK, assert_as_undisturbed, elastic_job
+from tests.launcher.scenarios.elastic_jobs import QUICK, assert_none_twice, elastic_job, finish
 from tests.launcher.scenarios.test_in_place import at, pid_of
 
 pytestmark = [
@@ -50,19 +50,6 @@ def grow(job: Job, nodes: int) -> list[Line]:
         assert before == {rank: pid_of(lines, rank) for rank in before}, job.logs()
         before = {rank: pid_of(lines, rank) for rank in range(world)}
     return lines
-
-
-def finish(job: Job) -> None:
-    """Train to the end: every sample counted once, and the weights are those of one worker."""
-    (job.folder / "hurry").touch()
-    assert job.nodes[0].wait(200) == 0, job.logs()
-    assert_as_undisturbed(job)
-
-
-def assert_none_twice(lines: list[Line]) -> None:
-    """A planned change repeats no step."""
-    steps = [(line["step"], line["rank"]) for line in lines if line["event"] == "step"]
-    assert len(steps) == len(set(steps)), "a planned change repeats no step"
 
 
 def test_a_sharded_model_grows_and_a_node_leaves(start: Start) -> None:

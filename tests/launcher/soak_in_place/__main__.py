@@ -71,6 +71,7 @@ def run(
         unasked=job.unasked,
         ends=job.ends,
         expected=[verdict.Undisturbed(samples, mark) for samples, mark in exact.undisturbed(furthest)],
+        launchers=job.launchers,
         sharded=sharded,
         left_alone=left_alone,
     )

@@ -34,6 +34,8 @@ class Outcome:
     ends: Sequence[int]
     expected: Sequence[verdict.Undisturbed]
     """The steps of one worker without faults."""
+    launchers: Sequence[Line] = ()
+    """What the launchers' processes held."""
     sharded: bool = False
     """Whether the model was built anew and sharded in each group."""
     left_alone: Sequence[Line] | None = None
@@ -52,7 +54,7 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
             outcome.journal, outcome.expected
         ),
         "no process holds more descriptors, threads or memory": [
-            line for life in verdict.lives(outcome.journal) for line in life.growth
+            line for life in verdict.lives([*outcome.journal, *outcome.launchers]) for line in life.growth
         ],
     }
     if outcome.left_alone is None:
@@ -77,9 +79,10 @@ weights from then on. `make soak` runs a dozen faults; this page is what the fol
 
 {table}
 The outage of a fault is the longest time without a step from it on to the next fault, on a machine with {load:.0f}
-processes waiting for {processors} processors. One worker, that which has lived longest, is spared by 39 of 40 faults
-and so shows what a process gathers over many generations: the most that it held in the first third of its groups of
-one size, and the least in the last third.
+processes waiting for {processors} processors. One worker, that which has lived longest, is spared by 39 of 40 faults,
+and the launcher of its node with it, so that they show what a process gathers over many generations: the most that it
+held in the first third of its groups of one size, and the least in the last third. The launchers' processes are
+supervisor, agent and fork server, read before each fault that does not strike a change.
 """
 
 
@@ -119,7 +122,7 @@ def render(outcome: Outcome) -> str:
         "|---|---|---|---|---|---|",
         *_rows(outcome),
         "",
-        "| a process in | descriptors | threads | memory, MiB |",
+        "|  | descriptors | threads | memory, MiB |",
         "|---|---|---|---|",
         *_lives(outcome),
     ]
@@ -141,12 +144,22 @@ def _rows(outcome: Outcome) -> list[str]:
 
 
 def _lives(outcome: Outcome) -> list[str]:
-    longest = sorted(verdict.lives(outcome.journal), key=lambda life: -life.generations)[:4]
     return [
-        f"| {life.generations} groups of {life.world} | {_change(life, 'descriptors')} "
-        f"| {_change(life, 'threads')} | {life.early['kib'] / 1024:.0f} -> {life.late['kib'] / 1024:.0f} |"
-        for life in longest
+        *(_life(f"a worker in {life.generations} groups of {life.world}", life) for life in _longest(outcome.journal)),
+        *(
+            _life(f"a launcher's process, read {life.generations} times in groups of {life.world}", life)
+            for life in _longest(outcome.launchers)
+        ),
     ]
+
+
+def _longest(lines: Sequence[Line]) -> list[verdict.Life]:
+    return sorted(verdict.lives(lines), key=lambda life: -life.generations)[:4]
+
+
+def _life(name: str, life: verdict.Life) -> str:
+    memory = f"{life.early['kib'] / 1024:.0f} -> {life.late['kib'] / 1024:.0f}"
+    return f"| {name} | {_change(life, 'descriptors')} | {_change(life, 'threads')} | {memory} |"
 
 
 def _change(life: verdict.Life, kind: str) -> str:

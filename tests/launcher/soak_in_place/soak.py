@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from tests.launcher.loopback import Job, kill_tree, tree
 from tests.launcher.soak.lines import Lines
 from tests.launcher.soak.verdict import Injection
 from tests.launcher.soak_in_place import plan
+from tests.launcher.soak_in_place.holdings import holdings
 
 SCRIPT: Final = Path(__file__).with_name("train.py")
 CONF: Final = ("last_call_timeout=1", "join_timeout=300")
@@ -85,6 +87,8 @@ class Soak:
         """When faults killed each process. A later one may have its pid, since thousands come and go."""
         self.unasked: list[str] = []
         """Launchers that ended though no fault struck them."""
+        self.launchers: list[dict[str, Any]] = []
+        """What the launchers' processes held before each fault that struck no change."""
         self.ends: list[int] = []
         """Exit codes of the launchers that saw the end of the job."""
 
@@ -101,6 +105,8 @@ class Soak:
             self._until(self._is_whole, "the first group")
             for fault in self._faults:
                 self._until(partial(self._is_due, fault), f"{fault} to be due")
+                if fault.after is None:
+                    self._read_launchers()
                 self._until(partial(self._strike, fault), f"something for {fault} to strike")
             self._until(self._is_whole, "recovery from the last fault")
             self._finish()
@@ -158,6 +164,13 @@ class Soak:
         mine = [line for line in self._recent() if line["step"] > self._furthest + 1]
         members = {line["pid"] for line in mine if line["world"] == self._world}
         return len(self._living()) == self._nodes and len(members & set(self._members())) == self._world
+
+    def _read_launchers(self) -> None:
+        """Note what each process of a node holds that has never trained: supervisor, agent and fork server."""
+        world = self._recent()[-1]["world"]
+        for pid in [pid for node in self._living() for pid in tree(node.pid) if pid not in self._since]:
+            with contextlib.suppress(OSError):
+                self.launchers.append({"event": "launcher", "pid": pid, "world": world, **holdings(pid)})
 
     def _strike(self, fault: plan.Fault) -> bool:
         """Let a fault happen; False where it has no victim right now."""

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader
 
 from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Snapshots
 from tests.launcher.soak_in_place import exact
+from tests.launcher.soak_in_place.holdings import holdings
 
 STEP_SECONDS = 0.03
 DURABLE_STEPS = 500
@@ -66,13 +67,6 @@ def pass_point(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     order.rename(there)
     time.sleep(600)
-
-
-def holdings() -> dict[str, int]:
-    """Descriptors, threads and private memory (KiB) of this process."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
-    return {"descriptors": descriptors, "threads": int(status["Threads"]), "kib": int(status["RssAnon"].split()[0])}
 
 
 def last_step() -> int | None:
@@ -124,7 +118,7 @@ for step, micro in elastic.steps(10**9):
         time.sleep(STEP_SECONDS)
     if state.step == step:
         settled = (group.generation, settled[1] + 1 if settled[0] == group.generation else 1)
-        note("step", step=step, mark=mark, digest=digest, **(holdings() if settled[1] == SETTLED else {}))
+        note("step", step=step, mark=mark, digest=digest, **(holdings(os.getpid()) if settled[1] == SETTLED else {}))
     pass_point("done")
     if (last := last_step()) is not None and state.step >= last:
         break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import select
 import stat
 from collections.abc import Iterator
 from typing import get_args
@@ -63,6 +64,20 @@ def test_only_the_same_user_reaches_the_socket_and_only_a_worker_is_heard(server
     assert unclaimed.receive() is None
     assert server.claim(os.getpid()) is None
     unclaimed.close()
+
+
+def test_a_child_that_inherits_the_variable_is_not_taken_for_its_worker(server: channel.Server) -> None:
+    """A process that loads data is forked from the worker: the kernel names the child, which reads the end."""
+    child = os.fork()
+    if not child:
+        connection = channel.connect({channel.VARIABLE: server.path})
+        os._exit(0 if connection is not None and connection.receive() is None else 1)
+    assert select.select([server], [], [], 60)[0], "the child has connected"
+    server.accept()
+
+    assert server.claim(os.getpid()) is None
+    server.drop_unclaimed()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_worker_connects_once(server: channel.Server) -> None:
