@@ -112,7 +112,7 @@ def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_processes_of_never_stops_stay(tmp_path: Path) -> None:
-    """A node joins and is lost again: the other two train to the end in the processes in which they began."""
+    """A node joins, a worker is killed, a node is lost: all others train on in the processes in which they began."""
     script = (str(ROOT / "examples/never-stops/train.py"), "--steps", "10000")
     job = Job(tmp_path, nnodes="1:3", script=script, environ=environment(tmp_path))
     try:
@@ -121,17 +121,25 @@ def test_the_processes_of_never_stops_stay(tmp_path: Path) -> None:
         wait_for(job, "of 2", 2)
         newcomer = job.start_node(*QUICK)
         wait_for(job, "of 3", 3)
+        os.kill(int(processes_of(tmp_path, 1)[0]), signal.SIGKILL)
+        wait_for(job, "of 3", 6)
+        pairs = said(job, "of 2")
         kill_tree(newcomer)
-        wait_for(job, "of 2", 4)
+        wait_for(job, "of 2", pairs + 2)
         assert (first.wait(300), second.wait(300)) == (0, 0), job.logs()
     finally:
         job.end()
     logs = [(tmp_path / f"node{index}.log").read_text() for index in range(3)]
     of_three = {step for log in logs for step in re.findall(r"^step (\d+): .* of 3$", log, re.MULTILINE)}
 
-    assert [len(set(re.findall(r"process (\d+) is", log))) for log in logs] == [1, 1, 1], logs
-    assert len(of_three) == 1, logs
+    assert [len(set(processes_of(tmp_path, index))) for index in range(3)] == [1, 2, 1], logs
+    assert len(of_three) == 2, logs
     assert float(re.findall(r"step 10000: accuracy ([\d.]+)%", "".join(logs))[0]) > 95
+
+
+def processes_of(folder: Path, node: int) -> list[str]:
+    """The processes that a node's workers said they are."""
+    return re.findall(r"process (\d+) is", (folder / f"node{node}.log").read_text())
 
 
 def after_a_killed_worker_and_a_stop(trainer: Trainer, folder: Path) -> str:
@@ -173,8 +181,12 @@ def after_a_new_and_a_lost_node(folder: Path) -> int:
 
 def wait_for(job: Job, words: str, times: int) -> None:
     """Wait until the workers have said these words so often."""
-    logs = [job.folder / f"node{index}.log" for index in range(len(job.nodes))]
-    job.wait_for(lambda _: sum(log.read_text().count(words) for log in logs) == times, seconds=200)
+    job.wait_for(lambda _: said(job, words) == times, seconds=200)
+
+
+def said(job: Job, words: str) -> int:
+    """How often the workers have said these words."""
+    return sum((job.folder / f"node{index}.log").read_text().count(words) for index in range(len(job.nodes)))
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -102,3 +102,18 @@ def test_a_bucket_that_does_not_exist_is_a_warning(bucket: str) -> None:
     assert not folder.save(1, b"part", Writer())
     assert f"cannot be saved in {nowhere}" in warnings[0]
     assert bucket.startswith("gs:") or "The specified bucket does not exist" in warnings[0]
+
+
+def test_a_bucket_without_rights_is_named_with_what_to_do(s3: str) -> None:
+    """The server refuses this key: training goes on, and the warning has its words and no secret."""
+    from moto.core import set_initial_no_auth_action_count
+
+    warnings: list[str] = []
+
+    @set_initial_no_auth_action_count(0)
+    def save() -> bool:
+        return Folder(ObjectStore(s3), warnings.append).save(1, b"part", Writer())
+
+    assert not save()
+    assert f"cannot be saved in {s3}" in warnings[0]
+    assert "Give the job's account the right to write there." in warnings[0]

@@ -70,10 +70,10 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
 
 PAGE = """# The soak in place
 
-Random faults against a job of real launchers whose workers are moved and not restarted: SIGKILL to workers and to whole
-nodes at each point of a step, and in the middle of the moves that follow. A successor of a killed node comes a moment
-later, while the next faults strike. The training is exact: a sample that is lost or counted twice changes all
-weights from then on. `make soak` runs a dozen faults; this page is what the following command wrote.
+Random faults against a job of real launchers whose workers are moved and not restarted wherever that can be: SIGKILL to
+workers and to whole nodes at each point of a step, and in the middle of the moves that follow. A successor of a killed
+node comes a moment later, while the next faults strike. The training is exact: a sample that is lost or counted twice
+changes all weights from then on. `make soak` runs a dozen faults; this page is what the following command wrote.
 
     python -m tests.launcher.soak_in_place --seed {seed} --faults {faults}{shape} --summary benchmarks/training/{name}
 
