@@ -3,20 +3,14 @@
 The members whose workers have all parked form the next generation at once. The others start the missing workers on
 standby, beside those that have parked, and come back as newcomers once these are ready. All are waited for, as in any
 other change, where the job may not run with the nodes that remain, where it is about to end, or where a start takes no
-longer than a few steps.
+longer than a step.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from .member_status import MemberStatus
 from .records import Generation, NodeRecord
 from .state import State
-
-FEW_STEPS: Final = 3
-"""A start of so many steps is waited for: to leave a node out and to take it in again costs about a step each, and the
-node waits for the end of a step."""
 
 
 def remaining(state: State, generation: Generation, statuses: tuple[MemberStatus, ...]) -> tuple[MemberStatus, ...]:
@@ -42,8 +36,12 @@ def is_whole(said: NodeRecord) -> bool:
 
 
 def _takes_long(state: State, generation: Generation) -> bool:
-    """Whether a start takes more than a few steps, or it is not known how long start or step take."""
+    """Whether a start takes longer than a step, or it is not known how long start or step take.
+
+    A node that is left out is missing for a step at least, since it comes back at the end of one. The others would wait
+    for the start and for the transfer of the state as well.
+    """
     per_second = state.workers.per_second if state.workers else 0.0
     if generation.startup_seconds is None or not per_second:
         return True
-    return generation.startup_seconds * per_second > FEW_STEPS
+    return generation.startup_seconds * per_second > 1

@@ -44,6 +44,7 @@ def test_the_others_go_on_without_the_node_whose_worker_ended() -> None:
     assert after is not None
     assert (after.mode, after.charged, after.budget.charged) == ("move", True, 1)
     assert members_after(ended()) == (["n0", "n2"], ("n1",))
+    assert members_after(ended(workers=replace(PARKED, per_second=0.3))) == (["n0", "n2"], ("n1",))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_others_go_on_without_the_node_whose_worker_ended() -> None:
         (ended(replace(LIMITS, node_unit=3)), "no whole unit"),
         (ended(replace(LIMITS, world_sizes=(1, 3), min_nodes=2)), "no world size"),
         (ended(generation=replace(BROKEN, finishing=True)), "the job is about to end"),
-        (ended(workers=replace(PARKED, per_second=0.3)), "a start takes less than three steps"),
+        (ended(workers=replace(PARKED, per_second=0.1)), "a start takes less than a step"),
         (ended(generation=replace(BROKEN, next_mode="restart")), "all start anew"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
