@@ -40,7 +40,8 @@ class Prices(Part):
     """Price of a node and hour without its accelerators."""
 
     device_hour: dict[str, Amount] = {}
-    """Price of one accelerator and hour by its extended resource, such as `nvidia.com/gpu: 2.50`."""
+    """Price of one accelerator and hour by its extended resource, such as `nvidia.com/gpu: 2.50`; of what one claim
+    brings, by the claim's template."""
 
     hours: Annotated[float, Field(gt=0, le=MOST)] = 24.0
     """Time of the training on all nodes, without any loss."""
@@ -102,12 +103,23 @@ def _kinds(prices: Prices, whole: float) -> Iterator[tuple[str, float, Rates]]:
 
 
 def _devices(config: JobConfig, prices: Prices) -> float:
-    gpu = config.resources.gpu
-    if gpu is None:
-        return 0.0
-    if gpu.resource_name not in prices.device_hour:
-        raise ConfigError([Fault("device_hour", f"has no price for {gpu.resource_name}, which the job asks for.")])
-    return gpu.count * prices.device_hour[gpu.resource_name]
+    asked = [*_asked(config)]
+    missing = [name for name, _ in asked if name not in prices.device_hour]
+    if missing:
+        message = "has no price for {0}, which the job asks for. Add `{0}: PRICE`; 0 where node_hour includes it."
+        raise ConfigError([Fault("device_hour", message.format(name)) for name in dict.fromkeys(missing)])
+    return sum(count * prices.device_hour[name] for name, count in asked)
+
+
+def _asked(config: JobConfig) -> Iterator[tuple[str, int]]:
+    """What a node asks for, and how many: accelerators by their resource, claims by their template.
+
+    Templates are objects of the cluster, so what a claim brings is not known here.
+    """
+    if gpu := config.resources.gpu:
+        yield gpu.resource_name, gpu.count
+    for claim in config.resources.claims:
+        yield claim.template, 1
 
 
 def _offer(name: str, price: float, scenario: Scenario) -> Offer:

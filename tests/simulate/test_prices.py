@@ -49,6 +49,42 @@ def test_an_accelerator_without_a_price_is_named() -> None:
         offers(GPUS, Prices(node_hour=1.0))
 
 
+CLAIMED = JobConfig.from_mapping(
+    {
+        **JOB,
+        "elastic": {"nnodes": "2:8", "nproc_per_node": 8},
+        "resources": {
+            "memory": "64Gi",
+            "claims": [
+                {"name": "first", "template": "four-h100"},
+                {"name": "second", "template": "four-h100"},
+                {"name": "links", "template": "nics"},
+            ],
+        },
+    }
+)
+"""What its claims bring is in the cluster alone."""
+
+
+def test_claims_are_priced_by_their_templates() -> None:
+    """Each claim of a node counts."""
+    (only,) = offers(CLAIMED, Prices(node_hour=1.0, device_hour={"four-h100": 8.0, "nics": 0.0}))
+
+    assert only.node_hour == 17.0
+
+
+def test_a_claim_without_a_price_is_named() -> None:
+    """Once for each template, with what to do: claims that are left out would look cheap as well."""
+    with pytest.raises(ConfigError) as refused:
+        offers(CLAIMED, PRICES)
+
+    assert [str(fault) for fault in refused.value.faults] == [
+        f"device_hour: has no price for {name}, which the job asks for. "
+        f"Add `{name}: PRICE`; 0 where node_hour includes it."
+        for name in ("four-h100", "nics")
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
