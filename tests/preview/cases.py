@@ -54,6 +54,15 @@ def side(*faults: SideFault, **jobs: Data) -> Side:
 METRICS: Final = [{"type": "cpu", "target": 80}, {"type": "memory", "target": 70}]
 QUEUED: Final = changed(LLM, placement={"queue": "gpus"})
 SCALED: Final = changed(LLM, autoscaling={"metrics": METRICS})
+ADMITTED: Final = changed(LLM, target="job", placement={"queue": "gpus"})
+GANGED: Final = changed(LLM, placement={"gang": {"scheduler": "coscheduling", "timeout_seconds": 30}})
+MODEL: Final = {"name": "model", "kind": "huggingface", "source": "org/model", "path": "/cache/model"}
+CACHED: Final = changed(
+    LLM,
+    storage__volumes=[{"name": "cache", "claim": "models"}],
+    storage__mounts=[{"volume": "cache", "mount_path": "/cache"}],
+)
+FETCHED: Final = changed(CACHED, initializers=[MODEL])
 CONFLICT: Final = SideFault(
     "base", "eval.yaml", "holds a merge conflict marker at line 7. Resolve the merge first.", "eval"
 )
@@ -125,6 +134,58 @@ CASES: Final[dict[str, tuple[Side, Side]]] = {
     "launcher": (
         dataclasses.replace(side(llm=LLM), package="0.1.0"),
         dataclasses.replace(side(llm=LLM), package="0.2.0"),
+    ),
+    "queue": (
+        side(llm=LLM, moved=QUEUED, freed=ADMITTED),
+        side(llm=QUEUED, moved=changed(QUEUED, placement__queue="urgent"), freed=changed(ADMITTED, placement=None)),
+    ),
+    "kueue-mode": (
+        side(whole=ADMITTED, partial=changed(ADMITTED, placement__kueue={"mode": "partial"})),
+        side(
+            whole=changed(ADMITTED, placement__kueue={"mode": "partial"}),
+            partial=changed(ADMITTED, placement__kueue={"mode": "elastic"}),
+        ),
+    ),
+    "queue-priority": (
+        side(llm=QUEUED, free=LLM),
+        side(
+            llm=changed(QUEUED, placement__kueue={"priority_class": "urgent"}),
+            free=changed(LLM, placement={"priority_class": "urgent"}),
+        ),
+    ),
+    "gang": (
+        side(llm=LLM, patient=GANGED, moved=GANGED),
+        side(
+            llm=GANGED,
+            patient=changed(GANGED, placement__gang__timeout_seconds=60),
+            moved=changed(GANGED, placement__gang={"scheduler": "volcano", "queue": "research"}),
+        ),
+    ),
+    "devices": (
+        side(amd=LLM, claims=LLM, parts=LLM, efa=LLM),
+        side(
+            amd=changed(LLM, resources__gpu={"count": 8, "vendor": "amd"}),
+            claims=changed(LLM, resources__gpu=None, resources__claims=[{"name": "gpus", "template": "eight-gpus"}]),
+            parts=changed(LLM, resources__gpu={"count": 8, "resource": "nvidia.com/mig-1g.10gb"}),
+            efa=changed(
+                LLM,
+                resources__rdma={"resource": "vpc.amazonaws.com/efa", "count": 4},
+                resources__hugepages={"amount": "5Gi"},
+                security={"profile": "baseline", "run_as_user": 0},
+            ),
+        ),
+    ),
+    "health-check": (
+        side(llm=LLM, roomy=changed(LLM, health_check=True)),
+        side(llm=changed(LLM, health_check=True), roomy=changed(LLM, health_check={"disk": "100Gi"})),
+    ),
+    "initializers": (
+        side(llm=CACHED, again=FETCHED, freed=FETCHED),
+        side(
+            llm=FETCHED,
+            again=changed(FETCHED, initializers=[{**MODEL, "source": "org/model-2"}]),
+            freed=CACHED,
+        ),
     ),
     "topology-pack": (
         side(llm=LLM, queued=QUEUED),
