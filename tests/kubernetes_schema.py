@@ -50,7 +50,7 @@ _CUSTOM: Final = {
 }
 """Kind to the tool, the module and the file that define the kind."""
 UNDEFINED: Final = frozenset({"scheduling.volcano.sh/v1beta1"})
-"""Versions whose definitions no module has that can be had: their fields are compared with the source by hand."""
+"""Versions whose definitions no module has that can be had. `tests/manifests/test_gang.py` reads Volcano's Go types."""
 
 
 class SchemasMissing(Exception):  # noqa: N818 - a reason to skip, not a fault
@@ -88,7 +88,7 @@ def definition(kind: str) -> Path:
         SchemasMissing: without Go, or without its modules.
     """
     tool, module, path = _CUSTOM[kind]
-    return _module_file(tool, module, path.format(kind.lower()))
+    return module_file(tool, module, path.format(kind.lower()))
 
 
 def schemas(version: str) -> Schema:
@@ -153,12 +153,17 @@ def _kubernetes(version: str, kind: str) -> tuple[Schema, Schema]:
 @functools.cache
 def _specs(version: str) -> Schema:
     path = f"api/openapi-spec/v3/{_KUBERNETES_SPECS[version]}_openapi.json"
-    file = _module_file("kubernetes", build.KUBERNETES_MODULE, path)
+    file = module_file("kubernetes", build.KUBERNETES_MODULE, path)
     schemas: Schema = json.loads(file.read_text(encoding="utf-8"))["components"]["schemas"]
     return schemas
 
 
-def _module_file(tool: str, module: str, path: str) -> Path:
+def module_file(tool: str, module: str, path: str) -> Path:
+    """A file of a module that the tool's `go.mod` pins.
+
+    Raises:
+        SchemasMissing: without Go, or without the module.
+    """
     go = shutil.which("go")
     if go is None:
         message = "the real schemas come from Go modules, and go is not on PATH."

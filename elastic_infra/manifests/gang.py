@@ -2,7 +2,7 @@
 
 Sources of the fields: https://github.com/kubernetes-sigs/scheduler-plugins/blob/v0.33.5/apis/scheduling/v1alpha1/types.go,
 https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/scheduling/v1beta1/types.go and
-https://github.com/NVIDIA/KAI-Scheduler/blob/main/pkg/podgrouper/podgrouper/plugins/job/job_grouper.go
+https://github.com/kai-scheduler/KAI-Scheduler/blob/f32d56b867ad09d31c00adf8cd041de97feeeb5d/pkg/podgrouper/podgrouper/plugins/job/job_grouper.go
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from elastic_infra import JobConfig
-from tests import jobs
+from tests import jobs, kubernetes_schema
 
 COSCHEDULING = {"placement": {"gang": {"scheduler": "coscheduling", "timeout_seconds": 30}}}
 VOLCANO = {"placement": {"gang": {"scheduler": "volcano", "queue": "gpus"}, "priority_class": "high"}}
@@ -44,6 +45,40 @@ def test_volcano_gets_a_group_with_queue_and_priority(kind: str) -> None:
     assert pod(config)["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "job-gang"
     assert pod(config)["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] == "gpus"
     assert pod(config)["spec"]["schedulerName"] == "volcano"
+
+
+def volcanos(file: str) -> str:
+    """A Go file of Volcano's own types, of the version that `tools/volcano` pins."""
+    try:
+        found = kubernetes_schema.module_file("volcano", "volcano.sh/apis", f"pkg/apis/scheduling/v1beta1/{file}")
+    except kubernetes_schema.SchemasMissing as error:
+        pytest.skip(str(error))
+    return found.read_text("utf-8")
+
+
+def test_volcanos_types_have_the_fields_of_the_group() -> None:
+    """Each under its name and of its type; the group and version are those of the types."""
+    group = jobs.objects(jobs.elastic(**VOLCANO))["gang"]
+    (spec,) = re.findall(r"^type PodGroupSpec struct {\n(.*?)^}", volcanos("types.go"), re.MULTILINE | re.DOTALL)
+    types = dict(re.findall(r"^\t\w+ +(?=\S+ `json:\"(\w+))(\S+)", spec, re.MULTILINE))
+    names = dict(re.findall(r'^\t(Group\w+) += "(.+)"$', volcanos("register.go"), re.MULTILINE))
+
+    assert group["apiVersion"] == f"{names['GroupName']}/{names['GroupVersion']}"
+    assert {field: types.get(field) for field in group["spec"]} == {
+        "minMember": "int32",
+        "queue": "string",
+        "priorityClassName": "string",
+    }
+
+
+def test_volcano_looks_for_the_annotations_of_the_pods() -> None:
+    """Its types name the annotation that says a pod's group, and the one that says its queue."""
+    annotations = pod(jobs.elastic(**VOLCANO))["metadata"]["annotations"]
+    labels = volcanos("labels.go").replace('GroupName + "', '"scheduling.volcano.sh')
+    keys = dict(re.findall(r'^const (\w+) = "(.+)"$', labels, re.MULTILINE))
+
+    assert annotations[keys["KubeGroupNameAnnotationKey"]] == "job-gang"
+    assert annotations[keys["QueueNameAnnotationKey"]] == "gpus"
 
 
 def test_kai_makes_its_own_group_of_what_the_job_says() -> None:
