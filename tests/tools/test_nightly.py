@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from tests.timeline import jaeger
+from tools import modules
 from tools.run import ROOT
 
 
@@ -27,6 +29,19 @@ def test_every_test_that_each_change_leaves_out_runs_at_night() -> None:
     assert left_out == {"cluster", "slow", "frameworks", "gpu"}
     run = {marker for marker in left_out if re.search(rf'-m "?{marker}\b|tests/{marker}\b', at_night)}
     assert run == left_out - {"gpu"}
+
+
+def test_no_slow_test_is_skipped_for_want_of_a_program() -> None:
+    """Every tool is built before `make soak`, those of the slow tests among them, and the rest is installed."""
+    (prepared,) = [step["run"] for step in job()["steps"] if step.get("if") == "matrix.verb == 'soak'"]
+    names = [step.get("name") for step in job()["steps"]]
+    built = {program for tool in modules.load_all().values() if tool.packages for program in tool.programs}
+
+    assert names[-1] == "Test"
+    assert re.search(r"\bmake setup tools$", prepared, re.MULTILINE)
+    assert {"cyclonus", jaeger.PROGRAM, "kube-score", "kubeconform"} <= built
+    assert re.search(r"\bapt-get install\b.* prometheus$", prepared, re.MULTILINE)
+    assert re.search(r"\btools\.extra_env linters$", prepared, re.MULTILINE)
 
 
 def test_each_action_is_pinned() -> None:
