@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import socket
@@ -108,7 +109,7 @@ def loopback_faults(count: int) -> Iterator[str]:
 
 
 def _run(programs: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[int, str]]:
-    """Exit code and last line of each of these Python programs, of which all end once one fails."""
+    """Exit code and last words of each of these Python programs, of which all end once one fails."""
     outputs = [os.memfd_create("output") for _ in programs]  # no pipe, which may fill up
     running = [
         subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **environ}, stdout=output, stderr=output)
@@ -120,14 +121,22 @@ def _run(programs: Sequence[tuple[str, dict[str, str]]]) -> list[tuple[int, str]
     finally:
         for each in running:
             each.kill()
-    return [(each.wait(), _last_line(output)) for each, output in zip(running, outputs, strict=True)]
+    return [(each.wait(), _last_words(output)) for each, output in zip(running, outputs, strict=True)]
 
 
-def _last_line(output: int) -> str:
+def _last_words(output: int) -> str:
+    """The line with which the last exception begins, else the last line.
+
+    CUDA's errors end with advice, and torch may still warn after them.
+    """
     with open(output, errors="replace") as file:
         file.seek(0)
-        lines = file.read().strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+        text = re.sub(r"^\[rank\d+\]: ", "", file.read(), flags=re.MULTILINE).strip()  # by torch, in a group
+    *before, last = text.split("Traceback (most recent call last):\n")
+    lines = last.splitlines() or ["it said nothing"]
+    if before:
+        lines = [line for line in lines if not line.startswith(" ")][:1] or lines
+    return lines[-1]
 
 
 if __name__ == "__main__":

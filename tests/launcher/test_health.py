@@ -99,6 +99,32 @@ def test_a_gpu_that_does_not_compute_is_told_in_its_own_words(tmp_path: Path, pr
     assert f"its GPUs do not compute: {said}" in output
 
 
+CUDAS = """CUDA error: invalid device ordinal
+CUDA kernel errors might be asynchronously reported at some other API call.
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."""
+"""An error as torch has it."""
+
+
+def test_the_advice_below_an_error_is_left_out(tmp_path: Path) -> None:
+    """The error's own line says what is wrong, whatever follows it."""
+    warning = "import atexit; atexit.register(print, 'a warning at the end', flush=True)"
+    code, said = check("--gpus", 1, path=torch(tmp_path, f"{warning}; raise RuntimeError({CUDAS!r})"))
+
+    assert code == RETRY
+    assert said.endswith("its GPUs do not compute: RuntimeError: CUDA error: invalid device ordinal.")
+
+
+@pytest.mark.launcher
+def test_an_error_in_a_group_is_told_without_the_rank_before_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a group was made, torch writes the rank in front of each line."""
+    program = health.LOOPBACK.replace("dist.destroy_process_group()", f"raise RuntimeError({CUDAS!r})")
+    monkeypatch.setattr(health, "LOOPBACK", program)
+
+    assert [*health.loopback_faults(1)] == [
+        "GPU 0 cannot add up with the others: RuntimeError: CUDA error: invalid device ordinal"
+    ]
+
+
 def test_a_driver_that_hangs_is_a_fault_after_the_timeout(tmp_path: Path) -> None:
     """Nothing of the check outlives it."""
     path = torch(tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(1000)")
