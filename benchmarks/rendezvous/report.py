@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from benchmarks.common.results import Results, listed, table
@@ -69,13 +70,14 @@ no other than a silent one; `newcomer` from its call. Its processes share the pr
 are light: on as many machines it would get further. What torchrun does after a round, such as giving out ranks, is
 left out. `over {patience:g}`: not every node was in the round within {patience:g} s, and larger sizes were not tried
 (`-`). Tries without a figure are counted beside those with one. A ratio is the median of the ratios of the same run,
-and that of the medians where the two were not measured in turn."""
+and that of the medians where the two were not measured in turn{apart}."""
 
 
 def document(results: Results) -> str:
     """The page as Markdown."""
     runs = {int(nodes): by_arm for nodes, by_arm in results["runs"].items()}
     ours = {nodes: by_arm[OURS] for nodes, by_arm in runs.items()}
+    apart = alone(results["machine"])
     parts = (
         "# The rendezvous at scale",
         listed(results),
@@ -83,14 +85,19 @@ def document(results: Results) -> str:
         ABOUT,
         _growth(ours),
         "## Beside torch's own",
-        table(compared(runs)),
-        CONTROL.format(patience=PATIENCE),
+        table(compared(runs, apart)),
+        CONTROL.format(patience=PATIENCE, apart=_apart(apart)),
     )
     return "\n\n".join(parts) + "\n"
 
 
-def compared(runs: Mapping[int, Mapping[str, Runs]]) -> Iterator[list[str]]:
-    """Both, and their ratio, for each change and the idle store; the table of the documentation."""
+def compared(runs: Mapping[int, Mapping[str, Runs]], apart: Collection[int] = ()) -> Iterator[list[str]]:
+    """Both, and their ratio, for each change and the idle store; the table of the documentation.
+
+    Args:
+        runs: of each size and rendezvous.
+        apart: the sizes of which the two were not measured in turn.
+    """
     yield ["", *(f"{nodes} nodes" for nodes in runs)]
     for name in (*CHANGES, SILENT, IDLE):
         is_controlled = any(name in run for by_arm in runs.values() for run in by_arm.get(C10D, ()))
@@ -98,7 +105,8 @@ def compared(runs: Mapping[int, Mapping[str, Runs]]) -> Iterator[list[str]]:
             yield [f"{name}, {arm}", *(cell(by_arm.get(arm, ()), name) for by_arm in runs.values())]
         if not is_controlled:
             continue
-        yield [f"{name}, {OURS} / {C10D}", *(ratio(by_arm, name) for by_arm in runs.values())]
+        ratios = (ratio(by_arm, name, in_turn=nodes not in apart) for nodes, by_arm in runs.items())
+        yield [f"{name}, {OURS} / {C10D}", *ratios]
 
 
 def cell(runs: Runs, name: str) -> str:
@@ -133,10 +141,10 @@ def median(runs: Runs, name: str) -> float:
     return found
 
 
-def ratio(by_arm: Mapping[str, Runs], name: str) -> str:
-    """Of the runs that both have a figure of; of the medians where there are more runs of one."""
+def ratio(by_arm: Mapping[str, Runs], name: str, *, in_turn: bool = True) -> str:
+    """Of the runs that both have a figure of; of the medians where the two were not measured in turn."""
     ours, control = by_arm.get(OURS, ()), by_arm.get(C10D, ())
-    if len(ours) != len(control):
+    if not in_turn or len(ours) != len(control):
         ours, control = ([_medians(runs, name)] for runs in (ours, control))
     parts = [
         float(one[name]) / float(other[name])
@@ -147,6 +155,18 @@ def ratio(by_arm: Mapping[str, Runs], name: str) -> str:
         return "-"
     part = statistics.median(parts)
     return f"1/{1 / part:.0f}" if part < 0.1 else f"{part:.2f}"  # noqa: PLR2004  a tenth
+
+
+def alone(machine: Iterable[str]) -> list[int]:
+    """The sizes of which torch's rendezvous was measured without ours, by the commands of the measurements."""
+    commands = [line for line in machine if f"--only {C10D}" in line]
+    found = (re.search(r"--nodes((?: \d+)+)", command) for command in commands)
+    return sorted({int(size) for match in found if match for size in match[1].split()})
+
+
+def _apart(sizes: Sequence[int]) -> str:
+    """These sizes in brackets."""
+    return f" ({', '.join(map(str, sizes))} nodes)" if sizes else ""
 
 
 def _medians(runs: Runs, name: str) -> Mapping[str, float | str]:

@@ -25,6 +25,13 @@ def test_the_quick_benchmark_has_something_to_be_held_against() -> None:
     assert None not in committed.values()
 
 
+def test_the_rows_that_it_measures_are_those_that_the_readme_names() -> None:
+    """The first, the third and the last of the table."""
+    measured = {event.row for chain in quick.chains(quick.PAIRS) for event in chain.events}
+
+    assert [number for number, row in enumerate(table.ROWS.values(), 1) if row in measured] == [1, 3, len(table.ROWS)]
+
+
 def test_the_committed_figures_are_of_pairs_and_say_when_and_how_they_were_measured() -> None:
     """As many runs of both launchers, two or more, the day, the command, and the five minutes that it may take."""
     results = json.loads(quick.RESULTS.read_text())

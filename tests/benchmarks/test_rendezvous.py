@@ -197,11 +197,26 @@ def test_tries_that_did_not_form_are_counted_beside_those_that_did() -> None:
     """Of five tries the times of those that formed; measured alone, they are compared by the medians."""
     late: dict[str, float | str] = {"form": "over 120"}
     control: list[dict[str, float | str]] = [{"form": 8.0}, late, {"form": 2.0}, late, {"form": 4.0, "newcomer": 3.0}]
-    rows = {name: cells for name, *cells in report.compared({32: {"ours": [{"form": 0.8}], "c10d": control}})}
+    runs: dict[str, report.Runs] = {"ours": [{"form": 0.8}], "c10d": control}
+    rows = {name: cells for name, *cells in report.compared({32: runs}, apart=[32])}
 
     assert rows["form, c10d"] == ["4 (p95 8, n 3); over 120 2 of 5"]
     assert rows["form, ours / c10d"] == ["0.20"]
     assert rows["newcomer, ours / c10d"] == ["-"]
+
+
+def test_a_size_that_was_measured_alone_is_known_by_its_command() -> None:
+    """Its runs make no pairs, however many there are of each."""
+    command = "measured 2026-01-01 by `python -m benchmarks.rendezvous"
+    apart = report.alone([f"{command} --runs 3`", f"{command} --only c10d --nodes 32 64 --runs 2 --add`"])
+    runs: dict[str, report.Runs] = {
+        "ours": [{"form": 1.0}, {"form": 5.0}],
+        "c10d": [{"form": 10.0}, {"form": 10.0}],
+    }
+    rows = {name: cells for name, *cells in report.compared({8: runs, 32: runs}, apart)}
+
+    assert apart == [32, 64]
+    assert rows["form, ours / c10d"] == ["0.30", "0.30"]
 
 
 def test_the_picture_shows_each_median() -> None:

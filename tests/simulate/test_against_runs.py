@@ -53,6 +53,13 @@ def test_the_committed_figures_are_close() -> None:
         assert_close(sorted(runs, key=lambda lived: lived.lost)[len(runs) // 2], everyone)
 
 
+def test_goodput_and_time_alone_are_little_proof() -> None:
+    """A model that loses nothing would be as close, and the page says so: so the loss is compared as well."""
+    nothing_lost = [(1 / lived.goodput, lived.work / lived.seconds) for lived in committed()]
+
+    assert all(math.isclose(part, 1, rel_tol=benchmark.CLOSE) for parts in nothing_lost for part in parts)
+
+
 def test_a_loss_is_simulated_with_what_a_change_cost_elsewhere() -> None:
     """A hundred seconds of training with four changes of two seconds, where another plan's two cost four each."""
     crashes: tuple[tuple[Kind, float], ...] = tuple(("crash", 20.0 * number) for number in range(1, 5))
