@@ -9,7 +9,6 @@ every 5 steps. `--write` puts the figures into RESULTS.json and RESULTS.md; run 
 from __future__ import annotations
 
 import argparse
-import platform
 import secrets
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks.cluster import figures
 from benchmarks.cluster.figures import Cost
-from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.page import facts, page
 from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
@@ -117,6 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     costs: dict[str, dict[str, Cost]] = {name: {} for name in wanted.rows or ROWS}
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
+        machine = facts(api, "benchmarks.cluster", arguments, "training-operator")
         floor = min(measure_import(cluster, api) for _ in range(2))  # the first one reads torch from disk
         print(f"importing torch alone: {floor:.1f} s", flush=True)
         for name, by_arm in costs.items():
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
                 by_arm[arm] = measure(cluster, api, ROWS[name], arm)
                 print(f"{name}, {arm}: {by_arm[arm]} (took {time.monotonic() - begin:.0f} s)", flush=True)
                 if wanted.write:  # what was measured stays, should a later cell fail
-                    results.save(RESULTS, saved(costs, floor), document)
+                    results.save(RESULTS, {"machine": machine, "found": saved(costs, floor)}, document)
     print(figures.table(costs, ARMS))
     return 0
 
@@ -179,8 +179,7 @@ def _went_wrong(space: Namespace, error: AssertionError) -> str:
 def saved(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> dict[str, Any]:
     """What is kept of a measurement."""
     rows = {name: {arm: asdict(cost) for arm, cost in by_arm.items()} for name, by_arm in costs.items()}
-    found = {"import": floor, "costs": rows}
-    return kept(found, module="benchmarks.cluster", place=f"Python {platform.python_version()}")
+    return {"import": floor, "costs": rows}
 
 
 def document(earlier: results.Results) -> str:

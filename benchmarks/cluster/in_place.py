@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.page import facts, page
 from benchmarks.cluster.stages import Times, moments
 from benchmarks.cluster.stages import table as stages_table
 from benchmarks.common import results
@@ -29,7 +29,6 @@ from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
-PLACE: Final = "Kubernetes of the testbed"
 LOST: Final = f"{JOB}-worker-1"
 NODES: Final = 3
 RESULTS: Final = Path(__file__).with_name("IN_PLACE.json")
@@ -74,10 +73,11 @@ def main(arguments: Sequence[str]) -> int:
         cluster.client(Path(folder)) as api,
         namespace(cluster, api, f"in-place-{secrets.token_hex(3)}", {}, small=False) as space,
     ):
+        machine = facts(api, "benchmarks.cluster.in_place", arguments, "training-operator")
         found = measure(space, wanted.losses)
         print(table(found))
         if wanted.write:  # what was measured stays, should the end of the namespace fail
-            results.save(RESULTS, kept(found, module="benchmarks.cluster.in_place", place=PLACE), document)
+            results.save(RESULTS, {"machine": machine, "found": found}, document)
     return 0
 
 
@@ -122,7 +122,7 @@ def stages(log: Iterable[str], first: Mapping[str, Any]) -> Times:
 
 
 def table(found: Sequence[Times]) -> str:
-    """A row for each stage: the median, and each loss."""
+    """A row for each stage: median, p95, the number of losses, and each of them."""
     beside = "beside it, in the same pod, seconds from its own start"
     return stages_table(found, "the container's start", beside, ALONE)
 
@@ -133,7 +133,7 @@ def document(saved: results.Results) -> str:
         f"A job of {NODES} nodes on the testbed, whose workers stay (`ElasticGroup`) and make a step of 0.2 s, loses "
         "worker-1 at once, and the two others train on. The worker's script has a model with DistributedDataParallel "
         "and an optimizer, so it needs `torch._dynamo` too. The interpreter and torch are the machine's own, with "
-        "their bytecode. No pod has a bound on its CPU."
+        "their bytecode. No pod has a bound on its CPU. p95 is by nearest rank: of so few losses the slowest."
     )
     return page("A lost node's way back", saved, note=note, table=table(saved["found"]))
 

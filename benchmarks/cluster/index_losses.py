@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.page import facts, page
 from benchmarks.common import results
 from tests.cluster import faults, jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, is_ready, namespace
@@ -32,7 +32,6 @@ from tests.cluster.waiting import until
 
 RESULTS: Final = Path(__file__).with_name("INDEX_LOSSES.json")
 NODES: Final = 6
-PLACE: Final = "Kubernetes 1.34 of the testbed"
 LOSSES: Final = 6
 SHOWN: Final = (1, 3, 6)
 """The losses that the table has."""
@@ -78,12 +77,13 @@ def main(arguments: Sequence[str]) -> int:
         namespace(cluster, api, f"losses-{secrets.token_hex(3)}", {}, small=False) as space,
         ThreadPoolExecutor(len(ROWS)) as pool,  # the delays are long, and the jobs do nothing
     ):
+        machine = facts(api, "benchmarks.cluster.index_losses", arguments)
         space.apply(jobs.toy_config_map())
         measured = pool.map(lambda item: measure(space, f"job{item[0]}", item[1]), enumerate(ROWS.values()))
         found = dict(zip(ROWS, measured, strict=True))
         print(table(found))
         if wanted.write:  # what was measured stays, should the end of the namespace fail
-            results.save(RESULTS, kept(found, module="benchmarks.cluster.index_losses", place=PLACE), document)
+            results.save(RESULTS, {"machine": machine, "found": found}, document)
     return 0
 
 

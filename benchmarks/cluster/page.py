@@ -1,24 +1,28 @@
-"""What a benchmark on the cluster keeps, and its page: heading, how the figures were measured, and their table."""
+"""What a benchmark on the cluster says of its measurement, and its page: heading, facts, note and table."""
 
 from __future__ import annotations
 
-import os
-import platform
-from typing import Any
+import shlex
+from collections.abc import Sequence
 
-from benchmarks.common.results import Results, listed, measured
+from benchmarks.common.results import Results, listed, machine
+from tests.cluster import kube
+from tools import modules
 
 
-def kept(found: object, *, module: str, place: str) -> dict[str, Any]:
-    """The content of the results' file.
+def facts(api: kube.Kube, module: str, arguments: Sequence[str], *programs: str) -> list[str]:
+    """What a reader must know of the measurement, taken before it begins: versions, processors, load, day and command.
 
     Args:
-        found: what was measured, as JSON can hold it.
-        module: the benchmark's module, which writes the file with ``--write``.
-        place: what the figures depend on, besides processors and kernel.
+        api: of the testbed, which tells its version.
+        module: the benchmark's.
+        arguments: of its command line.
+        programs: of the testbed that the figures depend on, by their folders in `tools`.
     """
-    machine = f"{os.cpu_count()} CPUs, Linux {platform.release()}, {place}"
-    return {"machine": [machine, measured(f"python -m {module} --write")], "found": found}
+    kubernetes = str(api.call("GET", "/version")["gitVersion"]).removeprefix("v")
+    pinned = modules.load_all()
+    testbed = [f"Kubernetes {kubernetes} of the testbed", *(f"{name} {pinned[name].version}" for name in programs)]
+    return [", ".join(testbed), *machine(shlex.join(["python", "-m", module, *arguments]), "torch")]
 
 
 def page(title: str, results: Results, *, note: str, table: str) -> str:

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.page import facts, page
 from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, MOUNT, Cluster, Namespace, namespace, restarts
@@ -32,7 +32,6 @@ Policy = Literal["OnFailure", "ExitCode"]
 POLICIES: Final[tuple[Policy, ...]] = ("OnFailure", "ExitCode")
 JOB: Final = "policy"
 NODES: Final = 3
-PLACE: Final = "Kubernetes of the testbed"
 RESULTS: Final = Path(__file__).with_name("RESTART_POLICY.json")
 RUN_SECONDS: Final = 3
 """Seconds from a container's start to its end."""
@@ -124,14 +123,15 @@ def main(arguments: Sequence[str]) -> int:
     cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     found = {name: {} for name in rows} if not wanted.write else read(RESULTS)
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
+        machine = facts(api, "benchmarks.cluster.restart_policy", arguments, "training-operator")
+        if wanted.rows and RESULTS.exists():  # the others stay as they were measured before
+            machine = [*results.load(RESULTS)["machine"], *machine]
         for name in rows:
             for policy in POLICIES:
                 found.setdefault(name, {})[policy] = measure(cluster, api, ROWS[name], policy)
                 print(f"{name}, {policy}: {found[name][policy]}", flush=True)
                 if wanted.write:  # what was measured stays, should a later cell fail
-                    results.save(
-                        RESULTS, kept(found, module="benchmarks.cluster.restart_policy", place=PLACE), document
-                    )
+                    results.save(RESULTS, {"machine": machine, "found": found}, document)
     print(table(found))
     return 0
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+from benchmarks.common.results import table as markdown
+from benchmarks.launcher.measure import Summary
 
 Times = dict[str, float]
 """Seconds by stage."""
@@ -31,7 +33,7 @@ def _at(event: Mapping[str, Any]) -> float:
 
 
 def table(found: Sequence[Times], since: str, beside: str, first_beside: str) -> str:
-    """A row for each stage: the median, and each run.
+    """A row for each stage: the median, p95 by nearest rank, the number of runs, and each run.
 
     Args:
         found: the runs.
@@ -39,10 +41,11 @@ def table(found: Sequence[Times], since: str, beside: str, first_beside: str) ->
         beside: heading of what was measured beside the stages.
         first_beside: its first row.
     """
-    rows = [[f"seconds from {since} until", "median", "each"], ["---"] * 3]
+    rows = [[f"seconds from {since} until", "median", "p95", "n", "each"]]
     for name in found[0]:
         if name == first_beside:
-            rows.append([f"**{beside}**", "", ""])
-        each = [times[name] for times in found]
-        rows.append([name, f"{statistics.median(each):.2f}", ", ".join(f"{seconds:.2f}" for seconds in each)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+            rows.append([f"**{beside}**", "", "", "", ""])
+        each = Summary(tuple(times[name] for times in found), {})
+        summed = (f"{each.median:.2f}", f"{each.p95:.2f}", str(each.runs))
+        rows.append([name, *summed, ", ".join(f"{seconds:.2f}" for seconds in each.values)])
+    return markdown(rows)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster import figures
-from benchmarks.cluster.page import kept, page
+from benchmarks.cluster.page import facts, page
 from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, namespace
@@ -32,7 +32,6 @@ from tests.cluster.testbed.__main__ import DEFAULT_DIR
 from tests.cluster.testbed.layout import IMAGES
 
 RESULTS: Final = Path(__file__).with_name("TARGETS.json")
-PLACE: Final = "Kubernetes 1.34 of the testbed"
 LIMIT_SECONDS: Final = 200
 """How long an event waits for training, longer than plain torchrun's slowest recovery known (145 s)."""
 FINISH: Final = "finish"
@@ -79,12 +78,13 @@ def main(arguments: Sequence[str]) -> int:
         api = stack.enter_context(cluster.client(Path(folder)))
         if any(COLUMNS[name].target == "trainjob" for name in columns):
             stack.enter_context(trainer.running(DEFAULT_DIR, api))
+        machine = facts(api, "benchmarks.cluster.targets", arguments, "training-operator", "trainer")
         found = {}
         for name in columns:
             found[name] = measure(cluster, api, COLUMNS[name])
             print(f"{name}: {found[name]}", flush=True)
             if wanted.write:  # what was measured stays, should a later column fail
-                results.save(RESULTS, kept(found, module="benchmarks.cluster.targets", place=PLACE), document)
+                results.save(RESULTS, {"machine": machine, "found": found}, document)
     print(table(found))
     return 0
 

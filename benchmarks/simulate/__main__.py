@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.common import results as common
 from benchmarks.launcher import machine
+from benchmarks.launcher.measure import Summary
 from elastic_infra.simulate import arms
 from elastic_infra.simulate.measured import OURS, Latencies
 from elastic_infra.simulate.run import Run as Life
@@ -42,6 +43,8 @@ FAULTS: Final = 5
 BACK_SECONDS: Final = 2.0
 """``elastic-infra run`` brings a node back after so long."""
 CHANGES: Final[Mapping[str, Kind]] = {"kill node": "loss", "preempt node": "preemption", "kill worker": "crash"}
+DIGITS: Final = {"goodput": 3, "seconds": 1, "lost": 2}
+"""The measured figures of the page, and the decimals of each."""
 CLOSE: Final = 0.15
 """Simulated goodput and time may differ from the measured ones by this part."""
 CLOSE_LOSS: Final = 0.4
@@ -53,11 +56,12 @@ which come back after two seconds, and killed workers. `restarts` saves each ste
 change; `in place` keeps its processes. Both scripts do the same sums. The time counts from the end of the first step to
 that of the last one. Goodput is the usual time of the steps in between as a share of it, and the loss is the rest.
 
-Medians of the runs; each simulated figure is a part of the measured one. The loss is simulated twice. First with the
-latencies that `elastic-infra simulate` has, which are those of [the launcher's benchmark](../launcher/RESULTS.md):
-the restarts there build a model under DistributedDataParallel and read a checkpoint, which these scripts do not, and
-`in place` is given the same, so that both are too large here, in disfavour of this launcher. Then, `by its own`, with
-one latency for each change, the one that the same script had in the other plan: that shows whether the model adds up.
+Medians of the runs, with p95 by nearest rank (of so few: the largest); each simulated figure is a part of the measured
+one. The loss is simulated twice. First with the latencies that `elastic-infra simulate` has, which are those of [the
+launcher's benchmark](../launcher/RESULTS.md): the restarts there build a model under DistributedDataParallel and read a
+checkpoint, which these scripts do not, and `in place` is given the same, so that both are too large here, in disfavour
+of this launcher. Then, `by its own`, with one latency for each change, the one that the same script had in the other
+plan: that shows whether the model adds up.
 """
 
 
@@ -212,12 +216,17 @@ def lives(results: common.Results) -> list[Lived]:
 def _row(runs: Sequence[Lived], everyone: Sequence[Lived]) -> list[str]:
     """The runs of one plan in one way."""
     found = Ratios(*map(statistics.median, zip(*(ratios(run, everyone) for run in runs), strict=True)))
-    goodput, seconds, lost = (
-        statistics.median(getattr(run, name) for run in runs) for name in ("goodput", "seconds", "lost")
-    )
-    cells = (f"{goodput:.3f}", found.goodput), (f"{seconds:.1f}", found.seconds), (f"{lost:.2f}", found.lost)
-    shown = [text for figure, ratio in cells for text in (figure, f"{ratio:.2f}")]
+    shown = [
+        text for name, digits in DIGITS.items() for text in (_cell(runs, name, digits), f"{getattr(found, name):.2f}")
+    ]
     return [runs[0].arm, f"`--chaos {runs[0].seed}`", str(len(runs)), *shown, f"{found.own_lost:.2f}"]
+
+
+def _cell(runs: Sequence[Lived], name: str, digits: int) -> str:
+    """A measured figure."""
+    found = Summary(tuple(getattr(run, name) for run in runs), {})
+    p95 = f" (p95 {found.p95:.{digits}f})" if found.runs > 1 else ""
+    return f"{found.median:.{digits}f}{p95}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,12 +17,12 @@ def test_each_stage_counts_from_the_start_of_the_container() -> None:
     assert list(found.values()) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.25]
 
 
-def test_the_table_has_the_median_and_each_loss() -> None:
+def test_the_table_has_the_median_with_p95_and_each_loss() -> None:
     """What the pod takes for torch alone stands apart."""
     losses = [{in_place.WHOLE: seconds, in_place.ALONE: 2.0} for seconds in (4.0, 5.0, 4.5)]
 
     assert in_place.table(losses).splitlines()[2:] == [
-        "| all nodes have made a step | 4.50 | 4.00, 5.00, 4.50 |",
-        "| **beside it, in the same pod, seconds from its own start** |  |  |",
-        "| a Python that imports torch alone | 2.00 | 2.00, 2.00, 2.00 |",
+        "| all nodes have made a step | 4.50 | 5.00 | 3 | 4.00, 5.00, 4.50 |",
+        "| **beside it, in the same pod, seconds from its own start** |  |  |  |  |",
+        "| a Python that imports torch alone | 2.00 | 2.00 | 3 | 2.00, 2.00, 2.00 |",
     ]
