@@ -1,5 +1,7 @@
 """Holds the pages and pictures of the benchmarks' results against the figures that they are made of.
 
+The page of all results is made of the other pages, and so comes last.
+
     python -m tools.pages [--write]
 
 Prints the name of each one that differs from what its JSON makes, and then exits 1. With ``--write`` it is made again:
@@ -24,12 +26,11 @@ MODULES: Final = {
     "cluster/RESULTS.json": "benchmarks.cluster.__main__",
     "cluster/START.json": "benchmarks.cluster.start",
     "cluster/TARGETS.json": "benchmarks.cluster.targets",
+    "headline/RESULTS.json": "benchmarks.headline.table",
     "rendezvous/CHAOS.json": "benchmarks.rendezvous.chaos",
 }
 """By a file's path below ``benchmarks``: the module whose ``document`` makes the page. It is that of the folder's
 ``report`` otherwise, or of the program where there is none."""
-WITHOUT_PAGE: Final = {"headline/RESULTS.json"}
-"""Figures that only programs read."""
 PICTURES: Final = {"docs/scale.svg": ("rendezvous/RESULTS.json", "benchmarks.rendezvous.picture")}
 """The figures of each picture, and the module whose ``document`` draws it."""
 
@@ -38,13 +39,15 @@ class Page(NamedTuple):
     """A page or a picture that is made of figures."""
 
     path: Path
-    figures: Path
     module: str
     """Its ``document`` makes the text."""
+    figures: Path | None = None
+    """None of the page that is made of all others."""
 
     def text(self) -> str:
         """What the page is to say."""
-        text: str = importlib.import_module(self.module).document(results.load(self.figures))
+        found = results.load(self.figures) if self.figures else _written()
+        text: str = importlib.import_module(self.module).document(found)
         return text
 
 
@@ -65,13 +68,16 @@ def pages() -> list[Page]:
     """All that are made of committed figures."""
     names = {f"{path.parent.name}/{path.name}": path for path in sorted(ROOT.glob("benchmarks/*/*.json"))}
     return [
-        *(
-            Page(results.page(path), path, MODULES.get(name) or _module(path.parent))
-            for name, path in names.items()
-            if name not in WITHOUT_PAGE
-        ),
-        *(Page(ROOT / picture, names[name], module) for picture, (name, module) in PICTURES.items() if name in names),
+        *(Page(results.page(path), MODULES.get(name) or _module(path.parent), path) for name, path in names.items()),
+        *(Page(ROOT / picture, module, names[name]) for picture, (name, module) in PICTURES.items() if name in names),
+        Page(ROOT / "benchmarks/RESULTS.md", "benchmarks.common.summary"),
     ]
+
+
+def _written() -> dict[str, str]:
+    """The text of each benchmark's page, by its path below ``benchmarks``."""
+    paths = sorted(ROOT.glob("benchmarks/*/*.md"))
+    return {f"{path.parent.name}/{path.name}": path.read_text() for path in paths}
 
 
 def _module(folder: Path) -> str:

@@ -4,15 +4,14 @@
 
 A ratio is the median of those of single pairs: each run of this launcher and the run of torchrun that follows it, so
 that a machine which is busy for a while is so for both. Exit code 1: a ratio is more than 25 % worse than the committed
-one, or this launcher lost a job. ``--write`` replaces RESULTS.json with what was measured. Rows of plain torchrun, and
-those that take torchrun minutes, are not measured: they come from the launcher's own table
+one, or this launcher lost a job. ``--write`` replaces RESULTS.json and its page with what was measured. Rows of plain
+torchrun, and those that take torchrun minutes, are not measured: they come from the launcher's own table
 (``benchmarks/launcher/RESULTS.md``) and are marked. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -22,8 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common import results
 from benchmarks.headline import table
-from benchmarks.headline.table import Cell
+from benchmarks.headline.table import Cell, parts, said
 from benchmarks.launcher import arms, machine, scenario
 
 LAUNCHERS_TABLE: Final = Path(__file__).parents[1] / "launcher" / "RESULTS.md"
@@ -51,8 +51,7 @@ def main(arguments: list[str]) -> int:
     print(f"\n{shown(found, LAUNCHERS_TABLE.read_text())}\n")
     print(*compared(found, committed), f"It took {seconds} s.", "", sep="\n")
     if options.write:
-        results = {"machine": facts, "wall_seconds": seconds, "seconds": found}
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+        results.save(RESULTS, {"machine": facts, "wall_seconds": seconds, "seconds": found}, table.document)
     worse = losses(committed, ratios(found))
     print(*worse or ["No ratio is more than 25 % worse than the committed one."], sep="\n")
     return int(bool(worse))
@@ -60,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 def committed_seconds() -> Found:
     """What the last measurement that was written found."""
-    seconds: Found = json.loads(RESULTS.read_text())["seconds"]
+    seconds: Found = results.load(RESULTS)["seconds"]
     return seconds
 
 
@@ -79,12 +78,6 @@ def measured(pairs: int) -> dict[str, dict[str, list[float | None]]]:
                     found[sample.row][sample.arm].append(sample.value)
                     print(f"  {sample.arm:5}  {sample.row}: {sample.value}", flush=True)
     return {row: dict(by_arm) for row, by_arm in found.items()}
-
-
-def parts(by_arm: Mapping[str, list[float | None]]) -> list[float]:
-    """This launcher's time as a part of tuned torchrun's, for each pair in which neither lost the job."""
-    pairs = zip(by_arm["ours"], by_arm["tuned"], strict=True)
-    return [ours / tuned for ours, tuned in pairs if ours is not None and tuned is not None]
 
 
 def ratios(found: Found) -> dict[str, float | None]:
@@ -106,9 +99,9 @@ def compared(found: Found, committed: Mapping[str, float | None]) -> list[str]:
     lines = []
     for row, part in ratios(found).items():
         before = committed.get(row)
-        known = f" ({_said(before)} is committed)" if before else ""
-        pairs = ", ".join(map(_said, parts(found[row])))
-        lines.append(f"{row}: {_said(part) if part else 'lost'} of tuned torchrun{known}; pairs: {pairs}")
+        known = f" ({said(before)} is committed)" if before else ""
+        pairs = ", ".join(map(said, parts(found[row])))
+        lines.append(f"{row}: {said(part) if part else 'lost'} of tuned torchrun{known}; pairs: {pairs}")
     return lines
 
 
@@ -120,18 +113,14 @@ def losses(before: Mapping[str, float | None], now: Mapping[str, float | None]) 
         if part is None:
             lines.append(f"{row}: this launcher lost the job")
         elif committed is not None and part > LOSS * committed:
-            lines.append(f"{row}: {_said(part)} of tuned torchrun, {_said(committed)} is committed")
+            lines.append(f"{row}: {said(part)} of tuned torchrun, {said(committed)} is committed")
     return lines
 
 
-def _said(part: float) -> str:
-    return f"1/{1 / part:.1f}"
-
-
-def shown(found: Found, results: str) -> str:
+def shown(found: Found, launchers: str) -> str:
     """The headline table with what was measured now; all else as committed, in brackets."""
     cells: dict[str, dict[str, Any]] = {
-        row: {arm: f"({cell})" for arm, cell in by_arm.items()} for row, by_arm in table.committed(results).items()
+        row: {arm: f"({cell})" for arm, cell in by_arm.items()} for row, by_arm in table.committed(launchers).items()
     }
     for row, by_arm in found.items():
         for arm, values in by_arm.items() if row in cells else ():

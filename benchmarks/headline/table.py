@@ -1,10 +1,18 @@
-"""The headline table: five things that happen to a job, under this launcher and under torchrun. Pure."""
+"""The headline table: five things that happen to a job, under this launcher and under torchrun. Pure.
+
+Beside it the page of what the quick benchmark measured.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from benchmarks.common.results import Results, listed, table
+from benchmarks.launcher.measure import Summary
+from benchmarks.launcher.report import cell
 
 ROWS: Final = {
     "a third node joins": "scale up 2 to 3",
@@ -40,6 +48,12 @@ class Cell(NamedTuple):
 Cells = Mapping[str, Mapping[str, object]]
 """By row of the launcher's table, and by arm: a cell, or its text."""
 
+ABOUT: Final = """\
+What `make bench-quick` measured when its committed ratios were last replaced; a later run is held against these. Each
+run of this launcher and the run of tuned torchrun that follows it are a pair, and a ratio is the median of those of the
+pairs. Medians, with p95 by nearest rank (of so few: the slowest) and the number of runs. The whole took {seconds} s.
+[The launcher's table](../launcher/RESULTS.md) says what is measured."""
+
 
 def committed(results: str) -> dict[str, dict[str, Cell]]:
     """The cells of the launcher's table, ``benchmarks/launcher/RESULTS.md``, as far as the headline needs them.
@@ -63,9 +77,40 @@ def markdown(cells: Cells, rows: Mapping[str, str] = ROWS) -> str:
     return "\n".join("|" + "|".join(f" {cell} " if cell != "---" else cell for cell in line) + "|" for line in lines)
 
 
-def _read(cell: str) -> Cell:
-    found = _CELL.fullmatch(cell)
-    if found is None or not cell:
-        message = f"{cell!r} is no figure of the launcher's table"
+def document(results: Results) -> str:
+    """The page of the quick benchmark, as Markdown."""
+    about = ABOUT.format(seconds=results["wall_seconds"])
+    texts = ("# The headline's quick rows", listed(results), table(_rows(results["seconds"])), about)
+    return "\n\n".join(texts) + "\n"
+
+
+def _rows(seconds: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Iterator[list[str]]:
+    yield ["", "ours", "tuned torchrun", "ours / tuned", "each pair"]
+    for row, by_arm in seconds.items():
+        each = parts(by_arm)
+        ratio = said(statistics.median(each)) if each else "-"
+        yield [row, *(cell(_summary(by_arm[arm]), "s") for arm in ARMS[:2]), ratio, ", ".join(map(said, each)) or "-"]
+
+
+def _summary(values: Sequence[float | None]) -> Summary:
+    known = tuple(value for value in values if value is not None)
+    return Summary(known, {"lost": len(values) - len(known)} if len(known) < len(values) else {})
+
+
+def parts(by_arm: Mapping[str, Sequence[float | None]]) -> list[float]:
+    """This launcher's time as a part of tuned torchrun's, for each pair in which neither lost the job."""
+    pairs = zip(by_arm["ours"], by_arm["tuned"], strict=True)
+    return [ours / tuned for ours, tuned in pairs if ours is not None and tuned is not None]
+
+
+def said(part: float) -> str:
+    """A part as it is shown: ``1/12.3``."""
+    return f"1/{1 / part:.1f}"
+
+
+def _read(text: str) -> Cell:
+    found = _CELL.fullmatch(text)
+    if found is None or not text:
+        message = f"{text!r} is no figure of the launcher's table"
         raise ValueError(message)
     return Cell(float(found["median"]) if found["median"] else None, found["lost"] is not None)
