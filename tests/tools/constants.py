@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from tools.run import ROOT
 
 UNITS: Final[Mapping[str, float]] = {
-    "s": 1, "ms": 1e-3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 1e-2, "times": 1
+    "s": 1, "ms": 1e-3, "µs": 1e-6, "minute": 60, "minutes": 60, "hour": 3600, "hours": 3600,
+    "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 1e-2, "times": 1
 }  # fmt: skip
 """What is measured: times, sizes, shares and ratios."""
 NUMBER: Final = re.compile(rf"(?<![\w.])(\d[\d.,]*)\s?({'|'.join(UNITS)})(?![\w/])")
@@ -93,6 +94,7 @@ CONSTANTS: Final = (
     Constant("docs/launcher.md", "no more notices beyond 1 MiB", f"{_SERVER}:BACKLOG_BYTES"),
     Constant("docs/launcher.md", "after 5 s without a request", f"{_LAUNCHER}/agent/status_server.py:IDLE_SECONDS"),
     Constant("docs/launcher.md", "copying goes on for 60 s", f"{_LAUNCHER}/agent/agent.py:DELIVERY_SECONDS"),
+    Constant("docs/monitoring.md", "has not grown for 20 minutes", "examples/monitoring/prometheus-rule.yaml"),
     Constant("docs/operating.md", "16 MiB are added up", f"{_LAUNCHER}/health.py"),
     Constant("docs/protocol.md", "deletes it 600 s after", f"{_SERVER}:KEEP_SECONDS"),
     Constant("docs/protocol.md", "no beat has come for 5 s", "elastic_infra/config/time_budgets.py:SILENT_SECONDS"),
@@ -100,6 +102,7 @@ CONSTANTS: Final = (
     Constant("docs/protocol.md", "60 s old, and no member lives", f"{_LIMITS}:forget_final"),
     Constant("docs/protocol.md", "60 s, to show whether", f"{_LAUNCHER}/protocol/group.py:START_VERDICT_SECONDS"),
     Constant("docs/protocol.md", "the last planned change is 30 s ago", f"{_LIMITS}:planned_gap"),
+    Constant("docs/protocol.md", "of an unknown start (10 minutes) are killed", f"{_LIMITS}:UNKNOWN_START"),
     Constant("docs/protocol.md", "each other 50 ms after", f"{_LAUNCHER}/protocol/turns.py:TURN_SECONDS"),
     Constant("docs/protocol.md", "disconnected for 1 s, and at once", f"{_LIMITS}:reconnect_wait"),
     Constant("docs/protocol.md", "`orphan_timeout` + 10 s", f"{_LIMITS}:orphan_margin"),
@@ -111,6 +114,9 @@ CONSTANTS: Final = (
     Constant("docs/protocol.md", "after 3 s in any case", _SUSPENDED),
     Constant("docs/protocol.md", "their generation, 3 s at most", _SUSPENDED),
     Constant("docs/reference.md", "up to 32 times. Longer", _PAUSE),
+    Constant(
+        "docs/reference.md", "one node in 5 minutes, after 10 minutes without", "elastic_infra/config/autoscaling.py"
+    ),
     Constant("docs/reference.md", "in batches of 30 s", f"{_LIMITS}:planned_gap"),
     Constant("docs/reference.md", "pauses from 2 s that double", "elastic_infra/manifests/fetch.py"),
     Constant("docs/reference.md", "Add up 16 MiB", f"{_LAUNCHER}/health.py"),
@@ -125,6 +131,10 @@ CONSTANTS: Final = (
     Constant("docs/run.md", "is back after 2 s", "elastic_infra/local/controller.py:BACK_SECONDS"),
     Constant("docs/run.md", "counts as training 30 s after", "elastic_infra/local/watch.py:SILENT_SECONDS"),
     Constant("docs/simulate.md", "its 95 % confidence interval", "elastic_infra/simulate/estimate.py:CONFIDENCE"),
+    Constant("docs/simulate.md", "a checkpoint every 5 minutes, restarts of 5", "https://arxiv.org/abs/2410.21680"),
+    Constant("docs/simulate.md", "RSC-2's rate, both 2 minutes (with 4: not)", "https://arxiv.org/abs/2410.21680"),
+    Constant("docs/simulate.md", "every 18 minutes, 10 minutes without a step", "https://arxiv.org/abs/2602.00277"),
+    Constant("docs/simulate.md", "the same with 3 minutes, measured", "https://arxiv.org/abs/2602.00277"),
     Constant("docs/simulate.md", "a pause of 10 s a checkpoint (with 60 s: not)", "https://arxiv.org/abs/2410.21680"),
     Constant("docs/training.md", "30 s by default", f"{_LAUNCHER}/settings.py:shutdown_grace_seconds"),
     Constant("docs/training.md", "steady training within 100 s", "benchmarks/training/labels.py:LOST_SECONDS"),

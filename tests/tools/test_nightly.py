@@ -1,4 +1,4 @@
-"""The workflow that runs each night what no change waits for."""
+"""The workflow that runs each night what no change waits for, and what neither runs."""
 
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ def test_no_slow_test_is_skipped_for_want_of_a_program() -> None:
     assert {"cyclonus", jaeger.PROGRAM, "kube-score", "kubeconform"} <= built
     assert re.search(r"\bapt-get install\b.* prometheus$", prepared, re.MULTILINE)
     assert re.search(r"\btools\.extra_env linters$", prepared, re.MULTILINE)
+
+
+def test_no_benchmark_runs_with_a_change_or_at_night() -> None:
+    """Times of a machine that is shared with others say nothing, and a run takes minutes."""
+    paths = [ROOT / ".ci/run", ROOT / "action.yml", *sorted((ROOT / ".github/workflows").iterdir())]
+
+    assert len(paths) > 2
+    assert [path.name for path in paths if "bench" in path.read_text()] == []
 
 
 def test_each_action_is_pinned() -> None:
