@@ -13,6 +13,7 @@ from elastic_infra.config.load import parse_mapping
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import JOB_LABEL, Namespace, restarts
 from tests.cluster.stack import job_stack
+from tests.cluster.targets import Target
 from tests.cluster.waiting import until
 from tests.engine.engine import Engine
 
@@ -217,17 +218,23 @@ def test_a_size_set_by_others_stays(space: Namespace, engine: Engine) -> None:
         assert [o["metadata"]["name"] for o in left if o["metadata"]["name"].startswith(JOB)] == []
 
 
-def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine) -> None:
+@pytest.mark.parametrize("target", ["pytorchjob", "job"], indirect=True)
+def test_the_first_node_to_finish_ends_the_job(space: Namespace, engine: Engine, target: Target) -> None:
     """The job succeeds, the rest is deleted, the finished pod stays for its log, and `up` starts nothing again."""
-    settings = jobs.config(space, LONG, **jobs.IDLE, env={"TOY_QUITS": "*-worker-0"})
+
+    def pods() -> list[kube.Object]:
+        return space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB}")
+
+    settings = jobs.config(space, LONG, **jobs.IDLE, target=target.name, env={"TOY_QUITS": "*-0"})
     stack = job_stack(engine, JOB, "idle")
     stack.up(settings)
-    space.await_condition(JOB, "Succeeded")
-    until("one pod", lambda: len(space.pods(JOB)) == 1, describe=space.describe)
+    until("two pods", lambda: len(pods()) == 2, describe=space.describe)
+    target.await_end(space, JOB)
+    until("one pod", lambda: len(pods()) == 1, describe=space.describe)
     again = stack.up(settings)
 
     assert again == {}
-    assert [pod["status"]["phase"] for pod in space.pods(JOB)] == ["Succeeded"]
+    assert [(pod["status"]["phase"], pod["metadata"]["labels"][target.index]) for pod in pods()] == [("Succeeded", "0")]
 
 
 def test_suspension_keeps_what_is_ours(space: Namespace, engine: Engine) -> None:
