@@ -22,6 +22,7 @@ GATE = "tests.elastic-infra/capacity"
 MOST_CHARACTERS = 500
 """Of a message: JobSet's own one has all of the pods' template."""
 INDEX = "batch.kubernetes.io/job-completion-index"
+SELECTOR = {"kubernetes.io/os": "linux"}
 
 
 def gated(space: Namespace, nodes: str, **changes: Any) -> dict[str, Any]:
@@ -188,14 +189,23 @@ def test_the_number_of_nodes_moves_where_job_set_lets_it(
 
 
 def test_a_change_makes_the_train_job_anew_and_a_hold_does_not(space: Namespace, stack: JobStack) -> None:
-    """Another image is another runtime; a suspended job goes on from its checkpoint; exit code 1 fails it at once."""
+    """Another image is another runtime; a suspended job goes on from its checkpoint; exit code 1 fails it at once.
+
+    What a user patches into the runtime while the job is suspended stays, until the job is made anew.
+    """
     settings = {**gated(space, "1:2"), "overlays": {}}
     stack.up(settings)
     jobs.await_world(space, 2)
-    held = stack.up({**settings, "run_policy": {"suspend": True}})
-    until("no pods", lambda: not nodes(space), describe=space.describe)
+    suspended = {**settings, "run_policy": {"suspend": True}}
+    held = stack.up(suspended)
+    until("the user's patch to be taken", lambda: is_patched(space), describe=space.describe)
+    patched = train_job(space)["spec"]["runtimePatches"]
+    stack.refresh()
+    shown = stack.preview(suspended)
     resumed = stack.up({**settings, "run_policy": {"suspend": False}})
     jobs.await_world(space, 2, after=jobs.last_step(space))
+    kept = train_job(space)["spec"]["runtimePatches"]
+    selectors = [pod["spec"].get("nodeSelector") for pod in nodes(space)]
     uid = train_job(space)["metadata"]["uid"]
     image = space.cluster.images[1]
     changed = stack.up({**settings, "image": image, "env": {**settings["env"], "TOY_IMAGE": image}})
@@ -207,7 +217,23 @@ def test_a_change_makes_the_train_job_anew_and_a_hold_does_not(space: Namespace,
     (runtime,) = space.api.list(VERSION, "TrainingRuntime", space.name)
 
     assert held == resumed == {"workload": "update"}
+    assert (shown, kept, selectors) == ({}, patched, [SELECTOR] * 2)
+    assert "runtimePatches" not in train_job(space)["spec"]
     assert (changed["runtime"], changed["workload"]) == ("create-replacement", "delete-replaced")
     assert train_job(space)["metadata"]["uid"] != uid
     assert train_job(space)["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
     until("no pods", lambda: not nodes(space), describe=space.describe)
+
+
+def is_patched(space: Namespace) -> bool:
+    """Whether Trainer lets a user give the pods a node selector, which it does once those of the suspended job end."""
+    pods = {"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": SELECTOR}}}}}
+    runtime = {"template": {"spec": {"replicatedJobs": [pods]}}}
+    patch = {"manager": "tests.elastic-infra/user", "trainingRuntimeSpec": runtime}
+    try:
+        space.api.patch(space.named(VERSION, "TrainJob", JOB), {"spec": {"runtimePatches": [patch]}})
+    except kube.KubeError as error:
+        if "is still active" not in str(error):
+            raise
+        return False
+    return True
