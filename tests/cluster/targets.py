@@ -59,13 +59,13 @@ class Target:
         jobs.submit(space, job, settings, arm)
         self.let_in(space, job, 2)
 
-    def grow(self, space: Namespace, job: str) -> None:
-        """Has the job have its maximum of nodes."""
+    def grow(self, space: Namespace, job: str, count: int = MOST) -> None:
+        """Has the job have so many nodes; returns once they run."""
         if self.kind == "PyTorchJob":
-            space.scale(job, MOST)
+            space.scale(job, count)
         elif self.kind == "Job":
-            space.api.patch(self._named(space, job), {"spec": {"parallelism": MOST, "completions": MOST}})
-        self.let_in(space, job, MOST)
+            space.api.patch(self._named(space, job), {"spec": {"parallelism": count, "completions": count}})
+        self.let_in(space, job, count)
 
     def let_in(self, space: Namespace, job: str, count: int) -> None:
         """Room for so many nodes in all; returns once they run."""

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import Any
 
 import pytest
 
-import tests.jobs
 from elastic_infra.launcher import exit_codes
 from tests.cluster import faults, jobs, kube
 from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace, is_ready
-from tests.cluster.slots import REQUEST, SLOT, Slots
 from tests.cluster.stack import JobStack
-from tests.cluster.testbed.kwok import TOLERATION, Nodes
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB, PORT = "indexed", 9100
 INDEX = "batch.kubernetes.io/job-completion-index"
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-LOOK_SECONDS = 12
-"""Longer than the delay after which the Job controller replaces the first pod that an index loses."""
 
 
 def job(space: Namespace) -> kube.Object:
@@ -206,64 +199,3 @@ def test_a_live_job_of_others_is_taken_over(space: Namespace, stack: JobStack) -
 
     assert taken == {"workload": "import"}
     assert uids(space) == before
-
-
-def test_the_pod_of_a_silent_node_is_replaced_once_its_node_is_out_of_service(
-    nodes: Nodes, slots: Slots, space: Namespace
-) -> None:
-    """Nobody knows whether it has ended, so no other comes, though there is room; the other nodes train on.
-
-    With the taint that the documentation names it is gone, and another pod of its index trains.
-    """
-    nodes.add("silent", {SLOT: "1"})
-    slots(2)
-    for manifest in impatient_objects(space):
-        space.apply(manifest)
-    until("a pod on the node", lambda: on(space, "silent"), describe=space.describe)
-    lost = on(space, "silent")["metadata"]
-    nodes.silence()
-    jobs.await_world(space, 2)
-    slots(3)
-    until("a pod that is to go", lambda: is_to_go(space, lost["name"]), describe=space.describe)
-    before, step = {pod["metadata"]["uid"] for pod in all_pods(space)}, jobs.last_step(space)
-    time.sleep(LOOK_SECONDS)
-    after, status = {pod["metadata"]["uid"] for pod in all_pods(space)}, job(space)["status"]
-    trained = jobs.last_step(space) - step
-
-    space.cluster.run("taint", "node", "silent", OUT_OF_SERVICE)
-    jobs.await_world(space, 3, after=step)
-    index = lost["labels"][INDEX]
-    replaced = uids(space)[index]
-    finish(space)
-
-    assert (len(before), after, replaced in before) == (3, before, False)
-    assert (status["active"], status["terminating"], status.get("failed", 0)) == (2, 1, 0)
-    assert trained > 0
-    jobs.check_result(space, jobs.Training())
-
-
-def impatient_objects(space: Namespace) -> list[kube.Object]:
-    """A job of one to three nodes that each take a slot, and whose pods are given up a second after their node is."""
-    own = elastic(space, jobs.Training())
-    settings = {
-        **own,
-        "resources": {**own["resources"], "gpu": REQUEST},
-        "runtime": {**own["runtime"], "startup_wait_seconds": 0},
-        "placement": {"tolerations": [TOLERATION]},
-    }
-    objects = jobs.objects(JOB, settings, "ours")
-    (template,) = tests.jobs.templates({"workload": next(each for each in objects if each["kind"] == "Job")})
-    for toleration in template["spec"]["tolerations"]:
-        if "tolerationSeconds" in toleration:
-            toleration["tolerationSeconds"] = 1
-    return objects
-
-
-def on(space: Namespace, node: str) -> kube.Object:
-    """The job's ready pod on a node of the cluster; empty where it has none."""
-    return next((pod for pod in pods(space).values() if pod["spec"]["nodeName"] == node), {})
-
-
-def is_to_go(space: Namespace, pod: str) -> bool:
-    """Whether the cluster wants a pod to end."""
-    return "deletionTimestamp" in space.api.get(space.pod(pod))["metadata"]
