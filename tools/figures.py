@@ -141,7 +141,7 @@ def _launcher() -> Iterator[Stated]:
 def _imports() -> Iterator[Sentence]:
     for package, text in (
         ("transformers", "takes {ours} s so, and {tuned} s under torchrun, which imports anew"),
-        ("lightning", "With Lightning a restart takes {ours} s, and {tuned} s under torchrun:"),
+        ("lightning", "With Lightning a restart takes {ours} s, and {tuned} s under torchrun."),
     ):
         cells = _row(read(LAUNCHER), f"restart of 2 workers that import {package}")
         seconds = {"ours": _seconds(cells["ours"]), "tuned": _seconds(cells["tuned torchrun"])}

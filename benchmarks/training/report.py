@@ -72,8 +72,8 @@ medians, with p95 by nearest rank and the number of repetitions."""
 
 COPIED: Final = (
     "Of a state of {size}, training waits {snapshot} s for a snapshot, {first} s for each of the first two, which make "
-    "the memory, and {save} s for `torch.save`; a new worker restores it from memory in {memory} s, from disk in "
-    "{disk} s."
+    "the memory, and {save} s for `torch.save`; a new worker restores the weights from memory in {memory} s, and the "
+    "optimizer's moments in the first step; all from disk in {disk} s."
 )
 """The sentence of the documentation about copies."""
 
