@@ -25,7 +25,7 @@ def gpus(device: devices.Kind) -> int:
     """How many there are."""
     if device == "cpu":
         pytest.skip("the CPU has no devices to count")
-    return torch.cuda.device_count()
+    return int(torch.cuda.device_count())
 
 
 def check(count: int, *options: str) -> tuple[int, str]:
