@@ -156,7 +156,10 @@ def test_an_account_without_permission_reads_what_it_lacks(space: Namespace, tmp
 def test_a_cluster_without_a_fitting_operator_is_said_to_be_that(
     cluster: Cluster, spare: tuple[Path, kube.Kube], tmp_path: Path
 ) -> None:
-    """PyTorchJob's definition as it was before 1.7, then none: each is told from the other, and from anything else."""
+    """PyTorchJob's definition as it was before 1.7, then none: each is told from the other, and from anything else.
+
+    Without Trainer's definitions as well, `--suggest` leaves one target.
+    """
     kubeconfig, api = spare
     said: list[str] = []
 
@@ -174,3 +177,7 @@ def test_a_cluster_without_a_fitting_operator_is_said_to_be_that(
     api.delete(CRD)
     until("a missing definition to be noticed", lambda: says("The cluster has no PyTorchJob"), 60)
     assert "Install Kubeflow's training operator" in said[0]
+    code, suggested = check(cluster, kubeconfig, tmp_path, "--suggest")
+    operators, own, trainers = suggested.splitlines()
+    assert (code, own, operators) == (READY, "job: yes", f"pytorchjob: no: {said[0].rstrip()}")
+    assert trainers.startswith("trainjob: no: The cluster has no TrainJob")
