@@ -19,6 +19,7 @@ from tests.cluster.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 JOB = "sealed"
 VERIFIED = {"launcher": {"verify": True}}
+HAS_TOKEN = "import glob; print(glob.glob('/var/run/secrets/**/token', recursive=True))"
 COMPILE = f"""
 import errno, json, os, tempfile
 import torch
@@ -73,12 +74,23 @@ def test_torch_compiles_with_a_read_only_root(space: Namespace) -> None:
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_a_launcher_that_is_verified_trains_to_the_end(space: Namespace, target: Target) -> None:
-    """The kubelet mounts the archive as a file, and the store and both nodes find that it is the right one."""
-    training = jobs.Training()
-    target.start(space, JOB, target.config(space, training, **VERIFIED))
+    """The kubelet mounts the archive as a file, and the store and both nodes find that it is the right one.
+
+    All of them run as the job's own account, and none has a token of it.
+    """
+    training, own = jobs.Training(), {"own_service_account": True}
+    target.start(space, JOB, target.config(space, training, security=own, **VERIFIED))
     jobs.await_world(space, 2)
+    pods = space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB}")
+    names = [pod["metadata"]["name"] for pod in target.nodes(space, JOB).values()]
+    tokens = [space.cluster.run("-n", space.name, "exec", name, "--", "python3", "-c", HAS_TOKEN) for name in names]
     jobs.tell_to_finish(space)
     target.await_end(space, JOB)
+
+    assert len(pods) >= 3, "the nodes and the store"
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} == {JOB}
+    assert not any("serviceAccountToken" in json.dumps(pod["spec"]["volumes"]) for pod in pods)
+    assert [said.strip() for said in tokens] == ["[]"] * 2
     jobs.check_result(space, training)
 
 
