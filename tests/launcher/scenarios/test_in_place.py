@@ -346,6 +346,24 @@ def test_an_error_of_all_scripts_starts_all_workers_anew(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_connections_that_end_cost_one_restart_and_no_process(job: Job) -> None:
+    """Of three workers one loses all its connections in the middle of a step: nobody died, and one failure counts."""
+    job.start_store()
+    for _ in range(3):
+        job.start_node(*QUICK)
+    lines = job.wait_for_world(3)
+    before = {rank: pid_of(lines, rank) for rank in range(3)}
+    cut = job.folder / "cut"
+    cut.write_text(str(before[1]))
+    job.wait_until(lambda: not cut.read_text())
+    lines = job.wait_for_world(3, after=time.monotonic())
+    assert {rank: pid_of(lines, rank) for rank in range(3)} == before, job.logs()
+    finish(job)
+
+    assert [line["restarts"] for line in job.journal()[-3:]] == [1, 1, 1], job.logs()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "workers"), [(1, 2), (2, 1)])
 def test_a_step_that_always_fails_ends_the_job(job: Job, nodes: int, workers: int) -> None:
     """As it ends a job whose workers restart: with 93, once two workers have come to that step three times."""

@@ -8,19 +8,22 @@ group too; with ``sharded`` the model is sharded, and its weight is one row, so 
 copies of these where the number of workers is even (HSDP). ``streamed`` is ``in-place`` with a stream that gives the
 same samples in the same order, and is read in a process of its own. A worker whose pid is in FOLDER/victim kills itself
 while the gradients of its next step are under way; one whose pid is in FOLDER/waiting waits there to be killed, and
-empties the file. Copies of shards do not arrive while FOLDER/away exists. Building the model takes the seconds in
-FOLDER/building, where it exists. Each worker has as many processes that load its data as the variable LOADERS says, by
-default none. FOLDER/raising has the number of a step in which a ValueError is raised, and the pids of the workers that
-raise it; without pids all do, whenever they come to that step. A worker with the variable RAISES does in each step. A
-step that is repeated has a line in each generation that tried; those of the last one count.
+empties the file; one whose pid is in FOLDER/cut ends its connections there, and empties the file. Copies of shards do
+not arrive while FOLDER/away exists. Building the model takes the seconds in FOLDER/building, where it exists. Each
+worker has as many processes that load its data as the variable LOADERS says, by default none. FOLDER/raising has the
+number of a step in which a ValueError is raised, and the pids of the workers that raise it; without pids all do,
+whenever they come to that step. A worker with the variable RAISES does in each step. A step that is repeated has a line
+in each generation that tried; those of the last one count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -63,9 +66,22 @@ def end_if_chosen(_: torch.Tensor) -> None:
     """End here in backward, or wait for the end, while the collectives of other gradients are under way."""
     if is_chosen("victim"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if is_chosen("cut"):
+        (folder / "cut").write_text("")
+        end_connections()
     if is_chosen("waiting"):
         (folder / "waiting").write_text("")
         time.sleep(600)
+
+
+def end_connections() -> None:
+    """End all TCP connections of this process, as a network does that has forgotten them."""
+    for entry in pathlib.Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(entry).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(entry.name))) as end:
+                    if end.family in {socket.AF_INET, socket.AF_INET6} and end.getpeername():
+                        end.shutdown(socket.SHUT_RDWR)
 
 
 def raise_if_chosen(step: int) -> None:
