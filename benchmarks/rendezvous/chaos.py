@@ -29,6 +29,9 @@ LIVES: Final = 3
 ROUNDS: Final = 10
 KINDS: Final = {
     "lost": "the node ends with a farewell, without one, or in the middle of a message",
+    "agent killed": "the node ends without a farewell, and another comes at once under its name",
+    "told to end": "the node gets SIGTERM, says that it leaves and goes with the next change, and a new one comes",
+    "worker failed": "a worker of the node fails before its first step in the next generation",
     "frozen": "the node neither reads nor beats, and later goes on where it was",
     "cut off": "the network is parted: the node hears nothing, and later connects anew",
     "slow": "the node reads a few bytes at a time for the rest of its life",
@@ -38,9 +41,9 @@ ABOUT: Final = """\
 Several kinds of faults at a time, each before the last change is over, strike a job of {nodes} light nodes and a real
 one: a real store process, the real node in a process of its own, and light nodes that send a real node's messages. A
 round loses at least one node; all that are left must enter one generation, and then all that came back or are new
-enter another. The laws: they do, within 120 s; no light node loses its connection; the real node connects anew
-as often as the store was restarted, and never else. `pytest tests/benchmarks/test_rendezvous.py -m slow` holds the
-same lives to the same laws."""
+enter another. The laws: they do, within 120 s; those that were told to end have gone by then; no light node loses its
+connection; the real node connects anew as often as the store was restarted, and never else. `pytest
+tests/benchmarks/test_rendezvous.py -m slow` holds the same lives to the same laws."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,18 @@ class Chaos:
     def __init__(self, run: Run, seed: int) -> None:
         self.run, self.lights, self.chance = run, run.lights, random.Random(seed)
         self.next_index = NODES + 1
-        self.faults = (self.lose, self.freeze, self.cut, self.slow_down, self.restart_store)
+        self.faults = (
+            self.lose,
+            self.kill_agent,
+            self.tell_to_end,
+            self.fail,
+            self.freeze,
+            self.cut,
+            self.slow_down,
+            self.restart_store,
+        )
+        self.failed: set[int] = set()
+        """Nodes of which a worker has failed: one that fails twice in a row, alone, is left out."""
         self.times: collections.Counter[str] = collections.Counter()
         self.nodes: collections.Counter[str] = collections.Counter()
         self.returns = 0
@@ -85,6 +99,28 @@ class Chaos:
         for index in self.some("lost", 5):
             self.lights.lose(index, *self.chance.choice([(), (b"",), (b'{"op":"set","key":"node',)]))
             self.lights.serve(self.chance.choice([0.0, 0.05]))
+
+    def kill_agent(self) -> None:
+        """Nodes end without a farewell, and others come at once under their names."""
+        for index in self.some("agent killed", 3):
+            place = self.lights.nodes[index].place
+            self.lights.lose(index, b"")
+            self.lights.serve(self.chance.choice([0.0, 0.05]))
+            self._come(place)
+
+    def tell_to_end(self) -> None:
+        """Nodes are told to end, and as many new ones come."""
+        for index in self.some("told to end", 3):
+            self.lights.tell_to_end(index)
+            self.lights.serve(self.chance.choice([0.0, 0.05]))
+            self._come()
+
+    def fail(self) -> None:
+        """A worker fails before its first step in the next generation, which every strike leads to."""
+        index = self.chance.choice([index for index in self.lights.staying if index not in self.failed])
+        self.failed.add(index)
+        self.lights.fail_next(index)
+        self._note("worker failed", 1)
 
     def freeze(self) -> None:
         """Nodes neither read nor beat, and later go on where they were."""
@@ -109,22 +145,27 @@ class Chaos:
 
     def some(self, kind: str, most: int) -> list[int]:
         """A few nodes of a job that stays large enough."""
-        spare = max(0, len(self.lights.nodes) - NODES * 2 // 3)
-        struck = self.chance.sample(sorted(self.lights.nodes), min(spare, self.chance.randrange(1, most + 1)))
+        staying = self.lights.staying
+        spare = max(0, len(staying) - NODES * 2 // 3)
+        struck = self.chance.sample(staying, min(spare, self.chance.randrange(1, most + 1)))
         self._note(kind, len(struck))
         return struck
 
     def come_back(self) -> None:
         """All nodes that were cut off or frozen, and new ones in places that are free."""
-        before = len(self.lights.nodes)
         for index in sorted(self.lights.frozen):
             self.lights.thaw(index)
+            self.returns += 1
             self.lights.serve(self.chance.choice([0.0, 0.05]))
-        for _ in range(self.chance.randrange(NODES - len(self.lights.nodes) + 1)):
-            self.lights.add(self.next_index)
-            self.lights.serve(self.chance.choice([0.0, 0.05]))
-            self.next_index += 1
-        self.returns += len(self.lights.nodes) - before
+        for _ in range(self.chance.randrange(NODES - len(self.lights.staying) + 1)):
+            self._come()
+
+    def _come(self, place: int | None = None) -> None:
+        """A new node, in a place that is free or in that of one that is gone."""
+        self.lights.add(self.next_index, place)
+        self.lights.serve(self.chance.choice([0.0, 0.05]))
+        self.next_index += 1
+        self.returns += 1
 
     def _note(self, kind: str, nodes: int) -> None:
         if nodes:
@@ -143,11 +184,11 @@ def live(seed: int, rounds: int = ROUNDS) -> Life:
         chaos, number = Chaos(run, seed), form(run, NODES)["number"]
         for _ in range(rounds):
             chaos.strike()
-            number = run.wait_for(len(run.lights.nodes) + 1, number)["number"]
+            number = run.wait_for(len(run.lights.staying) + 1, number)["number"]
             returns = chaos.returns
             chaos.come_back()
             if chaos.returns > returns:
-                number = run.wait_for(len(run.lights.nodes) + 1, number)["number"]
+                number = run.wait_for(len(run.lights.staying) + 1, number)["number"]
         told, _ = run.probe.communicate(timeout=60)
         return Life(
             seed,

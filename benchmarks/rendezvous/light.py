@@ -46,10 +46,15 @@ def uuid(index: int) -> str:
     return hashlib.md5(str(index).encode(), usedforsecurity=False).hexdigest()
 
 
-def record(index: int) -> NodeRecord:
-    """What a node says of itself once it is ready."""
-    name = f"elastic-job-worker-{index}"
-    return NodeRecord(uuid(index), name, "ready", WORKERS, index, "10.0.0.1", joined=1_700_000_000_000 + index)
+def record(index: int, place: int) -> NodeRecord:
+    """What a node says of itself once it is ready.
+
+    Args:
+        index: of the node among all that there ever were.
+        place: the number in its name, which it may have from a node that is gone.
+    """
+    name = f"elastic-job-worker-{place}"
+    return NodeRecord(uuid(index), name, "ready", WORKERS, place, "10.0.0.1", joined=1_700_000_000_000 + index)
 
 
 class Heard(NamedTuple):
@@ -108,6 +113,8 @@ class Light:
     index: int
     end: socket.socket
     said: NodeRecord
+    place: int
+    """The number in its name."""
     incarnation: str = ""
     first: int = 0
     """The first generation that it can be in, once it has heard of the last one."""
@@ -127,6 +134,8 @@ class Light:
     sent: int = 0
     is_slow: bool = False
     """Whether it reads a few bytes at a time."""
+    fails_next: bool = False
+    """Whether a worker fails before its first step in the next generation."""
     has_lost: bool = False
     """Whether its connection, when it comes back, leads nowhere."""
     former: socket.socket | None = None
@@ -152,9 +161,20 @@ class Lights:
     """When beats are due again."""
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
 
-    def add(self, index: int) -> None:
-        """Connect one node and say hello."""
-        self._join(Light(index, self._connected(), record(index)))
+    @property
+    def staying(self) -> list[int]:
+        """The indices of the nodes that take part and were not told to end."""
+        return sorted(index for index, node in self.nodes.items() if not node.said.leaving)
+
+    def add(self, index: int, place: int | None = None) -> None:
+        """Connect one node and say hello.
+
+        Args:
+            index: of the node; a new one for each process.
+            place: the number in its name, where that is not its index.
+        """
+        place = index if place is None else place
+        self._join(Light(index, self._connected(), record(index, place), place))
 
     def reconnect(self) -> None:
         """All nodes connect anew, to a store that was started again; frozen ones will once they come back."""
@@ -177,6 +197,19 @@ class Lights:
         node.end.sendall(last)
         node.end.close()
 
+    def tell_to_end(self, index: int) -> None:
+        """A node gets SIGTERM: it says so, and goes once its generation has stopped."""
+        node = self.nodes[index]
+        node.said = replace(node.said, leaving=True)
+        if node.said.state == "member":
+            self._publish(node)
+        else:
+            self._depart(node)
+
+    def fail_next(self, index: int) -> None:
+        """A worker of a node fails before its first step in the next generation."""
+        self.nodes[index].fails_next = True
+
     def freeze(self, index: int, *, is_cut: bool = False) -> None:
         """A node falls silent: it neither reads nor beats, and the store sees no end of its connection.
 
@@ -195,7 +228,7 @@ class Lights:
             self._join(node)
             self._begin_anew(node, last)
             return
-        node.said, node.first, node.former = record(index), last + 1, node.end
+        node.said, node.first, node.former = record(index, node.place), last + 1, node.end
         self._connect_anew(node)
 
     def leave_out(self, uuids: Iterable[str], number: int) -> None:
@@ -231,7 +264,7 @@ class Lights:
         for node in [*self.nodes.values()]:
             if node.is_slow:
                 self._read(node)
-            if now >= node.next_beat and node.incarnation:
+            if node.index in self.nodes and now >= node.next_beat and node.incarnation:
                 node.next_beat = now + wire.BEAT_SECONDS
                 node.beats += 1
                 self._send_bytes(node, wire.BEAT)
@@ -264,11 +297,19 @@ class Lights:
             self._selector.register(node.end, selectors.EVENT_READ, node)
 
     def _begin_anew(self, node: Light, number: int) -> None:
-        """A node that has no place in a generation ends its workers, and can be in the next one."""
-        before, node.said, node.first = node.said, record(node.index), number + 1
+        """A node that has no place in a generation ends its workers, and can be in the next one, or was told to end."""
+        if node.said.leaving:
+            self._depart(node)
+            return
+        before, node.said, node.first = node.said, record(node.index, node.place), number + 1
         if node.incarnation:
             self._stop(node, before)
             self._publish(node)
+
+    def _depart(self, node: Light) -> None:
+        """A node that was told to end has no workers any more: it says so, and its supervisor says farewell."""
+        self._publish(node, replace(node.said, state="left"))
+        self.lose(node.index)
 
     def _by_uuid(self, name: str) -> Light | None:
         return next((node for node in self.nodes.values() if node.said.uuid == name), None)
@@ -320,6 +361,8 @@ class Lights:
 
     def _follow(self, node: Light, seen: Iterable[Heard]) -> None:
         for digits, phase, rest, made_in in seen:
+            if self.nodes.get(node.index) is not node:  # what came before was the end of its last generation
+                return
             node.number = number = int(digits or node.number)
             node.made_in = made_in or node.made_in
             is_newer = bool(digits) and number >= max(node.first, node.said.generation + 1)
@@ -331,11 +374,18 @@ class Lights:
                 self._end(node, number) if stops else self._enter(node, number)
 
     def _enter(self, node: Light, number: int) -> None:
-        """A node takes its place in a generation, and its workers make their first step at once."""
+        """A node takes its place in a generation; its workers make their first step at once, or one fails before."""
+        if node.said.leaving:
+            self._depart(node)
+            return
         self.member_at[node.index, number] = time.monotonic()
         node.said = self._in(node, "member", number)
         self._publish(node)
-        node.said = replace(node.said, startup_seconds=STARTUP_SECONDS)
+        if node.fails_next:
+            node.fails_next = False
+            node.said = replace(node.said, state="stopped", failure=f"exit code 1 on {node.said.name}")
+        else:
+            node.said = replace(node.said, startup_seconds=STARTUP_SECONDS)
         self._publish(node)
 
     def _end(self, node: Light, number: int) -> None:
@@ -346,6 +396,8 @@ class Lights:
         else:
             node.said = self._in(node, "stopped", number)
             self._publish(node)
+        if node.said.leaving:
+            self._depart(node)
 
     def _stop(self, node: Light, said: NodeRecord) -> None:
         if said.state == "member":
@@ -353,7 +405,9 @@ class Lights:
         self._publish(node, replace(said, state="stopped"))
 
     def _in(self, node: Light, state: NodeState, number: int) -> NodeRecord:
-        return replace(node.said, state=state, generation=number, incarnation=node.made_in, startup_seconds=None)
+        return replace(
+            node.said, state=state, generation=number, incarnation=node.made_in, startup_seconds=None, failure=""
+        )
 
     def _publish(self, node: Light, said: NodeRecord | None = None) -> None:
         value = codec.to_json(said or node.said)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.common import results
 from benchmarks.rendezvous import chaos, picture, probe, report
-from benchmarks.rendezvous.__main__ import RESULTS, Figures, end, measure, serve
+from benchmarks.rendezvous.__main__ import RESULTS, Figures, end, form, measure, running, serve
 from benchmarks.rendezvous.probe import bytes_of
 from elastic_infra.launcher.protocol import turns
 from elastic_infra.launcher.store import wire
@@ -235,6 +235,26 @@ def test_the_picture_shows_each_median() -> None:
     ]
 
 
+@pytest.mark.timeout(300)
+def test_light_nodes_fail_leave_and_come_back_as_real_ones() -> None:
+    """A failed worker costs one more generation, who was told to end goes with the next, and a namesake comes."""
+    with running(9) as run:
+        number = form(run, 8)["number"]
+        run.lights.fail_next(1)
+        run.lights.lose(8)
+        number = run.wait_for(8, number + 1)["number"]
+        run.lights.tell_to_end(7)
+        assert run.lights.staying == [1, 2, 3, 4, 5, 6]
+        number = run.wait_for(7, number)["number"]
+        assert sorted(run.lights.nodes) == [1, 2, 3, 4, 5, 6]
+        run.lights.lose(6, b"")
+        run.lights.add(9, place=6)
+        run.wait_for(7, number)
+
+        assert run.lights.nodes[9].said.name == "elastic-job-worker-6"
+        assert run.lights.lost_connections == 0
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(chaos.LIVES))
@@ -257,6 +277,9 @@ def test_the_page_about_chaos_counts_each_kind_of_fault() -> None:
     assert ["0", "10", "11", "14", "21", "2", "2", "0", "33"] in rows
     assert counts == {
         "lost": ["10", "21"],
+        "agent killed": ["0", "0"],
+        "told to end": ["0", "0"],
+        "worker failed": ["0", "0"],
         "frozen": ["0", "0"],
         "cut off": ["0", "0"],
         "slow": ["3", "5"],
