@@ -6,8 +6,9 @@ train; and cluster nodes without a machine come with it and go, as those do that
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from tests.engine.engine import Engine
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 JOB = "idle"
 PROBE_SECONDS = 6
+LOOK_STEPS = 40
+"""Of the toy: they take longer than a pod has to wait before a node is given up for it."""
 STORE = "app.kubernetes.io/component=rendezvous"
 LABELS = {
     "job": "app.kubernetes.io/component=worker",
@@ -121,23 +124,27 @@ def waiting_pod(space: Namespace, name: str) -> kube.Object:
     return {**space.pod(name), "spec": spec}
 
 
-def test_a_job_follows_the_room_in_the_cluster(space: Namespace, training: JobStack, slots: Slots) -> None:
+def test_a_job_follows_the_room_in_the_cluster(space: Namespace, training: JobStack, slots: Slots, humble: str) -> None:
     """It takes what is idle, gives back what another pod waits for, and trains on with the exact weights.
 
-    A pod that finds no place changes nothing for the nodes that train, and `up` leaves the size alone.
+    A pod that finds no place, of the job or of lower priority, changes nothing for the nodes that train, and `up`
+    leaves the size alone.
     """
     target, settings = "job", config(space, "job")
     slots(2)
     training.up(settings)
     jobs.await_world(space, 2)
     grown = uids(space, target)
+    lesser = space.apply(with_priority(waiting_pod(space, "lesser"), humble))
     await_said(space, "size 3 to 2: there is no room for more")
-    jobs.await_step(space, jobs.last_step(space) + 5)
-    unmoved = uids(space, target)
+    jobs.await_step(space, jobs.last_step(space) + LOOK_STEPS)
+    unmoved, ignored = uids(space, target), "nodeName" not in space.api.get(lesser)["spec"]
+    space.api.delete(lesser)
 
     slots(3)
     jobs.await_world(space, 3, after=jobs.last_step(space))
     left_alone = training.up(settings), size(space, target)
+    assert_rights(space, target)
     other = space.apply(waiting_pod(space, "other"))
     until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
     jobs.await_world(space, 2, after=jobs.last_step(space))
@@ -147,6 +154,7 @@ def test_a_job_follows_the_room_in_the_cluster(space: Namespace, training: JobSt
     jobs.tell_to_finish(space)
     await_said(space, "leaves the size alone: the job has ended")
 
+    assert ignored
     assert unmoved == grown == kept
     assert left_alone == ({}, 3)
     jobs.check_result(space, jobs.Training())
@@ -220,11 +228,25 @@ def test_a_job_follows_cluster_nodes_that_come_and_go(
 
 @pytest.fixture
 def urgent(api: kube.Kube) -> Iterator[str]:
-    """The name of a priority above that of jobs, whose pods take nobody's place by themselves."""
-    name = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
-    api.apply({**name, "value": 1000, "preemptionPolicy": "Never"})
-    yield "urgent"
-    api.delete(name)
+    """The name of a priority above that of jobs."""
+    with priority(api, "urgent", 1000) as name:
+        yield name
+
+
+@pytest.fixture
+def humble(api: kube.Kube) -> Iterator[str]:
+    """The name of a priority below that of jobs."""
+    with priority(api, "humble", -1) as name:
+        yield name
+
+
+@contextmanager
+def priority(api: kube.Kube, name: str, value: int) -> Iterator[str]:
+    """There is a priority whose pods take nobody's place by themselves."""
+    own = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    api.apply({**own, "value": value, "preemptionPolicy": "Never"})
+    yield name
+    api.delete(own)
 
 
 def with_priority(pod: kube.Object, name: str) -> kube.Object:
@@ -264,6 +286,7 @@ def test_a_train_job_follows_the_room_where_job_set_lets_it(
     with elastic_job_sets():
         jobs.await_world(space, 3, after=jobs.last_step(space))
         left_alone = training.up(settings), size(space, target)
+        assert_rights(space, target)
         other = space.apply(waiting_pod(space, "other"))
         until("the other pod", lambda: is_ready(space.api.get(other)), describe=lambda: describe(space))
         jobs.await_world(space, 2, after=jobs.last_step(space))
@@ -279,24 +302,45 @@ def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots:
     slots(1)
     idle.up(config(space, "pytorchjob"))
     await_said(space, "size 1: waits before it asks for more")
+    assert_rights(space, "pytorchjob")
+
+
+EVERY_DRIVERS = [("list", "", "pods", ""), ("list", "policy", "poddisruptionbudgets", "")]
+RIGHTS = {
+    "job": [("get", "batch", "jobs", JOB), ("patch", "batch", "jobs", JOB)],
+    "pytorchjob": [("get", "kubeflow.org", "pytorchjobs", JOB), ("patch", "kubeflow.org", "pytorchjobs/scale", JOB)],
+    "trainjob": [
+        ("get", "trainer.kubeflow.org", "trainjobs", JOB),
+        ("get", "jobset.x-k8s.io", "jobsets", JOB),
+        ("patch", "jobset.x-k8s.io", "jobsets", JOB),
+    ],
+}
+"""What the account may do to the objects of each `target`."""
+NOBODYS = [
+    ("patch", "kubeflow.org", "pytorchjobs", JOB),
+    ("patch", "kubeflow.org", "pytorchjobs/scale", "another"),
+    ("list", "kubeflow.org", "pytorchjobs", ""),
+    ("patch", "batch", "jobs", "another"),
+    ("delete", "batch", "jobs", JOB),
+    ("list", "batch", "jobs", ""),
+    ("patch", "batch", "jobs", f"{JOB}-node-0"),
+    ("patch", "trainer.kubeflow.org", "trainjobs", JOB),
+    ("patch", "jobset.x-k8s.io", "jobsets", "another"),
+    ("delete", "jobset.x-k8s.io", "jobsets", JOB),
+    ("list", "jobset.x-k8s.io", "jobsets", ""),
+    ("get", "", "secrets", f"{JOB}-store"),
+    ("list", "", "secrets", ""),
+    ("create", "", "pods", ""),
+    ("get", "", "pods/log", "reader"),
+    ("patch", "apps", "deployments", f"{JOB}-rdzv"),
+    ("list", "", "nodes", ""),
+]
+
+
+def assert_rights(space: Namespace, target: str) -> None:
+    """The driver's account has the rights that the documentation names and no other; no other container has a token."""
     user = f"system:serviceaccount:{space.name}:{JOB}-driver"
-    rights = [
-        ("list", "", "pods", ""),
-        ("list", "policy", "poddisruptionbudgets", ""),
-        ("get", "kubeflow.org", "pytorchjobs", JOB),
-        ("patch", "kubeflow.org", "pytorchjobs/scale", JOB),
-    ]
-    more = [
-        ("patch", "kubeflow.org", "pytorchjobs", JOB),
-        ("patch", "kubeflow.org", "pytorchjobs/scale", "another"),
-        ("list", "kubeflow.org", "pytorchjobs", ""),
-        ("get", "", "secrets", f"{JOB}-store"),
-        ("list", "", "secrets", ""),
-        ("create", "", "pods", ""),
-        ("get", "", "pods/log", "reader"),
-        ("patch", "apps", "deployments", f"{JOB}-rdzv"),
-        ("list", "", "nodes", ""),
-    ]
+    asked = [*EVERY_DRIVERS, *itertools.chain.from_iterable(RIGHTS.values()), *NOBODYS]
     tokens = {
         container["name"]
         for pod in space.api.list("v1", "Pod", space.name, f"app.kubernetes.io/instance={JOB}")
@@ -304,7 +348,7 @@ def test_the_driver_may_do_nothing_else(space: Namespace, idle: JobStack, slots:
         if any("/run/secrets" in mount["mountPath"] for mount in container.get("volumeMounts", ()))
     }
 
-    assert [each for each in (*rights, *more) if may(space, user, *each)] == rights
+    assert [each for each in asked if may(space, user, *each)] == [*EVERY_DRIVERS, *RIGHTS[target]]
     assert tokens == {"driver"}
 
 
