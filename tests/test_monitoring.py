@@ -180,7 +180,7 @@ def test_logs_are_found_by_the_labels_of_the_page(target: str) -> None:
     made = render("digits", JobConfig.from_mapping(job))
     node, store = _pod(made)["metadata"]["labels"], _template(made.store)["metadata"]["labels"]
 
-    assert (len(selectors), len(collected), len(of_records)) == (2, 2, 2)
+    assert (len(selectors), len(collected), len(of_records)) == (3, 2, 2)
     for selector in selectors:
         wanted = dict(part.split("=") for part in selector.split(","))
         wanted["app.kubernetes.io/instance"] = "digits"

@@ -223,7 +223,7 @@ def _row(runs: Sequence[Lived], everyone: Sequence[Lived]) -> list[str]:
 
 
 def _cell(runs: Sequence[Lived], name: str, digits: int) -> str:
-    """A measured figure."""
+    """The median of what the jobs had, with p95 where there were several."""
     found = Summary(tuple(getattr(run, name) for run in runs), {})
     p95 = f" (p95 {found.p95:.{digits}f})" if found.runs > 1 else ""
     return f"{found.median:.{digits}f}{p95}"
