@@ -12,6 +12,7 @@ from tests.cluster import faults, jobs, kube
 from tests.cluster.account import Account
 from tests.cluster.cluster import Namespace, is_ready
 from tests.cluster.stack import JobStack
+from tests.cluster.test_events import told
 from tests.cluster.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -147,10 +148,13 @@ def test_the_first_node_with_the_store_is_lost(space: Namespace, stack: JobStack
 
 
 def test_a_script_that_fails_for_good_frees_every_node_at_once(space: Namespace, stack: JobStack) -> None:
-    """Exit code 1 of one launcher ends the whole Job, without a retry; it is suspended and resumed before."""
-    settings = jobs.config(
-        space, jobs.Training(), target="job", elastic={"nnodes": "1:3", "initial_nodes": 2, "max_restarts": 0}
-    )
+    """Exit code 1 of one launcher ends the whole Job, without a retry; it is suspended and resumed before.
+
+    One Event tells of the failure, and one of the end.
+    """
+    sizes = {"nnodes": "1:3", "initial_nodes": 2, "max_restarts": 0}
+    events = {"kubernetes_events": True}
+    settings = jobs.config(space, jobs.Training(), target="job", elastic=sizes, launcher=events)
     stack.up(settings)
     jobs.await_world(space, 2)
     held = stack.up({**settings, "run_policy": {"suspend": True}})
@@ -165,6 +169,14 @@ def test_a_script_that_fails_for_good_frees_every_node_at_once(space: Namespace,
     assert held == resumed == {"workload": "update"}
     assert conditions["Failed"] == "PodFailurePolicy"
     until("no pods", lambda: not pods(space), describe=space.describe)
+    until("the Event of the end", lambda: "TrainingFailed" in reasons(space), describe=space.describe)
+    assert sorted(reasons(space)) == ["TrainingFailed", "WorkerFailed"]
+    assert {each["involvedObject"]["uid"] for each in told(space)} == {job(space)["metadata"]["uid"]}
+
+
+def reasons(space: Namespace) -> list[str]:
+    """What the job's Events tell of, in their order."""
+    return [str(each["reason"]) for each in told(space)]
 
 
 STUCK = "from elastic_infra.training import Progress; Progress().step(7); raise SystemExit('no more data')"
