@@ -45,7 +45,8 @@ def run_stopped(arm: str, megabytes: int) -> Sample:
     with jobs.launched(megabytes, arm) as nodes:
 
         def strike(_: jobs.Nodes) -> None:
-            nodes.stop_worker({int(line["pid"]) for line in nodes.steps.last("step", SNAPSHOT_STEPS)})
+            newest = nodes.steps.last("step", 3 * SNAPSHOT_STEPS)  # some of each of three workers
+            nodes.stop_worker({int(line["pid"]) for line in newest})
             nodes.lose_node()
 
         return Sample(STOPPED, megabytes, arm, _struck(nodes, 2, strike) if _start(nodes, 3) else None)
