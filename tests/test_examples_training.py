@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,18 +115,20 @@ def test_the_digits_weights_are_the_same_with_any_number_of_workers(tmp_path: Pa
 def test_the_processes_of_never_stops_stay(tmp_path: Path) -> None:
     """A node joins, a worker is killed, a node is lost: all others train on in the processes in which they began."""
     script = (str(ROOT / "examples/never-stops/train.py"), "--steps", "10000")
-    job = Job(tmp_path, nnodes="1:3", script=script, environ=environment(tmp_path))
+    options = ("--max-restarts", "3")
+    job = Job(tmp_path, nnodes="1:3", options=options, script=script, environ=environment(tmp_path))
     try:
         job.start_store()
         first, second = job.start_node(*QUICK), job.start_node(*QUICK)
-        wait_for(job, "of 2", 2)
+        wait_for(job, "of 2\n", 2)
         newcomer = job.start_node(*QUICK)
-        wait_for(job, "of 3", 3)
+        wait_for(job, "of 3\n", 3)
+        time.sleep(1.0)  # hundreds of steps with three nodes
         os.kill(int(processes_of(tmp_path, 1)[0]), signal.SIGKILL)
-        wait_for(job, "of 3", 6)
-        pairs = said(job, "of 2")
+        wait_for(job, "of 3\n", 6)
+        pairs = said(job, "of 2\n")
         kill_tree(newcomer)
-        wait_for(job, "of 2", pairs + 2)
+        wait_for(job, "of 2\n", pairs + 2)
         assert (first.wait(300), second.wait(300)) == (0, 0), job.logs()
     finally:
         job.end()
