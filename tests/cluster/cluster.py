@@ -181,6 +181,11 @@ class Namespace:
         """`read` on any cluster."""
         return self.cluster.run("-n", self.name, "exec", READER, "--", *_cat(MOUNT, pattern))
 
+    def start(self, pod: str, program: str) -> None:
+        """Start a Python program in a pod, which may end the container; returns before the program ends."""
+        background = 'python3 -c "$0" </dev/null >/dev/null 2>&1 &'
+        self.cluster.run("-n", self.name, "exec", pod, "--", "sh", "-c", background, program)
+
     def lines(self, pattern: str) -> list[dict[str, object]]:
         """The JSON lines of the checkpoint volume's files that match `pattern`."""
         whole = self.read(pattern).rpartition("\n")[0]

@@ -38,8 +38,7 @@ def told(space: Namespace) -> list[kube.Object]:
 
 def listen(space: Namespace) -> None:
     """Has the reader keep what is posted to the URL that a Secret of the namespace has."""
-    background = 'python3 -c "$0" </dev/null >/dev/null 2>&1 &'
-    space.cluster.run("-n", space.name, "exec", READER, "--", "sh", "-c", background, LISTENER)
+    space.start(READER, LISTENER)
     url = f"http://{space.api.get(space.pod(READER))['status']['podIP']}:{PORT}/"
     space.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": HOOKS}, "stringData": {"url": url}})
 

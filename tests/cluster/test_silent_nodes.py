@@ -31,8 +31,6 @@ for name in pathlib.Path("/proc").glob("[0-9]*/comm"):
         os.kill(int(name.parent.name), 9)
 """
 """Has a node that does nothing end well: its shell waits for this process."""
-BACKGROUND = 'python3 -c "$0" </dev/null >/dev/null 2>&1 &'
-"""Its program ends with the container, and the command before."""
 
 
 def test_pods_of_silent_nodes_are_replaced_once_these_are_out_of_service(
@@ -95,7 +93,7 @@ def succeeded(space: Namespace) -> tuple[list[int], list[str]]:
     space.api.patch(space.named("batch/v1", "Job", "job"), {"spec": {"parallelism": 2, "completions": 2}})
     space.api.delete(space.pod(node(space, "job", 0)), grace=0)
     for name in ("pytorchjob", "trainjob"):
-        space.cluster.run("-n", space.name, "exec", node(space, name, 0), "--", "sh", "-c", BACKGROUND, QUIT)
+        space.start(node(space, name, 0), QUIT)
     TARGETS["pytorchjob"].await_end(space, "pytorchjob")
     await_success(space, "trainjob-node-0")
     time.sleep(LOOK_SECONDS)
