@@ -8,6 +8,7 @@ busy machine moves both. Times are CPU seconds of the child process, user and sy
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import statistics
@@ -39,7 +40,9 @@ MAX_CLI_RATIO: Final = 3
 
 def main(arguments: Sequence[str]) -> int:
     """Print the figures; 1 when one is beyond its aim."""
-    rounds = int(arguments[0]) if arguments else 21
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.render")
+    parser.add_argument("rounds", type=int, nargs="?", default=21, metavar="ROUNDS", help="%(default)s by default")
+    rounds = parser.parse_args(arguments).rounds
     with tempfile.TemporaryDirectory() as cache:
         environ = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -23,11 +23,17 @@ MODULES: Final = {
     "cluster/IN_PLACE.json": "benchmarks.cluster.in_place",
     "cluster/INDEX_LOSSES.json": "benchmarks.cluster.index_losses",
     "cluster/RESTART_POLICY.json": "benchmarks.cluster.restart_policy",
-    "cluster/RESULTS.json": "benchmarks.cluster.__main__",
+    "cluster/SOAK.json": "benchmarks.cluster.soak",
     "cluster/START.json": "benchmarks.cluster.start",
     "cluster/TARGETS.json": "benchmarks.cluster.targets",
     "headline/RESULTS.json": "benchmarks.headline.table",
+    "launcher/CHECKER.json": "tests.launcher.protocol.page",
+    "launcher/SOAK.json": "tests.launcher.soak.report",
+    "launcher/SOAK_2_WORKERS.json": "tests.launcher.soak.report",
+    "launcher/SOAK_8_WORKERS.json": "tests.launcher.soak.report",
     "rendezvous/CHAOS.json": "benchmarks.rendezvous.chaos",
+    "training/SOAK.json": "tests.launcher.soak_in_place.report",
+    "training/SOAK_SHARDED.json": "tests.launcher.soak_in_place.report",
 }
 """By a file's path below ``benchmarks``: the module whose ``document`` makes the page. It is that of the folder's
 ``report`` otherwise, or of the program where there is none."""

@@ -1,9 +1,10 @@
 """What membership changes cost on a real cluster: this launcher beside torchrun, with defaults and tuned.
 
-    python -m benchmarks.cluster [--arm ARM ...] [--write] [ROW ...]
+    python -m benchmarks.cluster [--ours N] [--tuned N] [--plain N] [--only NAME ...] [--write] [--add]
 
-Every cell is a separate job on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
-every 5 steps. `--write` puts the figures into RESULTS.json and RESULTS.md; run it on a machine without other load.
+Every figure is of a job of its own on the testbed: one worker a node, a step of 0.2 s with an all-reduce, a checkpoint
+every 5 steps. `--write` puts the figures into RESULTS.json and RESULTS.md, with `--add` to those that are there. Run it
+on a machine without other load.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster import figures
+from benchmarks.cluster import figures, report
 from benchmarks.cluster.figures import Cost
-from benchmarks.cluster.page import facts, page
+from benchmarks.cluster.page import facts
+from benchmarks.cluster.report import Sample
 from benchmarks.common import results
 from tests.cluster import jobs, kube
 from tests.cluster.cluster import Cluster, Namespace, namespace
@@ -30,7 +32,8 @@ from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
-ARMS: Final[tuple[jobs.Arm, ...]] = ("plain", "tuned", "ours")
+RUNS: Final[Mapping[jobs.Arm, int]] = {"plain": 1, "tuned": 2, "ours": 3}
+"""Of each event by default: plain torchrun's take minutes."""
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 LIMIT_SECONDS: Final = 200
 """How long a cell waits for training, longer than plain torchrun's slowest recovery (145 s); then the job is lost."""
@@ -44,6 +47,7 @@ END_SECONDS: Final = 60
 class Row:
     """An event, and how many nodes train before it."""
 
+    name: str
     event: Callable[[Namespace], None]
     nodes: int = 2
     from_start: bool = False
@@ -95,39 +99,59 @@ def await_world(space: Namespace, size: int) -> None:
 
 
 ROWS: Final[Mapping[str, Row]] = {
-    "start with 2 of max 3 nodes": Row(nothing, from_start=True),
-    "scale up 2 to 3": Row(grow),
-    "scale down 3 to 2": Row(shrink, nodes=3),
-    "force-delete worker-1": Row(lose(1, 0)),
-    "delete worker-0 gracefully": Row(lose(0, None)),
-    "force-delete worker-0": Row(lose(0, 0)),
-    "force-delete worker-1 during a scale-up": Row(lose_while_growing),
+    "start": Row("start with 2 of max 3 nodes", nothing, from_start=True),
+    "grow": Row("scale up 2 to 3", grow),
+    "shrink": Row("scale down 3 to 2", shrink, nodes=3),
+    "lose-1": Row("force-delete worker-1", lose(1, 0)),
+    "leave-0": Row("delete worker-0 gracefully", lose(0, None)),
+    "lose-0": Row("force-delete worker-0", lose(0, 0)),
+    "lose-growing": Row("force-delete worker-1 during a scale-up", lose_while_growing),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print or write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description="What membership changes cost.")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all by default: {', '.join(ROWS)}")
-    parser.add_argument("--arm", action="append", choices=ARMS, help="all by default")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
-    wanted = parser.parse_args(arguments)
+    wanted = _parse(arguments)
     testbed = lifecycle.up(DEFAULT_DIR, print)
     cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
-    costs: dict[str, dict[str, Cost]] = {name: {} for name in wanted.rows or ROWS}
     with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
         machine = facts(api, "benchmarks.cluster", arguments, "training-operator")
         floor = min(measure_import(cluster, api) for _ in range(2))  # the first one reads torch from disk
         print(f"importing torch alone: {floor:.1f} s", flush=True)
-        for name, by_arm in costs.items():
-            for arm in wanted.arm or ARMS:
-                begin = time.monotonic()
-                by_arm[arm] = measure(cluster, api, ROWS[name], arm)
-                print(f"{name}, {arm}: {by_arm[arm]} (took {time.monotonic() - begin:.0f} s)", flush=True)
-                if wanted.write:  # what was measured stays, should a later cell fail
-                    results.save(RESULTS, {"machine": machine, "found": saved(costs, floor)}, document)
-    print(figures.table(costs, ARMS))
+        samples: list[Sample] = []
+        if wanted.add:
+            earlier = results.load(RESULTS)
+            machine, samples = [*earlier["machine"], *machine], report.kept(earlier["samples"])
+            floor = earlier["import_seconds"]
+        found = {"machine": machine, "import_seconds": floor, "limit_seconds": LIMIT_SECONDS}
+        for row, arm in _cells(wanted):
+            begin = time.monotonic()
+            samples.append(Sample(row.name, arm, measure(cluster, api, row, arm)))
+            print(f"{samples[-1]} (took {time.monotonic() - begin:.0f} s)", flush=True)
+            if wanted.write:  # what was measured stays, should a later cell fail
+                results.save(RESULTS, {**found, "samples": [asdict(each) for each in samples]}, report.document)
+    print(report.table(samples))
     return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description="What membership changes cost.")
+    for arm, runs in RUNS.items():
+        parser.add_argument(f"--{arm}", type=int, default=runs, metavar="N", help="runs of each event (%(default)s)")
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=[*ROWS], help="which events")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--add", action="store_true", help="keep the figures that are there")
+    return parser.parse_args(arguments)
+
+
+def _cells(wanted: argparse.Namespace) -> Iterator[tuple[Row, jobs.Arm]]:
+    """Everything that is to be run: arms in turn, round after round."""
+    runs = {arm: int(getattr(wanted, arm)) for arm in RUNS}
+    for number in range(max(runs.values())):
+        for name in wanted.only:
+            for arm in RUNS:
+                if number < runs[arm]:
+                    yield ROWS[name], arm
 
 
 def measure(cluster: Cluster, api: kube.Kube, row: Row, arm: jobs.Arm) -> Cost:
@@ -174,29 +198,6 @@ def _went_wrong(space: Namespace, error: AssertionError) -> str:
         return "the job failed"
     said = str(error).partition(";")[0].splitlines()
     return said[0] if said else "other weights than those of an undisturbed run, or steps lost that were saved"
-
-
-def saved(costs: Mapping[str, Mapping[str, Cost]], floor: float) -> dict[str, Any]:
-    """What is kept of a measurement."""
-    rows = {name: {arm: asdict(cost) for arm, cost in by_arm.items()} for name, by_arm in costs.items()}
-    return {"import": floor, "costs": rows}
-
-
-def document(earlier: results.Results) -> str:
-    """The page RESULTS.md of what was saved."""
-    rows, floor = earlier["found"]["costs"], earlier["found"]["import"]
-    costs = {name: {arm: Cost(**cost) for arm, cost in by_arm.items()} for name, by_arm in rows.items()}
-    note = (
-        "Each cell: the longest time without a step of any worker after the event (from the job's creation on for the "
-        "start), repeated steps, container restarts, outcome. A wait is given up after "
-        f"{LIMIT_SECONDS} s, and a job that had not trained again by then counts with that time. The script is the "
-        "same in all arms and does not use the launcher. `plain` is torchrun as it comes; `tuned` sets "
-        "`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` and `last_call_timeout=3`; `ours` is this package's launcher. "
-        "One run a cell. No pod has a bound on its CPU. "
-        f"For the start: two pods that only import torch had done so {floor:.1f} s after their job was created, and "
-        "the first step takes 0.2 s more."
-    )
-    return page("What membership changes cost", earlier, note=note, table=figures.table(costs, ARMS))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from benchmarks.common.results import Results, listed, machine
+from benchmarks.common.results import Results, command, listed, machine
 from tests.cluster import kube
 from tools import modules
 
@@ -22,7 +21,7 @@ def facts(api: kube.Kube, module: str, arguments: Sequence[str], *programs: str)
     kubernetes = str(api.call("GET", "/version")["gitVersion"]).removeprefix("v")
     pinned = modules.load_all()
     testbed = [f"Kubernetes {kubernetes} of the testbed", *(f"{name} {pinned[name].version}" for name in programs)]
-    return [", ".join(testbed), *machine(shlex.join(["python", "-m", module, *arguments]), "torch")]
+    return [", ".join(testbed), *machine(command(module, arguments), "torch")]
 
 
 def page(title: str, results: Results, *, note: str, table: str) -> str:

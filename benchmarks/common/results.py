@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
@@ -25,6 +26,11 @@ def machine(command: str, *packages: str) -> list[str]:
     system = [f"Python {platform.python_version()}", f"Linux {platform.release()}", f"{os.cpu_count()} CPUs"]
     load = " ".join(f"{value:.2f}" for value in os.getloadavg())
     return [", ".join([*versions, *system]), f"load average at the start {load}", measured(command)]
+
+
+def command(module: str, arguments: Sequence[str]) -> str:
+    """How a program was called, to be read and to be called again."""
+    return shlex.join(["python", "-m", module, *arguments])
 
 
 def measured(command: str) -> str:

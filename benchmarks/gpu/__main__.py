@@ -15,10 +15,10 @@ import json
 import os
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common import results
 from benchmarks.gpu import copies, report
 from benchmarks.launcher import arms, machine, scenario
 from benchmarks.launcher.scenario import Chain, Event
@@ -26,7 +26,6 @@ from tests.gpu import device as devices
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "RESULTS.json"
-PAGE: Final = HERE / "RESULTS.md"
 RUNS: Final = 4
 MEGABYTES: Final = 1000
 
@@ -54,20 +53,18 @@ def main(arguments: list[str]) -> int:
     if reason := devices.missing(kind):
         print(f"Nothing is measured: {reason}.")
         return 0
-    results = measured(kind, options.runs, options.megabytes)
-    page = report.document(results)
-    print(f"\n{page}")
+    facts = machine.facts(machine.import_seconds(), results.command("benchmarks.gpu", arguments))
+    found = measured(kind, options.runs, options.megabytes, facts)
+    print(f"\n{report.document(found)}")
     if kind == "cpu":
         print("Tried out on the CPU: these figures say nothing of a GPU, and are not written.")
     elif options.write:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(page)
+        results.save(RESULTS, found, report.document)
     return 0
 
 
-def measured(kind: devices.Kind, runs: int, megabytes: int) -> dict[str, Any]:
+def measured(kind: devices.Kind, runs: int, megabytes: int, facts: list[str]) -> dict[str, Any]:
     """All figures, in the form that is kept."""
-    facts = [*machine.facts(machine.import_seconds())[:-1], f"measured {datetime.now(timezone.utc):%Y-%m-%d}"]
     reason = devices.missing_for_two(kind)
     chains = CHAINS[:1] if reason else CHAINS
     samples, starts = [], {}

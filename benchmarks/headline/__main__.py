@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write", action="store_true", help="replace the committed ratios")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
-    facts = machine.facts(machine.import_seconds(), " ".join(["python -m benchmarks.headline", *arguments]))
+    facts = machine.facts(machine.import_seconds(), results.command("benchmarks.headline", arguments))
     print(*facts, sep="\n", flush=True)
     found = measured(options.pairs)
     seconds = round(time.monotonic() - begin)

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     """Measure, all by default, and write the samples and their table."""
     options = _parse(arguments)
     seconds = machine.import_seconds()
-    facts = machine.facts(seconds, " ".join(["python -m benchmarks.launcher", *arguments]))
+    facts = machine.facts(seconds, results.command("benchmarks.launcher", arguments))
     print(*facts, sep="\n", flush=True)
     samples: list[Sample] = []
     if options.add:

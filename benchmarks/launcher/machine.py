@@ -21,7 +21,7 @@ def import_seconds() -> float:
     return statistics.median(times[1:])
 
 
-def facts(seconds: float, command: str = "python -m benchmarks.launcher") -> list[str]:
+def facts(seconds: float, command: str) -> list[str]:
     """What the figures depend on (processor, memory, versions), one line each; the last has the day and the command."""
     version = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True

@@ -109,9 +109,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.arm:
         print(json.dumps(measure(options.arm, json.loads(options.objects.read_text()))))
         return 0
-    command = " ".join(["python -m benchmarks.many_jobs", *arguments])
     found: dict[int, dict[str, list[dict[str, float]]]] = {}
-    machine = results.machine(command, "pulumi", "pulumi-kubernetes")
+    machine = results.machine(results.command("benchmarks.many_jobs", arguments), "pulumi", "pulumi-kubernetes")
     if options.add:
         earlier = results.load(RESULTS)
         found |= {int(jobs): rounds for jobs, rounds in earlier["rounds"].items()}

@@ -292,7 +292,7 @@ def _megabytes(pid: int) -> float:
 def main(arguments: list[str]) -> int:
     """Measure all sizes in turn, and write the figures and their page after each."""
     options = _parse(arguments)
-    command = " ".join(["python -m benchmarks.rendezvous", *arguments])
+    command = results.command("benchmarks.rendezvous", arguments)
     found: dict[str, Any] = {"machine": results.machine(command, "torch"), "runs": {}}
     if options.add:
         kept = results.load(options.out)

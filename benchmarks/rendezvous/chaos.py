@@ -247,7 +247,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of faults in each")
     parser.add_argument("--out", type=Path, default=RESULTS, help="JSON of the lives, with the page beside it")
     options = parser.parse_args(arguments)
-    machine = results.machine(" ".join(["python -m benchmarks.rendezvous.chaos", *arguments]))
+    machine = results.machine(results.command("benchmarks.rendezvous.chaos", arguments))
     lives = [dataclasses.asdict(live(seed, options.rounds)) for seed in range(options.lives)]
     print(results.save(options.out, {"machine": machine, "lives": lives}, document))
     return 0

@@ -236,7 +236,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="runs of each plan in each way")
     parser.add_argument("--write", action="store_true", help="replace the committed figures")
     options = parser.parse_args(arguments)
-    facts = machine.facts(machine.import_seconds(), "python -m benchmarks.simulate --write")
+    facts = machine.facts(machine.import_seconds(), common.command("benchmarks.simulate", arguments))
     found = []
     for _, seed, arm in itertools.product(range(options.rounds), options.seeds, SCRIPTS):
         with tempfile.TemporaryDirectory() as folder:

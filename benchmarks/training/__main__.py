@@ -21,7 +21,6 @@ import importlib.util
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,60 +40,60 @@ def main(arguments: list[str]) -> int:
     """Measure, and print the page."""
     options = _parse(arguments)
     results: dict[str, Any] = {}
-    for results in _rounds(options):
+    for results in _rounds(options, common.command("benchmarks.training", arguments)):
         if options.write:
             common.save(RESULTS, results, report.document)
     print(f"\n{report.document(results)}")
     return 0
 
 
-def _rounds(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _rounds(options: argparse.Namespace, command: str) -> Iterator[dict[str, Any]]:
     if options.kill:
-        return killed(options.sizes)
+        return killed(options.sizes, command)
     if options.copies:
-        return copied(max(options.sizes), quick=options.quick)
+        return copied(max(options.sizes), command, quick=options.quick)
     if options.sharded:
-        return sharded(quick=options.quick)
+        return sharded(command, quick=options.quick)
     if options.neighbours:
-        return neighboured(quick=options.quick)
+        return neighboured(command, quick=options.quick)
     if options.stopped:
-        return stopped(min(options.sizes), quick=options.quick)
-    return measured(options.sizes, quick=options.quick)
+        return stopped(min(options.sizes), command, quick=options.quick)
+    return measured(options.sizes, command, quick=options.quick)
 
 
-def copied(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
+def copied(megabytes: int, command: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of snapshots and restores measured anew."""
     kept = common.load(RESULTS)
-    _date(kept, "snapshots and restores", "--copies")
+    _date(kept, "snapshots and restores", command)
     kept["copies"] = _copies(megabytes, quick=quick)
     yield kept
 
 
-def sharded(*, quick: bool) -> Iterator[dict[str, Any]]:
+def sharded(command: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with the changes of a sharded model measured anew, after each event."""
     kept = common.load(RESULTS)
-    _date(kept, "a sharded model", "--sharded")
+    _date(kept, "a sharded model", command)
     return _sharded(kept, quick=quick)
 
 
-def neighboured(*, quick: bool) -> Iterator[dict[str, Any]]:
+def neighboured(command: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of copies on another node measured anew."""
     kept = common.load(RESULTS)
-    _date(kept, "copies on another node", "--neighbours")
+    _date(kept, "copies on another node", command)
     return _neighboured(kept, quick=quick)
 
 
-def stopped(megabytes: int, *, quick: bool) -> Iterator[dict[str, Any]]:
+def stopped(megabytes: int, command: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The committed figures with those of a change in which one worker cannot move measured anew, after each event."""
     kept = common.load(RESULTS)
-    _date(kept, "a stopped worker", "--stopped")
+    _date(kept, "a stopped worker", command)
     return _stopped(kept, megabytes, quick=quick)
 
 
-def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
+def measured(sizes: list[int], command: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """All figures as they are kept, after each event."""
     arms = [arm for arm in jobs.ARMS if arm != jobs.TORCHFT or importlib.util.find_spec("torchft")]
-    facts, largest = _facts(arms, quick=quick), max(sizes)
+    facts, largest = _facts(arms, command), max(sizes)
     begin = time.monotonic()
     empty = {arm: steps.measured(largest, arm) for arm in (jobs.IN_PLACE, jobs.RESTART)}
     copied_largest = _copies(largest, quick=quick)
@@ -115,10 +114,10 @@ def measured(sizes: list[int], *, quick: bool) -> Iterator[dict[str, Any]]:
     yield from _stopped(results, min(sizes), quick=quick)
 
 
-def killed(sizes: list[int]) -> Iterator[dict[str, Any]]:
+def killed(sizes: list[int], command: str) -> Iterator[dict[str, Any]]:
     """The committed figures with those of a killed worker measured anew, after each event."""
     kept = common.load(RESULTS)
-    _date(kept, "a killed worker, in place and by a restart", "--kill")
+    _date(kept, "a killed worker, in place and by a restart", command)
     for megabytes, arm in ((megabytes, arm) for megabytes in sizes for arm in (jobs.IN_PLACE, jobs.RESTART)):
         for sample in changes.run(arm, megabytes, last=KILL):
             print(sample, flush=True)
@@ -154,11 +153,10 @@ def _copies(megabytes: int, *, quick: bool) -> dict[str, Any]:
     return {"megabytes": megabytes, "saves": saves, "restores": restores}
 
 
-def _date(kept: dict[str, Any], figures: str, option: str) -> None:
-    """Say when these figures were measured; the last time counts."""
+def _date(kept: dict[str, Any], figures: str, command: str) -> None:
+    """Say when and how these figures were measured; the last time counts."""
     before = [fact for fact in kept["machine"] if not fact.startswith(f"{figures}: ")]
-    measured = f"{datetime.now(timezone.utc):%Y-%m-%d} by `python -m benchmarks.training {option}`"
-    kept["machine"] = [*before, f"{figures}: {measured}"]
+    kept["machine"] = [*before, f"{figures}: {common.measured(command)}"]
 
 
 def _is_same(kept: dict[str, Any], sample: changes.Sample) -> bool:
@@ -178,14 +176,10 @@ def _changes(sizes: list[int], arms: list[str], *, quick: bool) -> Iterator[chan
                 yield from changes.run(arm, megabytes)
 
 
-def _facts(arms: list[str], *, quick: bool) -> list[str]:
-    command = f"python -m benchmarks.training{' --quick' if quick else ''} --write"
+def _facts(arms: list[str], command: str) -> list[str]:
+    *facts, measured = machine.facts(machine.import_seconds(), command)
     peer = [f"torchft {importlib.metadata.version('torchft')}"] if jobs.TORCHFT in arms else []
-    return [
-        *machine.facts(machine.import_seconds())[:-1],
-        *peer,
-        f"measured {datetime.now(timezone.utc):%Y-%m-%d} by `{command}`",
-    ]
+    return [*facts, *peer, measured]
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

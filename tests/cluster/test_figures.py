@@ -30,18 +30,3 @@ def test_a_step_that_is_done_again_was_lost() -> None:
     lines = [line(1, 1), line(2, 2), line(3, 3), line(2, 4), line(3, 5), line(4, 6), line(4, 6, rank=1)]
 
     assert figures.lost(lines) == 2
-
-
-def test_the_table_has_a_row_for_each_event() -> None:
-    """A cell that was not measured says so, and a ratio says whether its aim was met."""
-    ours = figures.Cost(outage=1.25, lost=2, restarts=0, outcome="succeeded")
-    tuned = figures.Cost(outage=2.0, lost=0, restarts=1, outcome="succeeded")
-
-    assert figures.table({"grow": {"ours": ours, "tuned": tuned}}, ["plain", "tuned", "ours"]).splitlines() == [
-        "| event | plain | tuned | ours | ours / plain (aim 0.1) | ours / tuned (aim 0.5) |",
-        "| --- | --- | --- | --- | --- | --- |",
-        (
-            "| grow | not run | 2.0 s, 0 steps, 1 restarts, succeeded | 1.2 s, 2 steps, 0 restarts, succeeded "
-            "| not known | 0.62, missed |"
-        ),
-    ]

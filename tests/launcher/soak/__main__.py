@@ -1,21 +1,20 @@
 """``python -m tests.launcher.soak --seed N --faults 200``: one soak; exit code 1 with any violation.
 
-The folder keeps journal, event lines and logs; ``--summary`` writes the table that is committed.
+The folder keeps journal, event lines and logs; ``--out`` writes the figures, and their page beside them.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.common import faults, results
 from tests.cluster import toy
 from tests.launcher.soak import network, plan, report, soak
 
@@ -23,7 +22,7 @@ NOT_HERE = 77
 """Exit code where the machine has no network namespaces."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run a soak, judge it, and print the verdict."""
     given = _parser().parse_args(arguments)
     reason = network.missing()
@@ -32,15 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NOT_HERE
     signal.signal(signal.SIGTERM, _end)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-"))
+    machine = results.machine(results.command("tests.launcher.soak", arguments), "torch")
     outcome = run(folder, given.seed, given.faults, given.workers)
-    summary = report.render(outcome)
-    print(summary)
-    if given.summary:
-        given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
-    broken = {law: found for law, found in report.violations(outcome).items() if found}
-    for law, found in broken.items():
-        print(f"NOT KEPT: {law}", *found[:20], sep="\n  ", file=sys.stderr)
-    return 1 if broken else 0
+    return faults.tell(report.results(outcome, machine), report.document, given.out)
 
 
 def run(folder: Path, seed: int, count: int, workers: int) -> report.Outcome:
@@ -59,7 +52,6 @@ def run(folder: Path, seed: int, count: int, workers: int) -> report.Outcome:
         seed=seed,
         planned=count,
         workers=workers,
-        torch=version("torch"),
         seconds=time.monotonic() - began,
         trouble=trouble,
         journal=job.journal.all,
@@ -92,9 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--workers", type=int, choices=plan.WORKERS, default=1, help="of each node")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
-    parser.add_argument("--summary", type=Path, help="file for the table")
+    parser.add_argument("--out", type=Path, help="JSON of the figures, with the page beside it")
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

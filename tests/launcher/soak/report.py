@@ -1,14 +1,14 @@
-"""A soak's outcome as data: the laws and whether they held, and what each kind of fault cost. Pure."""
+"""A soak's outcome as data, the laws, and the page with what each kind of fault cost. Pure."""
 
 from __future__ import annotations
 
-import os
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from benchmarks.common import faults
+from benchmarks.common.results import Results, listed
 from tests.launcher.soak import plan, verdict
 
 Line = Mapping[str, Any]
@@ -22,7 +22,6 @@ class Outcome:
     planned: int
     workers: int
     """Number of workers on each node."""
-    torch: str
     seconds: float
     trouble: str
     """Why the run did not reach its end; empty where it did."""
@@ -58,70 +57,67 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
     }
 
 
-PAGE = """# The soak
+PAGE: Final = """\
+# {title}
+
+{facts}
 
 Random faults against real launchers with real workers (gloo, warm start), each node and the store in a network of its
 own. The next fault comes once training has recovered, or in the middle of the recovery. The training is exact: every
-step's weight is known beforehand. `make soak` runs eight faults and 200 with one worker a node, and 50 each with two
-and with eight (root, iproute2 and iptables needed); this page is what the following command wrote.
+step's weight is known beforehand. The same seed gives the same faults. `make soak` runs eight faults and 200 with one
+worker a node, and 50 each with two and with eight (root, iproute2 and iptables needed).
 
-    python -m tests.launcher.soak --seed {seed} --faults {faults}{workers} --summary benchmarks/launcher/{name}
+Seed {seed}, {least} to {most} nodes of {workers}. {struck} of {planned} faults in {seconds:.0f} s, {generations}
+generations, {steps} steps. Restarts charged: {charged}. Exit codes of launchers: {exits}.
 
-{table}
+{laws}
+
+{costs}
+
 An outage here is the longest time without a step from a fault on to the next fault, so it holds a fault's own length:
-a node that is frozen or cut off for a second stops everyone for that second. It was taken {load}.
+a node that is frozen or cut off for a second stops everyone for that second. p95 is by nearest rank.
 """
 
 
-def page(outcome: Outcome, load: float) -> str:
-    """The summary with what it is, for readers of the documentation."""
-    busy = f"on a machine with {load:.0f} processes waiting for {os.cpu_count()} processors"
-    workers = "" if outcome.workers == 1 else f" --workers {outcome.workers}"
-    name = "SOAK.md" if outcome.workers == 1 else f"SOAK_{outcome.workers}_WORKERS.md"
-    return PAGE.format(
-        seed=outcome.seed, faults=outcome.planned, workers=workers, name=name, table=render(outcome), load=busy
-    )
-
-
-def render(outcome: Outcome) -> str:
-    """The summary as Markdown."""
+def results(outcome: Outcome, machine: Sequence[str]) -> dict[str, Any]:
+    """What is kept of a run on a machine with these facts."""
     generations = {(line["generation"], line["meeting"]) for line in outcome.journal if line["event"] == "start"}
-    codes = ", ".join(f"{code}: {count}" for code, count in sorted(Counter(code for _, code in outcome.exits).items()))
-    nodes = f"{plan.LEAST_NODES} to {plan.MOST_NODES} nodes"
-    lines = [
-        f"Seed {outcome.seed}, torch {outcome.torch}, {nodes} of {_count(outcome.workers)}.",
-        f"{len(outcome.injections)} of {outcome.planned} faults, {outcome.seconds:.0f} s.",
-        f"{len(generations)} generations, {outcome.final[0]} steps.",
-        f"Restarts charged: {verdict.charged(outcome.journal)}.",
-        f"Exit codes of launchers: {codes}.",
-        "",
-        "| law | held |",
-        "|---|---|",
-        *(f"| {law} | {'yes' if not found else 'NO'} |" for law, found in violations(outcome).items()),
-        "",
-        "| fault | times | of these during a recovery | median outage | longest |",
-        "|---|---|---|---|---|",
-        *_rows(outcome),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _count(workers: int) -> str:
-    return "one worker" if workers == 1 else f"{workers} workers"
-
-
-def _rows(outcome: Outcome) -> list[str]:
     gaps = verdict.outages(outcome.journal, outcome.injections)
-    rows = []
-    for kind in plan.KINDS:
-        of_kind = [
-            (injection, gap) for injection, gap in zip(outcome.injections, gaps, strict=True) if injection.kind == kind
-        ]
-        if of_kind:
-            paired = sum(injection.paired for injection, _ in of_kind)
-            costs = [gap for _, gap in of_kind]
-            name = kind.replace("_", " ")
-            rows.append(
-                f"| {name} | {len(of_kind)} | {paired} | {statistics.median(costs):.1f} s | {max(costs):.1f} s |"
-            )
-    return rows
+    return {
+        "machine": [*machine],
+        "seed": outcome.seed,
+        "workers": outcome.workers,
+        "planned": outcome.planned,
+        "seconds": outcome.seconds,
+        "generations": len(generations),
+        "steps": outcome.final[0],
+        "charged": verdict.charged(outcome.journal),
+        "exits": {str(code): count for code, count in sorted(Counter(code for _, code in outcome.exits).items())},
+        "laws": violations(outcome),
+        "faults": [
+            {"kind": injection.kind, "paired": injection.paired, "seconds": round(gap, 3)}
+            for injection, gap in zip(outcome.injections, gaps, strict=True)
+        ],
+    }
+
+
+def document(found: Results) -> str:
+    """The page as Markdown."""
+    workers = found["workers"]
+    struck = [{**fault, "kind": _name(fault["kind"])} for fault in found["faults"]]
+    told = {
+        "title": "The soak" if workers == 1 else f"The soak with {workers} workers a node",
+        "facts": listed(found),
+        "least": plan.LEAST_NODES,
+        "most": plan.MOST_NODES,
+        "workers": "one worker" if workers == 1 else f"{workers} workers",
+        "struck": len(struck),
+        "exits": ", ".join(f"{code}: {count}" for code, count in found["exits"].items()),
+        "laws": faults.laws(found["laws"]),
+        "costs": faults.costs(struck, [_name(kind) for kind in plan.KINDS]),
+    }
+    return PAGE.format_map({**found, **told})
+
+
+def _name(kind: str) -> str:
+    return kind.replace("_", " ")

@@ -1,40 +1,34 @@
 """``python -m tests.launcher.soak_in_place --seed N --faults 200``: one soak in place; exit code 1 with any violation.
 
-The folder keeps journal and logs; ``--summary`` writes the page that is committed.
+The folder keeps journal and logs; ``--out`` writes the figures, and their page beside them.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.common import faults, results
 from tests.launcher.soak_in_place import exact, plan, report, soak, verdict
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run a soak, judge it, and print the verdict."""
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _end)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-in-place-"))
+    machine = results.machine(results.command("tests.launcher.soak_in_place", arguments), "torch")
     outcome = run(
         folder, given.seed, given.faults, given.nodes, given.workers, sharded=given.sharded, fixed=given.fixed
     )
-    print(report.render(outcome))
-    if given.summary:
-        given.summary.write_text(report.page(outcome, os.getloadavg()[2]))
-    broken = {law: found for law, found in report.violations(outcome).items() if found}
-    for law, found in broken.items():
-        print(f"NOT KEPT: {law}", *found[:20], sep="\n  ", file=sys.stderr)
-    return 1 if broken else 0
+    return faults.tell(report.results(outcome, machine), report.document, given.out)
 
 
 def run(
@@ -62,7 +56,6 @@ def run(
         nodes=nodes,
         workers=workers,
         planned=count,
-        torch=version("torch"),
         seconds=seconds,
         trouble=trouble,
         journal=job.journal.all,
@@ -115,9 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sharded", action="store_true", help="build a sharded model (FSDP2) for each group")
     parser.add_argument("--fixed", action="store_true", help="train with all nodes only, and compare to the bit")
     parser.add_argument("--folder", type=Path, help="where everything is kept; a new one by default")
-    parser.add_argument("--summary", type=Path, help="file for the page")
+    parser.add_argument("--out", type=Path, help="JSON of the figures, with the page beside it")
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -21,8 +21,6 @@ GLOBAL_BATCH: Final = 12
 PARTS: Final = 4
 """Parameters, each in a bucket of its own, so that gradients are under way while others are computed."""
 WIDTH: Final = 3
-TOLERANCE: Final = 1e-8
-"""Sums of another order differ by less; a sample changes the weights by a hundredth of it at least a million times."""
 
 
 class Linear(nn.Module):  # type: ignore[misc]  # torch is not read by mypy

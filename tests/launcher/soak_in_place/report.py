@@ -1,13 +1,13 @@
-"""The outcome of a soak in place as data: the laws and whether they held, and the cost of each kind of fault. Pure."""
+"""The outcome of a soak in place as data, the laws, and the page with what each kind of fault cost. Pure."""
 
 from __future__ import annotations
 
-import os
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
+from benchmarks.common import faults
+from benchmarks.common.results import Results, listed, table
 from tests.launcher.soak.verdict import Injection, outages
 from tests.launcher.soak_in_place import plan, verdict
 
@@ -23,7 +23,6 @@ class Outcome:
     workers: int
     """Workers a node."""
     planned: int
-    torch: str
     seconds: float
     trouble: str
     """Why the run did not reach its end; empty where it did."""
@@ -68,99 +67,92 @@ def violations(outcome: Outcome) -> dict[str, list[str]]:
     }
 
 
-PAGE = """# The soak in place
+PAGE: Final = """\
+# {title}
+
+{facts}
 
 Random faults against a job of real launchers whose workers are moved and not restarted wherever that can be: SIGKILL to
 workers and to whole nodes at each point of a step, and in the middle of the moves that follow. A successor of a killed
 node comes a moment later, while the next faults strike. The training is exact: a sample that is lost or counted twice
-changes all weights from then on. `make soak` runs a dozen faults; this page is what the following command wrote.
+changes all weights from then on. The same seed gives the same faults. `make soak` runs a dozen.
 
-    python -m tests.launcher.soak_in_place --seed {seed} --faults {faults}{shape} --summary benchmarks/training/{name}
+Seed {seed}, {nodes} nodes of {workers} workers. {struck} of {planned} faults in {seconds:.0f} s, {steps} steps.
+{moves} changes in place, {restarts} restarts of all workers. Survivors that were replaced (gloo left them in a
+collective, or they were late): {replaced}.
 
-{table}
-The outage of a fault is the longest time without a step from it on to the next fault, on a machine with {load:.0f}
-processes waiting for {processors} processors. One worker, that which has lived longest, is spared by 39 of 40 faults,
-and the launcher of its node with it, so that they show what a process gathers over many generations: the most that it
-held in the first third of its groups of one size, and the least in the last third. The launchers' processes are
-supervisor, agent and fork server, read before each fault that does not strike a change.
+{laws}
+
+{costs}
+
+{lives}
+
+The outage of a fault is the longest time without a step from it on to the next fault; p95 is by nearest rank. One
+worker, that which has lived longest, is spared by {spared} of {eldest_every} faults, and the launcher of its node with
+it, so that they show what a process gathers over many generations: the most that it held in the first third of its
+groups of one size, and the least in the last third. The launchers' processes are supervisor, agent and fork server,
+read before each fault that does not strike a change.
 """
 
 
-def page(outcome: Outcome, load: float) -> str:
-    """The summary with what it is, for readers of the documentation."""
-    is_usual = (outcome.nodes, outcome.workers) == (plan.NODES, plan.WORKERS)
-    shape = "" if is_usual else f" --nodes {outcome.nodes} --workers {outcome.workers}"
-    return PAGE.format(
-        seed=outcome.seed,
-        faults=outcome.planned,
-        shape=shape
-        + (" --sharded" if outcome.sharded else "")
-        + (" --fixed" if outcome.left_alone is not None else ""),
-        name="SOAK_SHARDED.md" if outcome.sharded else "SOAK.md",
-        table=render(outcome),
-        load=load,
-        processors=os.cpu_count() or 1,
-    )
-
-
-def render(outcome: Outcome) -> str:
-    """The summary as Markdown."""
-    changes = verdict.changes(outcome.journal)
-    replaced = verdict.replaced(outcome.journal, outcome.struck)
-    steps = max((line["step"] for line in outcome.journal if line["event"] == "step"), default=0)
-    lines = [
-        f"Seed {outcome.seed}, torch {outcome.torch}, {outcome.nodes} nodes of {outcome.workers} workers.",
-        f"{len(outcome.injections)} of {outcome.planned} faults, {outcome.seconds:.0f} s, {steps} steps.",
-        f"{changes.moves} changes in place, {changes.restarts} restarts of all workers.",
-        f"Survivors that were replaced (gloo left them in a collective, or they were late): {len(replaced)}.",
-        "",
-        "| law | held |",
-        "|---|---|",
-        *(f"| {law} | {'yes' if not found else 'NO'} |" for law, found in violations(outcome).items()),
-        "",
-        "| fault | point | times | of these during a change | median outage | longest |",
-        "|---|---|---|---|---|---|",
-        *_rows(outcome),
-        "",
-        "|  | descriptors | threads | memory, MiB |",
-        "|---|---|---|---|",
-        *_lives(outcome),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _rows(outcome: Outcome) -> list[str]:
+def results(outcome: Outcome, machine: Sequence[str]) -> dict[str, Any]:
+    """What is kept of a run on a machine with these facts."""
+    steps = [line["step"] for line in outcome.journal if line["event"] == "step"]
     gaps = outages(outcome.journal, outcome.injections)
-    rows = []
-    for kind in plan.KINDS:
-        for point in plan.POINTS:
-            name = f"{kind} {point}"
-            mine = [pair for pair in zip(outcome.injections, gaps, strict=True) if pair[0].kind == name]
-            if mine:
-                paired, costs = sum(injection.paired for injection, _ in mine), [gap for _, gap in mine]
-                cost = f"{statistics.median(costs):.1f} s | {max(costs):.1f} s"
-                rows.append(f"| {kind.replace('_', ' ')} | {point} | {len(mine)} | {paired} | {cost} |")
-    return rows
+    return {
+        "machine": [*machine],
+        "seed": outcome.seed,
+        "nodes": outcome.nodes,
+        "workers": outcome.workers,
+        "sharded": outcome.sharded,
+        "fixed": outcome.left_alone is not None,
+        "planned": outcome.planned,
+        "seconds": outcome.seconds,
+        "steps": max(steps, default=0),
+        **asdict(verdict.changes(outcome.journal)),
+        "replaced": len(verdict.replaced(outcome.journal, outcome.struck)),
+        "laws": violations(outcome),
+        "faults": [
+            {"kind": injection.kind, "paired": injection.paired, "seconds": round(gap, 3)}
+            for injection, gap in zip(outcome.injections, gaps, strict=True)
+        ],
+        "longest_lives": {"worker": _longest(outcome.journal), "launcher": _longest(outcome.launchers)},
+    }
 
 
-def _lives(outcome: Outcome) -> list[str]:
-    return [
-        *(_life(f"a worker in {life.generations} groups of {life.world}", life) for life in _longest(outcome.journal)),
-        *(
-            _life(f"a launcher's process, read {life.generations} times in groups of {life.world}", life)
-            for life in _longest(outcome.launchers)
-        ),
-    ]
+def document(found: Results) -> str:
+    """The page as Markdown."""
+    struck = [{**fault, "kind": _name(*fault["kind"].split())} for fault in found["faults"]]
+    kinds = [_name(kind, point) for kind in plan.KINDS for point in plan.POINTS]
+    told = {
+        "title": "The soak in place" + ", a sharded model" * found["sharded"] + ", a fixed size" * found["fixed"],
+        "facts": listed(found),
+        "struck": len(struck),
+        "laws": faults.laws(found["laws"]),
+        "costs": faults.costs(struck, kinds),
+        "lives": table([("", "descriptors", "threads", "memory, MiB"), *_lives(found["longest_lives"])]),
+        "spared": plan.ELDEST_EVERY - 1,
+        "eldest_every": plan.ELDEST_EVERY,
+    }
+    return PAGE.format_map({**found, **told})
 
 
-def _longest(lines: Sequence[Line]) -> list[verdict.Life]:
-    return sorted(verdict.lives(lines), key=lambda life: -life.generations)[:4]
+def _name(kind: str, point: str) -> str:
+    return f"{kind.replace('_', ' ')}, {point}"
 
 
-def _life(name: str, life: verdict.Life) -> str:
-    memory = f"{life.early['kib'] / 1024:.0f} -> {life.late['kib'] / 1024:.0f}"
-    return f"| {name} | {_change(life, 'descriptors')} | {_change(life, 'threads')} | {memory} |"
+def _longest(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    return [asdict(life) for life in sorted(verdict.lives(lines), key=lambda life: -life.generations)[:4]]
 
 
-def _change(life: verdict.Life, kind: str) -> str:
-    return f"{life.early[kind]} -> {life.late[kind]}"
+def _lives(longest: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[list[str]]:
+    for life in longest["worker"]:
+        yield [f"a worker in {life['generations']} groups of {life['world']}", *_changes(life)]
+    for life in longest["launcher"]:
+        name = f"a launcher's process, read {life['generations']} times in groups of {life['world']}"
+        yield [name, *_changes(life)]
+
+
+def _changes(life: Mapping[str, Any]) -> Iterator[str]:
+    for kind, unit in (("descriptors", 1), ("threads", 1), ("kib", 1024)):
+        yield f"{life['early'][kind] / unit:.0f} -> {life['late'][kind] / unit:.0f}"

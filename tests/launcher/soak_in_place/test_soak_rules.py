@@ -92,7 +92,7 @@ def test_one_sample_changes_the_weights_by_more_than_rounding(sample: int) -> No
     (model(inputs[[sample]]).sum() / exact.GLOBAL_BATCH).backward()
     optimizer.step()
 
-    assert abs(exact.mark(model) - before) > 1000 * exact.TOLERANCE
+    assert abs(exact.mark(model) - before) > 1000 * verdict.TOLERANCE
 
 
 def readings(**growth: int) -> list[Line]:

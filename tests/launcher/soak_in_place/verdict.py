@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.launcher.soak_in_place.exact import TOLERANCE
-
 Line = Mapping[str, Any]
 
+TOLERANCE: Final = 1e-8
+"""Sums of another order differ by less; a sample changes the weights by a hundredth of it at least a million times."""
 LEAST_GENERATIONS: Final = 9
 """A process that has settled in fewer shows no growth: one descriptor a generation is not told from chance."""
 SPARE: Final = {"descriptors": 0, "threads": 0, "kib": 4096}
