@@ -24,9 +24,11 @@ from typing import Final
 
 from tools import modules
 from tools.modules import Tool
-from tools.run import Say, SetupError, needed, output, stopwatch
+from tools.run import Say, SetupError, alone, needed, output, stopwatch
 
 PROGRESS_SECONDS: Final = 30
+LOCKS: Final = ".locks"
+"""The cache's folder with an empty folder for each tool, which whoever builds the tool holds."""
 KUBERNETES_MODULE: Final = "k8s.io/kubernetes"
 OPERATOR_MODULE: Final = "github.com/kubeflow/training-operator"
 TRAINER_MODULE: Final = "github.com/kubeflow/trainer/v2"
@@ -50,6 +52,8 @@ def go_version(go: str) -> str:
 def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
     """Build one tool unless it is there; its folder appears whole or not at all.
 
+    Of several checkouts that want it at the same time one builds it, and the others wait.
+
     Returns:
         The folder that holds its programs.
 
@@ -57,11 +61,17 @@ def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
         SetupError: the build failed; the message ends with the compiler's last words.
     """
     target = modules.built_folder(tool, cache, go_version(go))
-    if modules.is_built(tool, target):
-        say(f"{tool.name} {tool.version}: there")
-        return target
-    cache.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=cache))
+    lock = cache / LOCKS / target.name
+    with alone(lock, lambda: say(f"{tool.name} {tool.version}: waits for whoever builds it already")):
+        if modules.is_built(tool, target):
+            say(f"{tool.name} {tool.version}: there")
+        else:
+            _build(tool, target, go, say)
+    return target
+
+
+def _build(tool: Tool, target: Path, go: str, say: Say) -> None:
+    partial = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=target.parent))
     try:
         started = time.monotonic()
         _compile(tool, partial, go, say)
@@ -70,7 +80,6 @@ def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
         say(f"{tool.name} {tool.version}: built in {time.monotonic() - started:.0f} s")
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return target
 
 
 def program_path(program: str, cache: Path, go: str) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,27 @@ def needed(program: str, why: str, path: str | None = None) -> str:
         return path
     message = f"{program} is not on PATH. {why}"
     raise SetupError(message)
+
+
+@contextlib.contextmanager
+def alone(folder: Path, wait: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Whoever names the same folder comes one after the other, other processes too; it is made where it is not there.
+
+    Args:
+        folder: a killed process lets go of it.
+        wait: called once before a wait.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def output(

@@ -8,21 +8,19 @@ Standard library only.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from tools import build, modules, pulumi_cli, python_env
-from tools.run import ROOT, Say, SetupError, stopwatch
+from tools.run import ROOT, Say, SetupError, alone, stopwatch
 
 VENV: Final = ROOT / ".venv"
 RECORD: Final = VENV / "setup.json"
@@ -155,17 +153,6 @@ def _checksum(texts: list[str]) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Two set-ups of one checkout wait for each other."""
-    folder = os.open(ROOT, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
 def _set_up_here(*, again: bool) -> Record:
     last, now = read_record(RECORD), record_now()
     todo = steps(last, now, environment=python_env.is_there(VENV), again=again)
@@ -184,7 +171,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="try again what could not be had before")
     arguments = parser.parse_args()
     try:
-        with _alone():
+        with alone(ROOT):  # two set-ups of one checkout
             done = _set_up_here(again=arguments.again)
     except SetupError as error:
         print(f"Set-up failed: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,25 @@ def test_a_tool_is_built_once(tool: modules.Tool, tmp_path: Path, go: str) -> No
     ]
 
 
+def test_whoever_comes_meanwhile_waits_and_builds_nothing(tool: modules.Tool, tmp_path: Path, go: str) -> None:
+    """Two checkouts that are set up at once build a tool once, and both have it."""
+    lines: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        built = [pool.submit(build.build, tool, tmp_path / "cache", go, lines.append) for _ in range(2)]
+
+    assert built[0].result() == built[1].result()
+    assert sorted(line.rpartition(": ")[2].split(" in ")[0] for line in lines if "waits" not in line) == [
+        *("building", "built", "there"),
+    ]
+
+
 def test_a_failed_build_leaves_nothing(tool: modules.Tool, tmp_path: Path, go: str) -> None:
     """The reason is the compiler's own, and no half-built folder stays."""
     (tool.folder / "cmd/hello/main.go").write_text("package main\n\nfunc main() { nonsense }\n")
 
     with pytest.raises(SetupError, match=r"example does not build: .*undefined: nonsense"):
         build.build(tool, tmp_path / "cache", go, str)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [build.LOCKS]
 
 
 def test_one_failure_does_not_stop_the_others(tool: modules.Tool, tmp_path: Path, go: str) -> None:
