@@ -27,6 +27,7 @@ class Figures:
     """Size and limits of one workload.
 
     Attributes:
+        claims_per_node: claims of devices; what each brings is known in the cluster alone.
         memory: bytes a node; None without a limit.
         shared_memory: limit of /dev/shm as written, "off" without the volume, None without a limit.
         restarts_in_place: whether the backoff limit counts: of a PyTorchJob, failed containers that are restarted.
@@ -36,6 +37,7 @@ class Figures:
     min_nodes: int
     max_nodes: int
     gpus_per_node: int
+    claims_per_node: int
     memory: Decimal | None
     shared_memory: str | None
     max_restarts: int | None
@@ -58,6 +60,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         min_nodes=low,
         max_nodes=high,
         gpus_per_node=_gpus(limits),
+        claims_per_node=len([*items(at(container(workload), "resources.claims"))]),
         memory=quantity(memory) if isinstance(memory, str) else None,
         shared_memory=_shared_memory(workload),
         max_restarts=_number(at(policy, "maxRestarts") if policy else variables(workload).get("PET_MAX_RESTARTS")),

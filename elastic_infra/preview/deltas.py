@@ -41,6 +41,11 @@ def _most_gpus(config: JobConfig) -> int | None:
     return config.resources.gpu.count * config.elastic.max_nodes if config.resources.gpu else None
 
 
+def _most_claims(config: JobConfig) -> int | None:
+    """What their devices are is not known here: a job that goes over to claims has fewer GPUs, and so many of these."""
+    return len(config.resources.claims) * config.elastic.max_nodes or None
+
+
 def _memory_at_most(config: JobConfig) -> str | None:
     memory = config.resources.memory
     return None if memory is None else gibibytes(quantity(memory) * config.elastic.max_nodes)
@@ -75,6 +80,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "initial_nodes": lambda config: config.initial_nodes,
     "workers_per_node": lambda config: config.nproc_per_node,
     "gpus_at_most": _most_gpus,
+    "device_claims_at_most": _most_claims,
     "memory_per_node": lambda config: config.resources.memory,
     "memory_at_most": _memory_at_most,
     "shared_memory": _shared_memory,

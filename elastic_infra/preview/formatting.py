@@ -43,14 +43,14 @@ def tally(comparison: Comparison) -> tuple[str, ...]:
     """``("2 restarts", "1 update in place")``, the worst first."""
     counts = Counter(job.consequence for job in comparison.jobs)
     parts = [f"{counts[each]} {words[counts[each] > 1]}" for each, words in _COUNTED.items() if counts[each]]
-    errors, gpus = len(comparison.errors), gpus_more(comparison)
-    cost = [f"{gpus:+d} GPUs at most"] if gpus else []
+    errors, more = len(comparison.errors), {name: _more(comparison, name) for name in COSTS}
+    cost = [f"{count:+d} {_label(name)}" for name, count in more.items() if count]
     return (*parts, *cost, *([f"{errors} error{'s' if errors > 1 else ''}"] if errors else []))
 
 
-def gpus_more(comparison: Comparison) -> int:
-    """How many GPUs more all jobs together may use, at their largest."""
-    found = (job.deltas.get("gpus_at_most", Delta(0, 0)) for job in comparison.jobs)
+def _more(comparison: Comparison, name: str) -> int:
+    """How many more of these all jobs together may use, at their largest."""
+    found = (job.deltas.get(name, Delta(0, 0)) for job in comparison.jobs)
     return sum(_count(delta.new) - _count(delta.old) for delta in found)
 
 
@@ -60,10 +60,14 @@ def _count(value: str | int | None) -> int:
 
 def figure(name: str, delta: Delta) -> str:
     """``GPUs at most 32 → 48``; one value when the other is not there."""
-    label = _FIGURES.get(name, name.replace("_seconds", " (s)").replace("_", " "))
+    label = _label(name)
     if delta.old is None:
         return f"{label} {delta.new}"
     return f"{label} {delta.old} → {ABSENT if delta.new is None else delta.new}"
+
+
+def _label(name: str) -> str:
+    return _FIGURES.get(name, name.replace("_seconds", " (s)").replace("_", " "))
 
 
 def figures(job: JobDiff) -> tuple[str, ...]:
@@ -85,7 +89,9 @@ def headline(job: JobDiff) -> str:
 
 
 MAX_NAMED: Final = 4
-KEY_FIGURES: Final = ("nodes", "gpus_at_most", "memory_at_most", "shared_memory", "max_restarts")
+COSTS: Final = ("gpus_at_most", "device_claims_at_most")
+"""Figures whose sum over all jobs a reviewer reads first."""
+KEY_FIGURES: Final = ("nodes", *COSTS, "memory_at_most", "shared_memory", "max_restarts")
 
 
 def shortened(change: Change) -> str:

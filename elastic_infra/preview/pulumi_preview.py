@@ -299,6 +299,7 @@ def _figures(workload: dict[str, Any] | None) -> dict[str, str | int | None]:
     return {
         "nodes": str(found.max_nodes) if fixed else f"{found.min_nodes}:{found.max_nodes}",
         "gpus_at_most": found.gpus_per_node * found.max_nodes or None,
+        "device_claims_at_most": found.claims_per_node * found.max_nodes or None,
         "memory_at_most": gibibytes(found.memory * found.max_nodes) if found.memory is not None else None,
         "shared_memory": found.shared_memory or "up to the memory limit",
         "max_restarts": found.max_restarts,

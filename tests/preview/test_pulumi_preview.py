@@ -17,6 +17,7 @@ from pulumi.runtime.proto import language_pb2_grpc
 
 from elastic_infra import ElasticTrainingJob
 from elastic_infra.manifests import launcher
+from elastic_infra.preview.formatting import COSTS
 from elastic_infra.preview.markdown import as_markdown
 from elastic_infra.preview.pulumi_preview import PreviewError, read_preview
 from tests.engine.conftest import engine  # noqa: F401 - a fixture
@@ -42,6 +43,7 @@ EDITS: Final[dict[str, tuple[str, Changes, Changes]]] = {
     "variable": ("restart", {}, {"env": {"EDITED": "1"}}),
     "range": ("restart", {}, {"elastic": {"nnodes": "2:8"}, "resources": {"cpu": "2", "memory": "8Gi"}}),
     "code": ("restart", {"workdir": {"files": {"a.py": "MQ=="}}}, {"workdir": {"files": {"a.py": "Mg==", "b.py": ""}}}),
+    "devices": ("restart", {"resources": {"gpu": 2}}, {"resources": {"claims": [{"name": "gpus", "template": "two"}]}}),
     "claim": ("restart", {}, {"storage": {"checkpoint": {"claim": "others"}}}),
     "backoff-limit": ("in place", {}, {"run_policy": {"backoff_limit": 40}}),
     "restart-policy": ("restart", {}, {"run_policy": {"restart_policy": "OnFailure"}}),
@@ -146,7 +148,7 @@ def test_the_engine_and_the_offline_diff_agree_on_every_edit(
         figures = said[name]["deltas"]
         if None not in EDITS[edit]:
             assert figures == {key: told[own]["deltas"].get(key) for key in figures}, edit
-            assert {"nodes", "gpus_at_most", "memory_at_most"} & set(told[own]["deltas"]) <= set(figures), edit
+            assert {"nodes", *COSTS, "memory_at_most"} & set(told[own]["deltas"]) <= set(figures), edit
         assert said[name]["loses_checkpoints"] == told[own]["loses_checkpoints"], edit
 
 
