@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ COMMANDS = {"headline": "make bench-quick", "gpu": "make bench-gpu"}
 def test_each_program_has_its_command_there(name: str) -> None:
     """A benchmark that nobody finds is not run again."""
     assert f"`{COMMANDS.get(name, f'python -m benchmarks.{name}')}" in PAGE
+
+
+@pytest.mark.parametrize("module", sorted(set(re.findall(r"`python -m ([\w.]+)", PAGE))))
+def test_each_command_there_names_a_program(module: str) -> None:
+    """A module, or a folder with a program."""
+    path = ROOT.joinpath(*module.split("."))
+
+    assert path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: f"{path.parent.name}/{path.name}")
