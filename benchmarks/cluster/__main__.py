@@ -10,9 +10,7 @@ on a machine without other load.
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,12 +21,10 @@ from benchmarks.cluster import figures, report
 from benchmarks.cluster.figures import Cost
 from benchmarks.cluster.page import facts
 from benchmarks.cluster.report import Sample
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import jobs, kube
-from tests.cluster.cluster import Cluster, Namespace, namespace
-from tests.cluster.testbed import lifecycle, programs
-from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
+from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
@@ -112,9 +108,7 @@ ROWS: Final[Mapping[str, Row]] = {
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print or write the table."""
     wanted = _parse(arguments)
-    testbed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
-    with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
+    with running() as (cluster, api):
         machine = facts(api, "benchmarks.cluster", arguments, "training-operator")
         floor = min(measure_import(cluster, api) for _ in range(2))  # the first one reads torch from disk
         print(f"importing torch alone: {floor:.1f} s", flush=True)
@@ -163,7 +157,7 @@ def measure(cluster: Cluster, api: kube.Kube, row: Row, arm: jobs.Arm) -> Cost:
         "resources": RESOURCES,
         **({} if arm == "ours" else jobs.TORCHRUN["pytorchjob"]),
     }
-    with namespace(cluster, api, f"bench-{secrets.token_hex(3)}", {}, small=False) as space:
+    with fresh(cluster, api, "bench") as space:
         space.apply(jobs.toy_config_map())
         begin = time.time()
         jobs.submit(space, JOB, jobs.config(space, training, **settings), arm)
@@ -184,7 +178,7 @@ def measure(cluster: Cluster, api: kube.Kube, row: Row, arm: jobs.Arm) -> Cost:
 
 def measure_import(cluster: Cluster, api: kube.Kube) -> float:
     """Seconds from a job's creation until both of its nodes have imported torch, with nothing else to do."""
-    with namespace(cluster, api, f"bench-{secrets.token_hex(3)}", {}, small=False) as space:
+    with fresh(cluster, api, "bench") as space:
         settings = jobs.config(space, jobs.Training(), **jobs.CONTROL, resources=RESOURCES)
         space.apply(jobs.toy_config_map())
         begin = time.time()

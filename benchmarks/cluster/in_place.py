@@ -10,9 +10,7 @@ IN_PLACE.json and IN_PLACE.md beside this file; run it on a machine without othe
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +18,11 @@ from typing import Any, Final
 from benchmarks.cluster.page import facts, page
 from benchmarks.cluster.stages import Times, moments
 from benchmarks.cluster.stages import table as stages_table
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import faults, jobs
-from tests.cluster.cluster import Cluster, Namespace, namespace
-from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.cluster import Namespace
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
 from tests.cluster.waiting import until
 
 JOB: Final = "bench"
@@ -66,12 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the testbed's folder (%(default)s)")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
-    testbed = lifecycle.up(wanted.cluster_dir, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, wanted.cluster_dir)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        cluster.client(Path(folder)) as api,
-        namespace(cluster, api, f"in-place-{secrets.token_hex(3)}", {}, small=False) as space,
+        running(wanted.cluster_dir) as (cluster, api),
+        fresh(cluster, api, "in-place") as space,
     ):
         machine = facts(api, "benchmarks.cluster.in_place", arguments, "training-operator")
         found = measure(space, wanted.losses)

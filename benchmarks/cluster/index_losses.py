@@ -10,9 +10,7 @@ INDEX_LOSSES.md beside this file.
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster.page import facts, page
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import faults, jobs, kube
-from tests.cluster.cluster import Cluster, Namespace, is_ready, namespace
-from tests.cluster.testbed import lifecycle, programs
-from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
+from tests.cluster.cluster import Namespace, is_ready
 from tests.cluster.waiting import until
 
 RESULTS: Final = Path(__file__).with_name("INDEX_LOSSES.json")
@@ -69,12 +65,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster.index_losses", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
-    testbed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        cluster.client(Path(folder)) as api,
-        namespace(cluster, api, f"losses-{secrets.token_hex(3)}", {}, small=False) as space,
+        running() as (cluster, api),
+        fresh(cluster, api, "losses") as space,
         ThreadPoolExecutor(len(ROWS)) as pool,  # the delays are long, and the jobs do nothing
     ):
         machine = facts(api, "benchmarks.cluster.index_losses", arguments)

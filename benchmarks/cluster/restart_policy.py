@@ -9,9 +9,7 @@ alone. `--write` puts the figures into RESTART_POLICY.json and RESTART_POLICY.md
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +18,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from benchmarks.cluster.page import facts, page
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import jobs, kube
-from tests.cluster.cluster import JOB_LABEL, MOUNT, Cluster, Namespace, namespace, restarts
-from tests.cluster.testbed import lifecycle, programs
-from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
+from tests.cluster.cluster import JOB_LABEL, MOUNT, Cluster, Namespace, restarts
 from tests.cluster.waiting import until
 
 Policy = Literal["OnFailure", "ExitCode"]
@@ -119,10 +115,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
     rows = [name for name in ROWS if not wanted.rows or any(part in name for part in wanted.rows)]
-    testbed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     found = {name: {} for name in rows} if not wanted.write else read(RESULTS)
-    with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
+    with running() as (cluster, api):
         machine = facts(api, "benchmarks.cluster.restart_policy", arguments, "training-operator")
         if wanted.rows and RESULTS.exists():  # the others stay as they were measured before
             machine = [*results.load(RESULTS)["machine"], *machine]
@@ -138,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measure(cluster: Cluster, api: kube.Kube, row: Row, policy: Policy) -> str:
     """Runs one job on the cluster and tells the figure of its row."""
-    with namespace(cluster, api, f"policy-{secrets.token_hex(3)}", {}, small=False) as space:
+    with fresh(cluster, api, "policy") as space:
         space.apply(jobs.toy_config_map())
         for manifest in jobs.objects(JOB, settings(space, row, policy), "idle"):
             if manifest["kind"] == "PyTorchJob":

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import argparse
 import random
-import secrets
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cluster.page import facts, page
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from benchmarks.launcher.measure import Summary
 from tests.cluster import faults, jobs
-from tests.cluster.cluster import Cluster, Namespace, namespace
+from tests.cluster.cluster import Namespace
 from tests.cluster.provider.server import ClusterProvider
 from tests.cluster.stack import JobStack
-from tests.cluster.testbed import lifecycle, programs
-from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
 from tests.engine.alone import empty_stack
 
 RESULTS: Final = Path(__file__).with_name("SOAK.json")
@@ -72,12 +68,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="%(default)s by default")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
-    testbed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        cluster.client(Path(folder)) as api,
-        namespace(cluster, api, f"soak-{secrets.token_hex(3)}", {}, small=False) as space,
+        running() as (cluster, api),
+        fresh(cluster, api, "soak") as space,
         empty_stack(ClusterProvider(api)) as stack,
     ):
         machine = facts(api, "benchmarks.cluster.soak", arguments, "training-operator")

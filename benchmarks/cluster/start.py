@@ -9,9 +9,7 @@ without other load.
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +19,11 @@ from benchmarks.cluster.__main__ import measure_import
 from benchmarks.cluster.page import facts, page
 from benchmarks.cluster.stages import Times, moments
 from benchmarks.cluster.stages import table as stages_table
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import jobs, kube
-from tests.cluster.cluster import Cluster, Namespace, namespace
-from tests.cluster.testbed import lifecycle, programs
+from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
 
 JOB: Final = "bench"
 NODES: Final = 2
@@ -60,10 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cluster-dir", type=Path, default=DEFAULT_DIR, help="the testbed's folder (%(default)s)")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
-    testbed = lifecycle.up(wanted.cluster_dir, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, wanted.cluster_dir)
     found: list[Times] = []
-    with tempfile.TemporaryDirectory() as folder, cluster.client(Path(folder)) as api:
+    with running(wanted.cluster_dir) as (cluster, api):
         machine = facts(api, "benchmarks.cluster.start", arguments, "training-operator")
         measure_import(cluster, api)  # the first one reads torch from disk
         for _ in range(wanted.rounds):
@@ -78,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measure(cluster: Cluster, api: kube.Kube) -> Times:
     """One job of two nodes, from its creation on; of each stage the later node counts."""
-    with namespace(cluster, api, f"start-{secrets.token_hex(3)}", {}, small=False) as space:
+    with fresh(cluster, api, "start") as space:
         space.apply(jobs.toy_config_map())
         elastic = {"nnodes": f"1:{NODES + 1}", "initial_nodes": NODES, "nproc_per_node": 1}
         settings = jobs.config(

@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +20,14 @@ from typing import Any, Final
 
 from benchmarks.cluster import figures
 from benchmarks.cluster.page import facts, page
+from benchmarks.cluster.testbed import fresh, running
 from benchmarks.common import results
 from tests.cluster import jobs, kube
-from tests.cluster.cluster import Cluster, namespace
+from tests.cluster.cluster import Cluster
 from tests.cluster.story import EVENTS, Life
 from tests.cluster.targets import TARGETS
-from tests.cluster.testbed import lifecycle, programs, trainer
+from tests.cluster.testbed import trainer
 from tests.cluster.testbed.__main__ import DEFAULT_DIR
-from tests.cluster.testbed.layout import IMAGES
 
 RESULTS: Final = Path(__file__).with_name("TARGETS.json")
 LIMIT_SECONDS: Final = 200
@@ -71,11 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     wanted = parser.parse_args(arguments)
     columns = wanted.column or [*COLUMNS]
-    testbed = lifecycle.up(DEFAULT_DIR, print)
-    cluster = Cluster(programs.built("kubectl"), testbed.kubeconfig, IMAGES, DEFAULT_DIR)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        api = stack.enter_context(cluster.client(Path(folder)))
+        cluster, api = stack.enter_context(running())
         if any(COLUMNS[name].target == "trainjob" for name in columns):
             stack.enter_context(trainer.running(DEFAULT_DIR, api))
         machine = facts(api, "benchmarks.cluster.targets", arguments, "training-operator", "trainer")
@@ -91,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measure(cluster: Cluster, api: kube.Kube, column: Column) -> dict[str, str]:
     """What each event costs one job; the first that it does not survive is the last."""
-    with namespace(cluster, api, f"targets-{secrets.token_hex(3)}", {}, small=False) as space:
+    with fresh(cluster, api, "targets") as space:
         space.apply(jobs.toy_config_map())
         changes: dict[str, Any] = {"resources": RESOURCES, **column.control}
         life = Life(space, TARGETS[column.target], "life", jobs.Training(), changes, column.arm, LIMIT_SECONDS)
