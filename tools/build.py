@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -61,25 +62,26 @@ def build(tool: Tool, cache: Path, go: str, say: Say) -> Path:
         SetupError: the build failed; the message ends with the compiler's last words.
     """
     target = modules.built_folder(tool, cache, go_version(go))
-    lock = cache / LOCKS / target.name
-    with alone(lock, lambda: say(f"{tool.name} {tool.version}: waits for whoever builds it already")):
-        if modules.is_built(tool, target):
-            say(f"{tool.name} {tool.version}: there")
-        else:
-            _build(tool, target, go, say)
+    if not modules.is_built(tool, target):  # a cache that has the tool may be read-only
+        wait = partial(say, f"{tool.name} {tool.version}: waits for whoever builds it already")
+        with alone(cache / LOCKS / target.name, wait):
+            if not modules.is_built(tool, target):
+                _build(tool, target, go, say)
+                return target
+    say(f"{tool.name} {tool.version}: there")
     return target
 
 
 def _build(tool: Tool, target: Path, go: str, say: Say) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=target.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=target.parent))
     try:
         started = time.monotonic()
-        _compile(tool, partial, go, say)
-        _copy_script(tool, partial, go)
-        _publish(partial, target)
+        _compile(tool, unfinished, go, say)
+        _copy_script(tool, unfinished, go)
+        _publish(unfinished, target)
         say(f"{tool.name} {tool.version}: built in {time.monotonic() - started:.0f} s")
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def program_path(program: str, cache: Path, go: str) -> Path:
@@ -157,10 +159,10 @@ def _copy_script(tool: Tool, out: Path, go: str) -> None:
         (out / source.name).chmod(0o755)
 
 
-def _publish(partial: Path, target: Path) -> None:
-    partial.chmod(0o755)
+def _publish(unfinished: Path, target: Path) -> None:
+    unfinished.chmod(0o755)
     shutil.rmtree(target, ignore_errors=True)  # only ever one that lacks a program
-    partial.rename(target)
+    unfinished.rename(target)
 
 
 def _arguments() -> argparse.Namespace:

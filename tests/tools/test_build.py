@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_a_tool_is_built_once(tool: modules.Tool, tmp_path: Path, go: str) -> No
     assert [line.split(" in ")[0] for line in lines] == [
         *("example 1.2.3: building", "example 1.2.3: built", "example 1.2.3: there"),
     ]
+
+
+def test_a_tool_that_is_there_takes_no_lock(tool: modules.Tool, tmp_path: Path, go: str) -> None:
+    """A cache that somebody else has filled may be read-only."""
+    build.build(tool, tmp_path / "cache", go, str)
+    shutil.rmtree(tmp_path / "cache" / build.LOCKS)
+    build.build(tool, tmp_path / "cache", go, str)
+
+    assert not (tmp_path / "cache" / build.LOCKS).exists()
 
 
 def test_whoever_comes_meanwhile_waits_and_builds_nothing(tool: modules.Tool, tmp_path: Path, go: str) -> None:
