@@ -86,6 +86,8 @@ def results(outcome: Outcome, machine: Sequence[str]) -> dict[str, Any]:
     return {
         "machine": [*machine],
         "seed": outcome.seed,
+        "least": plan.LEAST_NODES,
+        "most": plan.MOST_NODES,
         "workers": outcome.workers,
         "planned": outcome.planned,
         "seconds": outcome.seconds,
@@ -108,8 +110,6 @@ def document(found: Results) -> str:
     told = {
         "title": "The soak" if workers == 1 else f"The soak with {workers} workers a node",
         "facts": listed(found),
-        "least": plan.LEAST_NODES,
-        "most": plan.MOST_NODES,
         "workers": "one worker" if workers == 1 else f"{workers} workers",
         "struck": len(struck),
         "exits": ", ".join(f"{code}: {count}" for code, count in found["exits"].items()),

@@ -107,6 +107,7 @@ def results(outcome: Outcome, machine: Sequence[str]) -> dict[str, Any]:
         "sharded": outcome.sharded,
         "fixed": outcome.left_alone is not None,
         "planned": outcome.planned,
+        "eldest_every": plan.ELDEST_EVERY,
         "seconds": outcome.seconds,
         "steps": max(steps, default=0),
         **asdict(verdict.changes(outcome.journal)),
@@ -131,8 +132,7 @@ def document(found: Results) -> str:
         "laws": faults.laws(found["laws"]),
         "costs": faults.costs(struck, kinds),
         "lives": table([("", "descriptors", "threads", "memory, MiB"), *_lives(found["longest_lives"])]),
-        "spared": plan.ELDEST_EVERY - 1,
-        "eldest_every": plan.ELDEST_EVERY,
+        "spared": found["eldest_every"] - 1,
     }
     return PAGE.format_map({**found, **told})
 
