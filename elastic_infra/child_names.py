@@ -80,30 +80,24 @@ def merged(options: pulumi.ResourceOptions, *more: pulumi.ResourceOptions | None
     return functools.reduce(pulumi.ResourceOptions.merge, filter(None, more), options)
 
 
-def claimed(names: ChildNames, component: pulumi.Resource) -> pulumi.Output[pulumi.Resource]:
-    """For the children's `depends_on`: None, which is nothing to wait for, or the error of another job's same names.
+def claimed(names: ChildNames, urn: pulumi.Output[str]) -> pulumi.Output[str]:
+    """The component's URN once the children's names are its own, or the error of another job's same names.
 
     Raises:
         pulumi.RunError: in the Output; the engine would only speak of a duplicate URN.
     """
     others = _CLAIMED.setdefault(deployment(), {})
 
-    def claim(urn: str) -> None:
+    def claim(urn: str) -> str:
         place = others.setdefault(urn.split("::")[2], [])
         for other in place:
             shared = {names.prefix, names.resource} & {other.prefix, other.resource}
             if shared and other.resource != names.resource:  # the engine refuses two resources of one name
                 raise pulumi.RunError(_clash(names.resource, other.resource, shared.pop()))
         place.append(names)
+        return urn
 
-    # The bare URN: an Output of the component's would have the children wait for the component, and so for themselves.
-    urn: pulumi.Input[str] = _urn(component)
-    nothing: pulumi.Output[Any] = pulumi.Output.from_input(urn).apply(claim)
-    return nothing
-
-
-async def _urn(component: pulumi.Resource) -> str:
-    return str(await component.urn.future())
+    return urn.apply(claim)
 
 
 def deployment() -> object:

@@ -22,7 +22,6 @@ from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
 from elastic_infra.manifests.model import ROLES
-from elastic_infra.manifests.render import lasting
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
 from elastic_infra.manifests.updates import RUNTIME_RESTARTS, depends_on_novelty, foreign_paths, parts, restart_paths
@@ -78,30 +77,30 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         Raises:
             pulumi.RunError: the config is not valid; the text has every fault as `path: reason`.
         """
-        config, manifests = inputs.rendered(name, args)
+        config, stable = inputs.rendered(name, args)
         job = config.name or name
         names = child_names.child_names(name, config)
         newest = newest_launcher(job, config)
-        stable = lasting(job, config)
         guarded = () if config.adopted else guards.guards(config, stable)
         refusals = _REFUSALS.setdefault(child_names.deployment(), guards.Refusals())
         options = _guarded(name, job, guarded, refusals, opts)
-        super().__init__(TYPE, name, inputs.summary(job, config, manifests), options)
+        super().__init__(TYPE, name, inputs.summary(job, config, stable), options)
+        self._claimed_urn = child_names.claimed(names, super().urn)
         for notice in inputs.notices(config, opts):
-            pulumi.log.warn(notice, self)
+            self._warn(notice)
         self._warn_of_secrets(config)
         with short_traces():
             first = self._first(names, guarded, refusals)
             common = child_names.merged(first, pulumi.ResourceOptions(version=provider_version()))
             if config.adopted:
-                manifests = Manifests(manifests.workload)
-                self._publish(job, config, manifests, self._adopt(names, manifests.workload, common))
+                live = Manifests(render(job, config).workload)
+                self._publish(job, config, live, self._adopt(names, live.workload, common))
                 return
             anew = made_anew(names, config, stable, first) if depends_on_novelty(config) else None
-            mounting = common
+            manifests, mounting = stable, common
             if newest is not None:
                 pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
-                mounting = self._mounting(names, newest, pin, manifests.launcher, common)
+                mounting = self._mounting(names, newest, pin, stable.launcher, common)
                 manifests = render(job, config, cast("Late", pin.name))
             of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
             of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
@@ -124,10 +123,22 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         """
         return cls(name, cast("ElasticTrainingJobArgs", config), opts)  # a union in __init__ would blunt type checkers
 
+    @property
+    def urn(self) -> "pulumi.Output[str]":
+        """Pulumi's, or the error where another job has the children's names: each child waits for that of its parent.
+
+        A `depends_on` of each child would say the same with three Outputs more for each.
+        """
+        return self._claimed_urn
+
+    def _warn(self, notice: str) -> None:
+        """Say it of this job, which the SDK does once the URN is known; of a job whose names are refused, nothing."""
+        self.urn.apply(lambda _: pulumi.log.warn(notice, self))
+
     def _warn_of_secrets(self, config: JobConfig) -> None:
         def warn(name: str, *, is_secret: bool) -> None:
             if is_secret:
-                pulumi.log.warn(inputs.secret_notice(name), self)
+                self._warn(inputs.secret_notice(name))
 
         for each, value in inputs.late_variables(config).items():
             known: pulumi.Output[bool] = pulumi.Output.from_input(value.is_secret())
@@ -137,7 +148,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], refusals: guards.Refusals
     ) -> pulumi.ResourceOptions:
         """Options of every child: it waits for what may refuse the whole job."""
-        first = pulumi.ResourceOptions(parent=self, depends_on=[child_names.claimed(names, self)])
+        first = pulumi.ResourceOptions(parent=self)
         if not guarded:
             return first
         stash = _stash(names, guarded, refusals, first)
@@ -173,7 +184,8 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             return pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)
 
         made = launcher_pin.with_newest(pin.name, cast("pulumi.Input[str]", newest), register, with_unknowns=True)
-        return child_names.merged(common, pulumi.ResourceOptions(depends_on=[made]))
+        there: pulumi.Input[pulumi.Resource] = pin.stash if manifest is None else made
+        return child_names.merged(common, pulumi.ResourceOptions(depends_on=[there]))
 
     def _register(
         self,
@@ -241,7 +253,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         }
 
         def register(_: object) -> None:
-            self.register_outputs({output: getattr(self, output) for output in self._published})
+            self.register_outputs(self._published)
 
         workload.apply(register, run_with_unknowns=True)
 

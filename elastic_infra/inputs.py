@@ -19,8 +19,9 @@ from elastic_infra.config.errors import Fault, faults_of
 from elastic_infra.config.names import label_faults
 from elastic_infra.config.values import InputNamespace
 from elastic_infra.config.workdir_files import with_workdir
-from elastic_infra.manifests import Manifests, Value, render
+from elastic_infra.manifests import Manifests, Value
 from elastic_infra.manifests.launcher import digest
+from elastic_infra.manifests.render import lasting
 
 INEFFECTIVE_OPTIONS: Final = (
     "additional_secret_outputs",
@@ -32,7 +33,7 @@ INEFFECTIVE_OPTIONS: Final = (
 
 
 def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobConfig, Manifests]:
-    """The config in a program's arguments, and its objects.
+    """The config in a program's arguments, and its objects of `lasting`: those to register may differ in the launcher.
 
     Raises:
         pulumi.RunError: something is wrong; the text has every fault as `path: reason`.
@@ -40,7 +41,7 @@ def rendered(name: str, args: ElasticTrainingJobArgs | JobConfig) -> tuple[JobCo
     try:
         config = args if isinstance(args, JobConfig) else JobConfig.from_mapping(cast("Mapping[str, Any]", args))
         config = with_workdir(config, Path.cwd())  # Pulumi starts programs and plugins in the program's folder
-        return config, render(name, config)
+        return config, lasting(name, config)
     except ConfigError as error:
         raise _refusal(error.faults, "ElasticTrainingJob", name) from None
 
