@@ -11,7 +11,7 @@ import hashlib
 import json
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,16 @@ async def _run(order: dict[str, Any]) -> None:
 
     pulumi.runtime.set_mocks(_mocks(), project=order["project"], stack=order["stack"], preview=True)
     pulumi.runtime.set_all_config(order["config"])
+    entrypoints: list[Callable[[], Awaitable[Any]]] = []
+
+    def taken(program: Callable[[], Awaitable[Any]]) -> None:
+        entrypoints.append(program)
+
+    if hasattr(pulumi, "run"):  # from 3.254 on; under mocks Pulumi refuses it, since it takes the program for over
+        pulumi.run = taken
     _program(Path(order["main"]))
+    for entrypoint in entrypoints:
+        await entrypoint()
     await wait_for_rpcs()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pulumi
 import pytest
 
 from tests.preview.repositories import LLM, commit, consequences, diff, git, run, write
@@ -58,6 +59,27 @@ def test_the_jobs_of_programs_are_compared(repository: Path) -> None:
     assert (code, stderr) == (0, "")
     assert consequences(document) == {"train-4": "removed", "train-2": "restart", "train-5": "added"}
     assert [change["path"] for change in document["jobs"][1]["changes"]] == ["image"]
+
+
+ENTRYPOINT = """
+
+async def main() -> None:
+    await asyncio.sleep(0)
+    ElasticTrainingJob("awaited", {"image": "team/train:1", "script": "train.py"})
+
+
+pulumi.run(main)
+"""
+
+
+@pytest.mark.skipif(not hasattr(pulumi, "run"), reason="Pulumi's SDK has pulumi.run from 3.254 on")
+def test_jobs_of_an_entrypoint_that_pulumi_awaits_are_compared(repository: Path) -> None:
+    """Programs of many jobs are written so: docs/scale.md."""
+    write(repository, {"__main__.py": f"import asyncio\n{PROGRAM}{ENTRYPOINT}"})
+    code, document, _ = diff(repository, "HEAD", ".", "--run-programs")
+
+    assert code == 0
+    assert consequences(document)["awaited"] == "added"
 
 
 def test_a_secret_that_changed_is_told_as_one(repository: Path) -> None:
