@@ -19,8 +19,10 @@ from benchmarks.common.results import table as table_of
 from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
+from benchmarks.many_jobs import report as many_jobs
 from benchmarks.rendezvous import report as scale
 from benchmarks.simulate import __main__ as simulation
+from benchmarks.thirty_jobs import report as thirty_jobs
 from benchmarks.training import labels, report
 from tools.run import ROOT
 
@@ -29,8 +31,8 @@ RENDEZVOUS: Final = "rendezvous/RESULTS.json"
 POLICIES: Final = "cluster/RESTART_POLICY.md"
 START: Final = "cluster/START.md"
 INDICES: Final = "cluster/INDEX_LOSSES.md"
-JOBS: Final = "thirty_jobs/RESULTS.md"
-MANY_JOBS: Final = "many_jobs/RESULTS.md"
+JOBS: Final = "thirty_jobs/RESULTS.json"
+MANY_JOBS: Final = "many_jobs/RESULTS.json"
 TRAINING: Final = "training/RESULTS.json"
 MORE: Final = 10_000
 """Nodes for which the page about scale computes what was not measured."""
@@ -249,14 +251,8 @@ def _cluster() -> Iterator[Sentence]:
 
 
 def _stacks() -> Iterator[Stated]:
-    results = read(JOBS)
-    yield Table("docs/upgrade.md", _table(results))
-    yield Table("docs/scale.md", _table(read(MANY_JOBS)))
-
-
-def _table(results: str) -> str:
-    """The only table of a page."""
-    return "\n".join(line for line in results.splitlines() if line.startswith("|"))
+    yield Table("docs/upgrade.md", thirty_jobs.shown(json.loads(read(JOBS))))
+    yield Table("docs/scale.md", many_jobs.shown(many_jobs.by_jobs(json.loads(read(MANY_JOBS)))))
 
 
 def _training() -> Iterator[Stated]:

@@ -2,24 +2,23 @@
 
     python -m benchmarks.many_jobs [--jobs N ...] [--write [--add]]     1, 10, 100, 500 by default
 
-All give the engine the same objects. Ours and one of the hand-written programs add a component for each job; all but
-ours have the objects as text already. A preview on an empty stack, an update, and a preview in which nothing changes.
-Each program runs in a fresh interpreter, its imports are part of the first preview, and the programs take turns, so
-that a busy machine is as busy for each. ``--write`` replaces RESULTS.json and RESULTS.md; with ``--add`` what was
-measured with other numbers of jobs stays.
+All give the engine the same objects. Ours and two of the hand-written programs add a component for each job, one of the
+two a record as well; all but ours have the objects as text already. A preview on an empty stack, an update, and a
+preview in which nothing changes. Each program runs in a fresh interpreter, its imports are part of the first preview,
+and the programs take turns, so that a busy machine is as busy for each. ``--write`` replaces RESULTS.json and
+RESULTS.md; with ``--add`` what was measured with other numbers of jobs stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +27,7 @@ import yaml
 from pulumi.runtime.proto import provider_pb2 as proto
 from typing_extensions import override
 
-from benchmarks.common import results
+from benchmarks.common import results, stacks
 from benchmarks.many_jobs import programs, report
 from tests.engine.alone import empty_stack
 from tests.engine.provider import KubernetesProvider
@@ -36,8 +35,9 @@ from tests.engine.provider import KubernetesProvider
 RESULTS: Final = Path(__file__).with_name("RESULTS.json")
 ROUNDS: Final = {1: 5, 10: 3, 100: 3}
 """Of each number of jobs; one of others, of which each takes minutes."""
-MOST: Final = {"ConfigGroup": 100}
-"""The most jobs that a program is measured with: one of 500 would take half an hour of the run."""
+MOST: Final = {"ConfigGroup": 100, report.FLOOR: 100}
+"""The most jobs that a program is measured with: a `ConfigGroup` of 500 would take half an hour of the run, and what
+two resources cost is seen before."""
 ONE_CHECKPOINT: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The engine writes the whole state once and not after each step: with a file as the backend these writes alone grow
 with the square of the number of jobs, whatever the program (https://github.com/pulumi/pulumi/pull/10750)."""
@@ -54,47 +54,44 @@ class YamlProvider(KubernetesProvider):
 
 
 def measure(arm: str, jobs: Mapping[str, programs.Objects]) -> dict[str, float]:
-    """The figures of one program on a new stack: seconds and bytes."""
+    """The figures of one program on a new stack: seconds, the CPU's of all operations together, and bytes."""
+    declaring: list[float] = []
 
-    def program() -> None:
+    def program() -> Awaitable[None] | None:
+        begin = time.thread_time()
         programs.PROGRAMS[arm](jobs)
+        declaring.append(time.thread_time() - begin)
+        return asyncio.sleep(0) if arm == programs.IN_PULUMI_RUN else None
 
     with empty_stack(YamlProvider()) as stack:
         operations = {"preview": stack.preview, "up": stack.up, "unchanged": stack.preview}
-        figures = {name: seconds_of(partial(operation, program)) for name, operation in operations.items()}
-        figures["state"] = len(json.dumps(stack.state()))
-    figures["program_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return figures
+        costs = {name: stacks.cost_of(partial(operation, program)) for name, operation in operations.items()}
+        resources = stack.state()
+    return {
+        **{name: cost.seconds for name, cost in costs.items()},
+        "program_cpu": sum(cost.program for cost in costs.values()),
+        "declaring_cpu": sum(declaring),
+        "engine_cpu": sum(cost.engine for cost in costs.values()),
+        "program_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "state": len(json.dumps(resources)),
+        "resources": len(resources),
+    }
 
 
-def seconds_of(operation: Callable[..., Any]) -> float:
-    """On the clock; ends the program where the engine failed."""
-    started = time.monotonic()
-    outcome = operation(suppress_progress=True)
-    if outcome.failed:
-        sys.exit(outcome.text)
-    return time.monotonic() - started
-
-
-def in_fresh_interpreter(arm: str, objects: Path) -> dict[str, float]:
-    """The figures of one program, imports included."""
-    command = [sys.executable, "-m", "benchmarks.many_jobs", "--arm", arm, "--objects", str(objects)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **ONE_CHECKPOINT})
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-def compare(jobs: int) -> dict[str, list[dict[str, float]]]:
+def compare(jobs: int) -> dict[str, list[Mapping[str, float]]]:
     """The figures of every round, by program."""
-    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in programs.PROGRAMS if jobs <= MOST.get(arm, jobs)}
+    most = {arm: ROUNDS.get(jobs, 1) for arm in programs.PROGRAMS if jobs <= MOST.get(arm, jobs)}
     with tempfile.TemporaryDirectory() as folder:
         objects = Path(folder) / "objects.json"
         objects.write_text(json.dumps(programs.rendered(jobs)))
-        for number in range(ROUNDS.get(jobs, 1)):
-            for arm, figures in found.items():
-                figures.append(in_fresh_interpreter(arm, objects))
-                print(f"{jobs} jobs, round {number + 1}, {arm}: {figures[-1]}", file=sys.stderr, flush=True)
-    return found
+
+        def run(arm: str) -> dict[str, float]:
+            return stacks.in_fresh_interpreter(
+                "benchmarks.many_jobs", "--arm", arm, "--objects", str(objects), **ONE_CHECKPOINT
+            )
+
+        print(f"{jobs} jobs", file=sys.stderr, flush=True)
+        return stacks.taking_turns(run, most)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.arm:
         print(json.dumps(measure(options.arm, json.loads(options.objects.read_text()))))
         return 0
-    found: dict[int, dict[str, list[dict[str, float]]]] = {}
+    found: dict[int, dict[str, list[Mapping[str, float]]]] = {}
     machine = results.machine(results.command("benchmarks.many_jobs", arguments), "pulumi", "pulumi-kubernetes")
     if options.add:
         earlier = results.load(RESULTS)

@@ -18,30 +18,37 @@ if TYPE_CHECKING:
 
 def figures(seconds: float) -> dict[str, float]:
     """One run in which each figure has this value."""
-    return dict.fromkeys(report.FIGURES, seconds)
-
-
-def test_a_ratio_is_the_median_of_the_rounds() -> None:
-    """A ratio compares runs of one round, so that a round on a busy machine changes no ratio."""
-    base, ours = [figures(1), figures(10), figures(100)], [figures(2), figures(20), figures(300)]
-    assert report.cell("up", ours, base) == "20.0 (p95 300.0; 2.00)"
+    return dict.fromkeys([*report.FIGURES, *report.CPU], seconds)
 
 
 def test_our_component_is_compared_with_both_hand_written_programs() -> None:
     """With six bare resources, and with these in a component, which is what a repository has; others with the first."""
     rounds = {report.BASE: [figures(10)], report.PEER: [figures(16)], report.OURS: [figures(20)]}
 
-    assert "20.0 (2.00, 1.25)" in report.row(1, report.OURS, rounds)
-    assert "16.0 (1.60)" in report.row(1, report.PEER, rounds)
+    assert "20.0 (2.00, 1.25)" in report.row(1, report.OURS, rounds, report.FIGURES)
+    assert "16.0 (1.60)" in report.row(1, report.PEER, rounds, report.FIGURES)
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(11.0, "yes"), (11.2, "**no**")])
 def test_a_row_says_whether_the_aim_is_met(seconds: float, verdict: str) -> None:
     """At most 1.1 times the hand-written program, in each of the times; other programs have no aim."""
     rounds = {report.BASE: [figures(10)], report.PEER: [figures(10)], report.OURS: [figures(seconds)]}
+    *_, peer, ours = report.shown({1: rounds}).splitlines()
 
-    assert report.row(1, report.OURS, rounds)[-1] == verdict
-    assert report.row(1, report.PEER, rounds)[-1] == "-"
+    assert ours.endswith(f"| {verdict} |")
+    assert peer.endswith("| - |")
+
+
+def test_the_page_says_what_two_resources_cost_that_do_nothing() -> None:
+    """With the most jobs of which this is known; a page of earlier figures has no such part."""
+    arms = (report.BASE, report.PEER, report.FLOOR, report.OURS)
+    rounds = {arm: [figures(10 + number)] for number, arm in enumerate(arms)}
+    *_, costs, told = report.where({1: rounds, 100: rounds, 500: {report.BASE: [figures(9)]}})
+
+    assert "12.0 (1.20)" in costs
+    assert "500" not in costs
+    assert told.startswith("With 100 jobs, preview / up / unchanged take 1.20 / 1.20 / 1.20 times")
+    assert report.where({1: {report.BASE: [figures(10)]}}) == []
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,19 @@ def made(pulumi_cli: Path) -> dict[str, list[dict[str, Any]]]:
         with empty_stack(benchmark.YamlProvider()) as stack:
             found[arm] = objects(stack, arm)
     return found
+
+
+@pytest.mark.engine
+def test_the_program_without_logic_has_as_many_resources_as_ours(pulumi_cli: Path) -> None:
+    """What ours costs beyond it is what ours does, and not how much there is."""
+    del pulumi_cli
+    jobs, counts = programs.rendered(2), []
+    for arm in (report.FLOOR, report.OURS):
+        with empty_stack(benchmark.YamlProvider()) as stack:
+            assert not stack.up(lambda arm=arm: programs.PROGRAMS[arm](jobs)).failed  # type: ignore[misc]
+            counts.append(len(stack.state()))
+
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.engine

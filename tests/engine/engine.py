@@ -8,7 +8,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from typing_extensions import override
 from tests.collector import uncollected
 from tests.engine import key_service
 
-Program = Callable[[], None]
+Program = Callable[[], Awaitable[None] | None]
 
 PROJECT: Final = "team-a"
 OWN_CONNECTIONS: Final = ("grpc.use_local_subchannel_pool", 1)
