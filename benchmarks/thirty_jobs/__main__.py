@@ -75,8 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.delivery:
         print(json.dumps(measure(options.delivery, options.jobs)))
         return 0
-    command = " ".join(["python -m benchmarks.thirty_jobs", *arguments])
-    machine = results.machine(command, "pulumi", "pulumi-kubernetes")
+    machine = results.machine(results.command("benchmarks.thirty_jobs", arguments), "pulumi", "pulumi-kubernetes")
 
     def run(delivery: str) -> Mapping[str, float]:
         return stacks.in_fresh_interpreter(

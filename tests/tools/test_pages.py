@@ -28,12 +28,14 @@ WITHOUT_FIGURES = {
     "launcher/SOAK.md",
     "launcher/SOAK_2_WORKERS.md",
     "launcher/SOAK_8_WORKERS.md",
-    "thirty_jobs/RESULTS.md",
     "training/SOAK.md",
     "training/SOAK_SHARDED.md",
 }
 """Pages older than the files of figures. Their programs write both now: the next measurement takes a page off."""
-LITTLE_SAID = {f"cluster/{name}.json" for name in ("IN_PLACE", "RESTART_POLICY", "START", "TARGETS")}
+LITTLE_SAID = {
+    *(f"cluster/{name}.json" for name in ("IN_PLACE", "RESTART_POLICY", "START", "TARGETS")),
+    "thirty_jobs/RESULTS.json",
+}
 """Files older than the facts that are written now: without load, Python and torch. The next measurement adds them."""
 
 
