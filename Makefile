@@ -8,6 +8,10 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 CLUSTER_TESTS ?= tests/cluster
 # Two test clusters side by side; those that take longest begin. PYTEST_ARGS="-n 0" has one.
 TWO_CLUSTERS := -n 2 --dist loadgroup --no-loadscope-reorder
+# The torch of `make test-torch`.
+TORCH ?= 2.9
+IN_PLACE := tests/training $(wildcard tests/launcher/scenarios/test_*in_place.py) \
+  $(addprefix tests/launcher/scenarios/test_,elastic_loop.py preemption.py rebuilt.py)
 # Where `make test-gpu` and `make bench-gpu` run: cuda, or cpu in its place.
 DEVICE ?= cuda
 # Which programs `make tools` builds; all by default.
@@ -31,7 +35,7 @@ demo: ## the main job: one job rendered, explained, previewed, and run here with
 	$(READY)
 	@$(RUN) tools.demo
 
-.PHONY: test test-oldest test-system-python test-frameworks test-gpu golden bench bench-quick bench-gpu soak
+.PHONY: test test-oldest test-torch test-system-python test-frameworks test-gpu golden bench bench-quick bench-gpu soak
 test: ## all tests that need no cluster and take no minutes
 	$(READY)
 	@$(RUN) pytest $(SIDE_BY_SIDE) -m "not cluster and not slow and not frameworks and not gpu" $(PYTEST_ARGS)
@@ -41,6 +45,11 @@ test-oldest: ## the launcher on the oldest torch and, where there is one, the ol
 	@$(RUN) tools.extra_env oldest
 	@$(CURDIR)/.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "not cluster and not slow" \
 	  $(wildcard tests/launcher tests/training) $(PYTEST_ARGS)
+
+test-torch: ## training in place on another torch, with every fault: an hour; TORCH=2.9 and the like
+	$(READY)
+	@$(RUN) tools.extra_env torch-$(TORCH)
+	@$(CURDIR)/.venv-torch-$(TORCH)/bin/python -m pytest $(SIDE_BY_SIDE) -m "not frameworks" $(IN_PLACE) $(PYTEST_ARGS)
 
 test-system-python: ## command line, config, previews and tools on the system's own Python, without torch
 	$(READY)
@@ -146,5 +155,5 @@ docs: ## the documentation as a site in dist/site; fails on a link or a page tha
 
 .PHONY: clean
 clean: ## remove what was made here, except the built tools
-	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .venv-docs .venv-linters .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-system .venv-frameworks .venv-docs .venv-linters .venv-torch-* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache .coverage .demo dist

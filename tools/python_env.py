@@ -11,7 +11,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -126,6 +126,19 @@ def install(venv: Path, say: Say, lock: str = LOCK, *, with_project: bool = True
         output([python, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", lock])
         if with_project:
             output([python, "-m", "pip", "install", *project])
+
+
+def add(venv: Path, packages: Sequence[str]) -> None:
+    """Install more into an environment by uv, in the newest releases that fit: no lock holds them.
+
+    Args:
+        packages: arguments of ``uv pip install``.
+
+    Raises:
+        SetupError: one cannot be had; the message has the reason.
+    """
+    python = venv / "bin/python"
+    output([_uv(venv) or "uv", "pip", "install", "--python", python, *packages], environ=settings_for_uv(python))
 
 
 def settings_for_uv(python: Path) -> dict[str, str]:

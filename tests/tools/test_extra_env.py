@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from pathlib import Path
@@ -46,3 +47,21 @@ def test_a_python_that_is_not_here_is_said(tmp_path: Path, capsys: pytest.Captur
         "/no/python here",
         "/no/other here",
     ]
+
+
+def test_a_torch_is_chosen_by_the_name_of_its_environment() -> None:
+    """Each has its own folder, and one that was made for another torch is not taken for it."""
+    first, second = extra_env.find("torch-2.9"), extra_env.find("torch-2.10")
+
+    assert first.unlocked[-1] == "torch==2.9.*"
+    assert (first.folder.name, second.folder.name) == (".venv-torch-2.9", ".venv-torch-2.10")
+    assert first.fingerprint() != second.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["torch", "torch-", "torch-2", "torch-2.9 --index-url=x", "newest"])
+def test_an_environment_that_nobody_knows_is_an_error(name: str) -> None:
+    """It says which there are, and what a torch's name looks like."""
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"is none of oldest, .*, or torch- and a version such as 2\.9"
+    ):
+        extra_env.find(name)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.timeline import jaeger
-from tools import modules
+from tools import modules, python_env
 from tools.run import ROOT
 
 
@@ -24,11 +24,24 @@ def test_every_test_that_each_change_leaves_out_runs_at_night() -> None:
     makefile = (ROOT / "Makefile").read_text()
     recipes = dict(re.findall(r"^([\w-]+):.*##.*\n((?:\t.*\n)+)", makefile, re.MULTILINE))
     left_out = set(re.findall(r"not (\w+)", recipes["test"]))
-    at_night = "".join(recipes[verb] for verb in job()["strategy"]["matrix"]["verb"])
+    at_night = "".join(recipes[verb.split()[0]] for verb in job()["strategy"]["matrix"]["verb"])
 
     assert left_out == {"cluster", "slow", "frameworks", "gpu"}
     run = {marker for marker in left_out if re.search(rf'-m "?{marker}\b|tests/{marker}\b', at_night)}
     assert run == left_out - {"gpu"}
+
+
+def test_training_in_place_runs_on_each_torch_from_the_oldest_to_the_locked_one() -> None:
+    """The locked torch has its slow tests in `make soak`; whoever locks a newer one adds the release before it."""
+    oldest = re.search(r"^oldest = \[\"torch==2\.(\d+)\.", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    locked = [
+        int(minor) for minor in re.findall(r"^torch==2\.(\d+)\.", (ROOT / python_env.LOCK).read_text(), re.MULTILINE)
+    ]
+    verbs = job()["strategy"]["matrix"]["verb"]
+    chosen = [verb.removeprefix("test-torch TORCH=") for verb in verbs if verb.startswith("test-torch ")]
+
+    assert oldest is not None
+    assert chosen == [f"2.{minor}" for minor in range(int(oldest[1]), max(locked))]
 
 
 def test_no_slow_test_is_skipped_for_want_of_a_program() -> None:
