@@ -49,7 +49,7 @@ test-oldest: ## the launcher on the oldest torch and, where there is one, the ol
 test-torch: ## training in place on another torch, with every fault: an hour; TORCH=2.9 and the like
 	$(READY)
 	@$(RUN) tools.extra_env torch-$(TORCH)
-	@$(CURDIR)/.venv-torch-$(TORCH)/bin/python -m pytest $(SIDE_BY_SIDE) -m "not frameworks" $(IN_PLACE) $(PYTEST_ARGS)
+	@$(CURDIR)/.venv-torch-$(TORCH)/bin/python -m pytest $(SIDE_BY_SIDE) $(IN_PLACE) $(PYTEST_ARGS)
 
 test-system-python: ## command line, config, previews and tools on the system's own Python, without torch
 	$(READY)
