@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from benchmarks.common.results import table as table_of
 from benchmarks.headline import __main__ as quick
@@ -23,7 +22,8 @@ from benchmarks.many_jobs import report as many_jobs
 from benchmarks.rendezvous import report as scale
 from benchmarks.simulate import __main__ as simulation
 from benchmarks.thirty_jobs import report as thirty_jobs
-from benchmarks.training import labels, report
+from benchmarks.training import report
+from elastic_infra.simulate import measured
 from tools.run import ROOT
 
 LAUNCHER: Final = "launcher/RESULTS.md"
@@ -259,35 +259,44 @@ def _training() -> Iterator[Stated]:
     results = json.loads(read(TRAINING))
     yield Table("docs/training.md", report.headline(results))
     yield Sentence("docs/training.md", report.COPIED, report.copied(results))
-    spans = {}
-    for megabytes, name in ((10, "small"), (1000, "large")):
-        seconds = [_median_of(results, event, megabytes) for event in labels.EVENTS]
-        spans[name] = f"{min(seconds):.2f} to {max(seconds):.2f}"
-    text = "a change takes {small} s with a state of 10 MB, and {large} s with one of 1 GB"
-    yield Sentence("docs/simulate.md", text, spans)
+    yield Table("docs/simulate.md", _latencies())
     everyone = simulation.lives(json.loads(read("simulate/RESULTS.json")))
-    found = [simulation.ratios(lived, everyone) for lived in everyone]
+    found = [(lived.arm, simulation.ratios(lived, everyone)) for lived in everyone]
     close = {
         "close": _percent(simulation.CLOSE),
+        "close_in_place": _percent(simulation.CLOSE_DEFAULT["in place"]),
+        "close_restarts": f"{1 + simulation.CLOSE_DEFAULT['restarts']:g}",
         "close_loss": _percent(simulation.CLOSE_LOSS),
-        "losses": _tenths([each.lost for each in found]),
-        "own": _tenths([each.own_lost for each in found]),
+        "in_place": _tenths([each.lost for arm, each in found if arm == "in place"]),
+        "restarts": _tenths([each.lost for arm, each in found if arm == "restarts"]),
+        "own": _tenths([each.own_lost for _, each in found]),
     }
-    compared = "the time to finish, each within {close}, as a model without losses would be too; the time that was lost"
-    compared += ", simulated with the latency of the same script, within {close_loss} |"
-    yield Sentence("docs/simulate.md", compared, close)
-    for text in ("the simulated one is {losses} times the measured,", "With its own it is {own} times the measured."):
+    for text in (
+        (
+            "the time to finish, each within {close}, as a model without losses would be too; the time that was lost: "
+            "in place within {close_in_place}, with restarts up to {close_restarts} times the measured, and with the "
+            "latency of the same script within {close_loss} |"
+        ),
+        "the simulated one is {in_place} times the measured in place, and {restarts} times with restarts,",
+        "With its own it is {own} times the measured.",
+    ):
         yield Sentence("docs/simulate.md", text, close)
     facts = _facts("\n".join(results["machine"]))
     yield Sentence("docs/training.md", "on one machine with {cpus} processors, torch {torch} on gloo", facts)
     yield Sentence("docs/training.md", "torchft {torchft} waits here for a missing worker", facts)
 
 
-def _median_of(results: Mapping[str, Any], event: str, megabytes: int) -> float:
-    """Seconds without a step after an event in place."""
-    wanted = (event, megabytes, "in place")
-    found = [one for one in results["changes"] if (one["event"], one["megabytes"], one["arm"]) == wanted]
-    return float(statistics.median(one["cost"]["first"] for one in found))
+def _latencies() -> str:
+    """What the simulation has of changes in place, and of a state that is sent."""
+    fixed, more = measured.IN_PLACE.stateless, measured.IN_PLACE.per_gigabyte
+    rows = (
+        ("in place, a node is lost or leaves", f"{fixed.loss:g}", more.loss),
+        ("in place, a worker crashes, until its successor trains too", f"{fixed.crash:g}", more.crash),
+        ("in place, a node comes", f"{fixed.join:g}", more.join),
+        ("restarts, a node comes: what its state adds", "", measured.RESTARTS.per_gigabyte.join),
+    )
+    head = ["seconds", "10 MB", "for each GB more"]
+    return table_of([head, *([name, small, f"{rate:.2f}"] for name, small, rate in rows)])
 
 
 def read(name: str) -> str:

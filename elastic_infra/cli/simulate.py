@@ -13,8 +13,10 @@ import typer
 
 from elastic_infra.cli import files
 from elastic_infra.config import ConfigError, Fault
+from elastic_infra.config.values import quantity
 from elastic_infra.simulate import study, trace
 from elastic_infra.simulate.estimate import FEWEST_RUNS
+from elastic_infra.simulate.measured import GIGABYTE
 from elastic_infra.simulate.scenario import LEAST, MOST, Costs, Rates, Saving, Scenario, faults, wanted_nodes
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ COSTS: Final = Costs()
 SNAPSHOT_PAUSE: Final = 1.0
 SNAPSHOT_SHARE: Final = 0.01
 """Share of the time for snapshots: `training.Elastic` chooses their interval by it."""
+STATE: Final = f"{COSTS.state / GIGABYTE:g}G"
 SUFFIX: Final = ".svg"
 
 
@@ -81,13 +84,21 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
         float, typer.Option(metavar="SECONDS", help="From the script's start to its first step, without loading.")
     ] = COSTS.script_start,
     load: Annotated[float, typer.Option(metavar="SECONDS", help="Loading a checkpoint from disk.")] = COSTS.load,
+    state: Annotated[
+        str,
+        typer.Option(metavar="BYTES", help="Model and optimizer of a node, which one that comes is sent: 500M, 16Gi."),
+    ] = STATE,
+    transfer_rate: Annotated[
+        str | None,
+        typer.Option(metavar="BYTES", help="Bytes a second at which it is sent them: 1G. Default: as measured."),
+    ] = None,
     step: Annotated[float, typer.Option(metavar="SECONDS", help="One step.")] = COSTS.step,
     efficiency: Annotated[
         float, typer.Option(help="Speed of twice the nodes as a share of twice the speed, from 0.5 to 1.")
     ] = 1.0,
     price: Annotated[float | None, typer.Option(help="Price of a node and hour, in any currency.")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Find the range of nodes that finishes first for this; needs --price.")
+        float | None, typer.Option(help="Find the ranges of nodes that finish first for this; needs --price.")
     ] = None,
     runs: Annotated[int, typer.Option(help="Runs of each way to run the job.")] = study.RUNS,
     seed: Annotated[int, typer.Option(help="The same seed gives the same answer.")] = 0,
@@ -109,7 +120,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
             config.elastic.node_unit,
             efficiency=efficiency,
             rates=Rates(failures, preemptions, crashes, replacement),
-            costs=Costs(script_start, load, step, Saving(checkpoint_interval, checkpoint_pause), snapshot),
+            costs=Costs(
+                script_start,
+                load,
+                step,
+                Saving(checkpoint_interval, checkpoint_pause),
+                snapshot,
+                _bytes("--state", state),
+                None if transfer_rate is None else _bytes("--transfer-rate", transfer_rate),
+            ),
             trace=known,
             returns=all(change.kind != "return" for change in known),
         )
@@ -121,6 +140,13 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter an option
     if output is not None:
         _write(output, said)
     _print(said, form)
+
+
+def _bytes(option: str, text: str) -> float:
+    try:
+        return float(quantity(text))
+    except ValueError as error:
+        raise ConfigError([Fault(option, str(error))]) from None
 
 
 def _check(question: Question, output: Path | None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from elastic_infra.simulate.measured import OURS, TORCHRUN, Latencies
+from elastic_infra.simulate.measured import IN_PLACE, RESTARTS, TORCHRUN, Latencies, Measured
 from elastic_infra.simulate.scenario import Kind, Saving, Scenario
 
 Name = Literal["torchrun", "restarts", "in place"]
@@ -17,6 +18,8 @@ SAID: Final = {
     "in place": "elastic-infra, in place",
 }
 """The arms' names for readers."""
+
+_MEASURED: Final[Mapping[Name, Measured]] = {"torchrun": TORCHRUN, "restarts": RESTARTS, "in place": IN_PLACE}
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ def names(scenario: Scenario) -> tuple[Name, ...]:
 def arm(name: Name, scenario: Scenario) -> Arm:
     """An arm as it runs this job."""
     costs = scenario.costs
-    ours = name != "torchrun"
-    snapshot = costs.snapshot if ours else None
-    latencies = OURS if ours else TORCHRUN
+    snapshot = None if name == "torchrun" else costs.snapshot
+    sent = costs.state if snapshot else 0.0  # without snapshots each node reads the state from disk, in ``load``
+    latencies = _MEASURED[name].latencies(sent, costs.transfer_rate)
     restore = costs.load if snapshot is None else snapshot.pause_seconds
     in_place = name == "in place"
     return Arm(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from elastic_infra.simulate.estimate import Estimate
+from elastic_infra.simulate.measured import GIGABYTE
 from elastic_infra.simulate.scenario import HOUR
 
 _MINUTE: Final = 60.0
@@ -25,6 +26,11 @@ def seconds(amount: float) -> str:
     if amount < 2 * _MINUTE:
         return f"{amount:.0f} s"
     return f"{amount / _MINUTE:.0f} min" if amount < 2 * HOUR else f"{amount / HOUR:.1f} h"
+
+
+def size(amount: float) -> str:
+    """A number of bytes: 10 GB, 0.5 GB."""
+    return f"{amount / GIGABYTE:g} GB"
 
 
 def percent(share: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastic_infra.simulate import advice, study
+from elastic_infra.simulate.arms import Name, names
 from elastic_infra.simulate.estimate import Estimate
 from elastic_infra.simulate.scenario import Scenario
 
@@ -38,8 +39,8 @@ class Answer:
     question: Question
     results: tuple[study.Result, ...]
     intervals: tuple[advice.Interval, ...]
-    best_range: advice.Range | None
-    """The range of nodes for the budget, with restarts; None without a budget, and where no range meets it."""
+    best_ranges: Mapping[Name, advice.Range | None]
+    """The range of nodes for the budget with each arm, None where no range meets it; empty without a budget."""
 
 
 def answer(question: Question) -> Answer:
@@ -47,10 +48,14 @@ def answer(question: Question) -> Answer:
     scenario, seed = question.scenario, question.seed
     results = study.study(scenario, question.runs, seed)
     intervals = (advice.interval(scenario, result.arm.name, seed) for result in results)
-    best = None
-    if question.price and question.budget is not None:
-        best = advice.best_range(scenario, "restarts", question.budget / question.price, seed)
-    return Answer(question, results, tuple(found for found in intervals if found), best)
+    return Answer(question, results, tuple(found for found in intervals if found), _best_ranges(question))
+
+
+def _best_ranges(question: Question) -> Mapping[Name, advice.Range | None]:
+    if not question.price or question.budget is None:
+        return {}
+    node_hours, scenario = question.budget / question.price, question.scenario
+    return {name: advice.best_range(scenario, name, node_hours, question.seed) for name in names(scenario)}
 
 
 def cost(node_hours: Estimate, price: float) -> Estimate:
@@ -72,7 +77,7 @@ def as_json(said: Answer) -> dict[str, Any]:
         "scenario": scenario,
         "arms": [_arm(result, question.price) for result in said.results],
         "intervals": [dataclasses.asdict(interval) for interval in said.intervals],
-        "best_range": _range(said.best_range, question.price),
+        "best_ranges": [_range(name, best, question.price) for name, best in said.best_ranges.items()],
     }
     return {key: _finite(value) for key, value in document.items()}
 
@@ -90,11 +95,11 @@ def _arm(result: study.Result, price: float | None) -> Mapping[str, Any]:
     }
 
 
-def _range(best: advice.Range | None, price: float | None) -> Mapping[str, Any] | None:
+def _range(name: Name, best: advice.Range | None, price: float | None) -> Mapping[str, Any]:
     if best is None or price is None:
-        return None
+        return {"arm": name, "nodes": None, "hours": None, "cost": None}
     low, high = best.nodes
-    return {"nodes": f"{low}:{high}", "hours": best.hours, "cost": best.node_hours * price}
+    return {"arm": name, "nodes": f"{low}:{high}", "hours": best.hours, "cost": best.node_hours * price}
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any part of a document

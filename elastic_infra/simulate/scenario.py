@@ -76,6 +76,11 @@ class Costs:
     """Snapshots in the nodes' memory (``training.Elastic``). A pause of 1 is an assumption; the interval of 100 keeps
     the pauses at a hundredth of the time, as ``Elastic`` does by itself. None: the script does not use ``Elastic``, and
     every change sends the script back to its checkpoint."""
+    state: float = 10e9
+    """Bytes of model and optimizer that a node that comes is sent. 10 GB are an assumption, of a job to which the other
+    assumptions belong: a snapshot of so much pauses training for about 1 s."""
+    transfer_rate: float | None = None
+    """Bytes a second at which it is sent them; None: as measured on one machine, which a network may exceed by far."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ def faults(scenario: Scenario) -> Iterator[Fault]:
         ("--load", costs.load),
         ("--checkpoint-pause", costs.checkpoint.pause_seconds),
         ("--snapshot-pause", costs.snapshot.pause_seconds if costs.snapshot else 0.0),
+        ("--state", costs.state),
     ):
         if not 0 <= least <= MOST:
             yield Fault(option, f"must be a number from 0 to {MOST:g}.")
@@ -151,5 +157,7 @@ def faults(scenario: Scenario) -> Iterator[Fault]:
     ):
         if not LEAST <= positive <= MOST:
             yield Fault(option, f"must be a number from {LEAST:g} to {MOST:g}.")
+    if costs.transfer_rate is not None and not 1 <= costs.transfer_rate <= MOST:
+        yield Fault("--transfer-rate", f"must be a number of bytes a second from 1 to {MOST:g}.")
     if not 0.5 <= scenario.efficiency <= 1:  # noqa: PLR2004 - half: twice the nodes are no faster
         yield Fault("--efficiency", "must be from 0.5 (twice the nodes are no faster) to 1 (twice as fast).")

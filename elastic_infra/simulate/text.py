@@ -89,6 +89,13 @@ def _assumed(scenario: Scenario) -> Iterator[str]:
         f"{costs.script_start:g} s from the script's start to its first step, {costs.load:g} s to load a checkpoint, "
         f"{costs.step:g} s a step"
     )
+    if snapshot:
+        rate = (
+            "as fast as measured"
+            if costs.transfer_rate is None
+            else f"at {formatting.size(costs.transfer_rate)} a second"
+        )
+        yield f"{formatting.size(costs.state)} of state, which a node that comes is sent {rate}"
 
 
 def _interval(best: Interval) -> str:
@@ -101,15 +108,15 @@ def _interval(best: Interval) -> str:
 
 
 def _budget(said: Answer) -> Iterator[str]:
-    question, best = said.question, said.best_range
+    question = said.question
     if question.budget is None or question.price is None:
         return
-    if best is None:
-        yield f"No range of nodes finishes for {formatting.money(question.budget)} with restarts."
-        return
-    low, high = best.nodes
-    yield (
-        f"For {formatting.money(question.budget)} with restarts nnodes {low}:{high} finishes first: "
-        f"{formatting.hours(best.hours)}, "
-        f"cost {formatting.money(best.node_hours * question.price)}."
-    )
+    for name, best in said.best_ranges.items():
+        if best is None:
+            yield f"{SAID[name]}: no range of nodes finishes for {formatting.money(question.budget)}."
+            continue
+        low, high = best.nodes
+        yield (
+            f"{SAID[name]}: for {formatting.money(question.budget)} nnodes {low}:{high} finishes first, after "
+            f"{formatting.hours(best.hours)}, and costs {formatting.money(best.node_hours * question.price)}."
+        )

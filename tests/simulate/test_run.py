@@ -10,13 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_infra.simulate import arms, run, study
-from elastic_infra.simulate.measured import OURS, TORCHRUN
+from elastic_infra.simulate.measured import IN_PLACE, RESTARTS, TORCHRUN
 from elastic_infra.simulate.run import simulate
 from elastic_infra.simulate.scenario import DAY, HOUR, Change, Costs, Kind, Rates, Saving, Scenario
 from tests.simulate.cases import QUIET, restarting, scenario
 
-COSTS = Costs(script_start=10.0, load=5.0, step=4.0, checkpoint=Saving(100.0, 0.0), snapshot=Saving(20.0, 0.0))
+COSTS = Costs(
+    script_start=10.0, load=5.0, step=4.0, checkpoint=Saving(100.0, 0.0), snapshot=Saving(20.0, 0.0), state=20e9
+)
 """Saves are free, so that times can be added by hand."""
+THEIRS, OURS, STAYING = (each.stateless for each in (TORCHRUN, RESTARTS, IN_PLACE))
+MORE = IN_PLACE.per_gigabyte
 KINDS: tuple[Kind, ...] = ("loss", "preemption", "crash", "return")
 
 changes = st.builds(Change, st.floats(0, 2 * DAY, allow_subnormal=False), st.sampled_from(KINDS), st.integers(1, 8))
@@ -34,6 +38,8 @@ scenarios = st.builds(
         st.floats(0.1, 60),
         st.builds(Saving, st.floats(1, DAY), st.floats(0, 600)),
         st.none() | st.builds(Saving, st.floats(1, 3600), st.floats(0, 60)),
+        st.floats(0, 1e12),
+        st.none() | st.floats(1e6, 1e12),
     ),
     trace=st.lists(changes, max_size=8).map(lambda each: tuple(sorted(each, key=lambda change: change.at))),
     returns=st.booleans(),
@@ -76,7 +82,7 @@ def test_without_changes_only_start_and_pauses_are_lost(name: arms.Name, pause: 
     found = scenario(hours=1.0, costs=replace(COSTS, checkpoint=saving, snapshot=saving))
     arm = arms.arm(name, found)
     lived = simulate(found, arm, "0")
-    start = (TORCHRUN if name == "torchrun" else OURS).start + 10
+    start = (THEIRS if name == "torchrun" else OURS).start + 10
 
     assert lived.spent["saving"] == pytest.approx(5 * pause)
     assert lived.hours * HOUR == pytest.approx(HOUR + 5 * pause + start)
@@ -86,13 +92,13 @@ def test_without_changes_only_start_and_pauses_are_lost(name: arms.Name, pause: 
 @pytest.mark.parametrize(
     ("name", "kind", "lost", "outage"),
     [
-        ("torchrun", "loss", 50.0, TORCHRUN.loss + 15),
-        ("torchrun", "preemption", 50.0, TORCHRUN.preemption + 15),
-        ("torchrun", "crash", 50.0, TORCHRUN.crash + 15),
+        ("torchrun", "loss", 50.0, THEIRS.loss + 15),
+        ("torchrun", "preemption", 50.0, THEIRS.preemption + 15),
+        ("torchrun", "crash", 50.0, THEIRS.crash + 15),
         ("restarts", "loss", 10.0, OURS.loss + 10),
         ("restarts", "preemption", 0.0, OURS.preemption + 10),
         ("restarts", "crash", 10.0, OURS.crash + 10),
-        ("in place", "preemption", 0.0, OURS.preemption),
+        ("in place", "preemption", 0.0, STAYING.preemption + 20 * MORE.preemption),
     ],
 )
 def test_what_a_change_costs(name: arms.Name, kind: Kind, lost: float, outage: float) -> None:
@@ -115,7 +121,30 @@ def test_in_place_a_lost_node_costs_no_more_than_its_step() -> None:
     lived = simulate(replace(found, trace=(Change(arm.first_seconds + 250, "loss"),), returns=False), arm, "0")
 
     assert 0 < lived.spent["repeated"] <= COSTS.step
-    assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + OURS.loss)
+    assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + STAYING.loss + 20 * MORE.loss)
+
+
+@pytest.mark.parametrize(
+    ("name", "costs", "outage"),
+    [
+        ("torchrun", COSTS, THEIRS.join + 15),
+        ("restarts", COSTS, OURS.join + 20 * RESTARTS.per_gigabyte.join + 10),
+        ("in place", COSTS, STAYING.join + 20 * MORE.join),
+        ("torchrun", replace(COSTS, transfer_rate=2e9), THEIRS.join + 15),
+        ("restarts", replace(COSTS, transfer_rate=2e9), OURS.join + 10 + 10),
+        ("in place", replace(COSTS, transfer_rate=2e9), STAYING.join + 10),
+        ("restarts", replace(COSTS, snapshot=None), OURS.join + 15),
+    ],
+    ids=["torchrun", "restarts", "in place", "torchrun 2G", "restarts 2G", "in place 2G", "without the library"],
+)
+def test_a_node_that_comes_is_sent_the_state(name: arms.Name, costs: Costs, outage: float) -> None:
+    """20 GB as fast as measured, or 2 GB a second; where there is no snapshot in memory, all load the checkpoint."""
+    found = scenario(hours=1.0, costs=costs)
+    arm = arms.arm(name, found)
+    trace = (Change(1000, "preemption"), Change(2000, "return"))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+
+    assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + arm.outage("preemption") + outage)
 
 
 @pytest.mark.parametrize("name", arms.NAMES)
@@ -172,7 +201,9 @@ def test_a_node_beyond_the_last_unit_waits() -> None:
     trace = (Change(1000, "preemption", 2), Change(1500, "return"), Change(2000, "return"))
     lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
 
-    assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + OURS.preemption + OURS.join + 20)
+    assert lived.spent["restarting"] == pytest.approx(
+        arm.first_seconds + arm.outage("preemption") + arm.outage("return")
+    )
 
 
 def test_a_job_that_cannot_go_on_never_ends() -> None:

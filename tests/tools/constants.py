@@ -130,6 +130,9 @@ CONSTANTS: Final = (
     Constant("docs/reference.md", "delivered in 12 s", f"{_LAUNCHER}/agent/webhook.py:WAIT_SECONDS"),
     Constant("docs/run.md", "is back after 2 s", "elastic_infra/local/controller.py:BACK_SECONDS"),
     Constant("docs/run.md", "counts as training 30 s after", "elastic_infra/local/watch.py:SILENT_SECONDS"),
+    Constant(
+        "docs/simulate.md", "between 10 MB and 1 GB. In between, a state of 300 MB,", "tests/simulate/test_measured.py"
+    ),
     Constant("docs/simulate.md", "its 95 % confidence interval", "elastic_infra/simulate/estimate.py:CONFIDENCE"),
     Constant("docs/simulate.md", "a checkpoint every 5 minutes, restarts of 5", "https://arxiv.org/abs/2410.21680"),
     Constant("docs/simulate.md", "RSC-2's rate, both 2 minutes (with 4: not)", "https://arxiv.org/abs/2410.21680"),
