@@ -40,7 +40,7 @@ def outage(arm: str, latency: str, megabytes: int) -> float:
         each["cost"] for each in TRAINING if (each["arm"], each["event"], each["megabytes"]) == (arm, event, megabytes)
     ]
     repeated = 0.0 if latency == "join" else 0.5 + statistics.median(cost["repeated"] for cost in costs)
-    return statistics.median(cost["whole"] for cost in costs) - repeated * STEP_SECONDS
+    return float(statistics.median(cost["whole"] for cost in costs)) - repeated * STEP_SECONDS
 
 
 def of_a_gigabyte(arm: str, latency: str) -> float:
