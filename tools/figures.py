@@ -148,6 +148,12 @@ def _imports() -> Iterator[Sentence]:
         cells = _row(read(LAUNCHER), f"restart of 2 workers that import {package}")
         seconds = {"ours": _seconds(cells["ours"]), "tuned": _seconds(cells["tuned torchrun"])}
         yield Sentence("docs/launcher.md", text, {name: str(Cell(value)) for name, value in seconds.items()})
+    ready = {
+        name: f"{_seconds(_row(read(LAUNCHER), f'{kind} start to READY')['ours']):g}"
+        for name, kind in (("mounted", "mounted launcher's"), ("installed", "launcher's"))
+    }
+    text = "until a node is READY it takes {mounted} s, and {installed} s where it is installed with its bytecode"
+    yield Sentence("docs/launcher.md", text, ready)
 
 
 def _faults() -> Iterator[Sentence]:

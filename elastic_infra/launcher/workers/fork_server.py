@@ -54,6 +54,7 @@ Job = dict[str, Any]
 """One worker, as the supervisor asks for it (``ipc.WorkerSpec`` as JSON)."""
 
 BASE = ("torch", "torch.distributed")
+LIBRARY = "elastic_infra.training"
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 """With this at 1, importing NumPy leaves one thread; OpenMP and MKL start theirs when they first compute."""
 ARROW_ALLOCATOR = "JE_ARROW_MALLOC_CONF"
@@ -139,15 +140,24 @@ def read_records(lines: Iterable[str]) -> dict[str, Import]:
 
 
 def may_load(found: Import) -> bool:
-    """Whether a module may be loaded here: torch, which may lie anywhere, and what is installed."""
+    """Whether a module may be loaded here: torch and this library, which may lie anywhere, and what is installed."""
     if found.name in sys.modules:
         return False
-    return is_torchs(found.name) or (is_installed(found.origin) if found.origin else is_found_installed(found.name))
+    return (
+        is_torchs(found.name)
+        or is_of_library(found.name)
+        or (is_installed(found.origin) if found.origin else is_found_installed(found.name))
+    )
 
 
 def is_torchs(name: str) -> bool:
     """Whether it is torch or a part of it."""
     return name.partition(".")[0] == "torch"
+
+
+def is_of_library(name: str) -> bool:
+    """Whether it is the library for scripts: in a pod it is mounted as sources, which each worker would compile."""
+    return name == LIBRARY or name.startswith(f"{LIBRARY}.")
 
 
 def is_installed(place: str) -> bool:

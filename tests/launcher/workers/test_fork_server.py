@@ -19,6 +19,7 @@ from hypothesis import strategies
 
 from elastic_infra.launcher.command_line.plan import Entrypoint
 from elastic_infra.launcher.workers import bootstrap, fork_server, import_scan, progress
+from elastic_infra.manifests import archive
 
 WORKERS = pathlib.Path(bootstrap.__file__).parent
 DRIVER = pathlib.Path(__file__).parents[1] / "scripts" / "fork_once.py"
@@ -195,6 +196,23 @@ def test_a_module_of_the_program_is_not_swapped_for_an_installed_namesake(place:
 
     assert place.output().splitlines()[-1] == "own own"
     assert any("uses (it imports datasets" in each for each in told["left_out"])
+
+
+def test_the_mounted_library_is_loaded_once_for_all_workers(place: Place, tmp_path: pathlib.Path) -> None:
+    """It lies in a zip of sources, which each worker would compile anew, and nowhere among installed packages."""
+    mounted = tmp_path / "launcher.zip"
+    mounted.write_bytes(archive.build(ROOT / "elastic_infra"))
+    place.environ["PYTHONPATH"] = os.pathsep.join([str(place.site), str(mounted)])
+    place.script.write_text(
+        "import torch, sys\nfound = 'elastic_infra.training.progress' in sys.modules\n"
+        "from elastic_infra.training import Progress\nprint(found, sys.modules[Progress.__module__].__file__)\n"
+    )
+    cold = [done.stdout for done in place.run_cold()]
+    told = place.fork()
+
+    assert told["ready"], told
+    assert cold == [f"False {mounted}/elastic_infra/training/progress.py\n"] * 2
+    assert place.output() == cold[0].replace("False", "True")
 
 
 def test_what_imports_print_every_worker_shows(place: Place) -> None:
