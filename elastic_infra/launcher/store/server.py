@@ -36,7 +36,9 @@ KEEP_SECONDS: Final[Mapping[State, float]] = {"ended": 600.0, "disconnected": 86
 may train on until its orphan timeout, and without its record the node would count as dead."""
 RECONNECT_SECONDS: Final = 1.0
 """A node that lost its connection has another one by then, unless the node is gone."""
-MAX_CONNECTIONS: Final = 10_000
+MAX_CONNECTIONS: Final = 20_100
+"""Two for each node of the largest job, since a node closes its former connection once another one stands, and some
+for those that are of no job yet."""
 SPARE_DESCRIPTORS: Final = 32
 """Descriptors that connections leave to the listener, the selector and the interpreter."""
 BACKLOG_BYTES: Final = 1 << 20
@@ -53,7 +55,7 @@ GATHER_SECONDS: Final = 0.1
 thousand nodes that all say something get a few large messages."""
 CROWD: Final = 64
 """With so many connections of a job what all of them get is packed where it is long: a record costs 20 bytes then."""
-PACKED_BYTES: Final = 1 << 11
+PACKED_BYTES: Final = 1 << 9
 """Shorter messages are never packed."""
 BACKLOG: Final = 4096
 """Connections that the kernel completes before they are accepted: all nodes of a job come at once."""

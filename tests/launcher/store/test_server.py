@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from elastic_infra.config.elastic import MAX_NODES
 from elastic_infra.launcher.protocol import events
 from elastic_infra.launcher.store import client, connection, server, wire
 from tests.launcher.store.serving import (
@@ -476,6 +477,11 @@ def test_idle_connections_do_not_keep_a_node_out() -> None:
         assert soft < 20
         assert raised == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         assert len(idle) == 300
+
+
+def test_the_largest_job_has_two_places_for_each_node() -> None:
+    """A node closes its former connection once another one stands, and all nodes may do so at one time."""
+    assert server.MAX_CONNECTIONS >= 2 * MAX_NODES
 
 
 def test_places_are_fewer_than_descriptors() -> None:
