@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -80,7 +81,7 @@ class Mirror:
             value = notice.get("value")
             yield from self._set(self._take(key, value, _parse(key, value)), notice, now)
         elif kind == "changed":
-            numbers = cast("list[int]", notice.get("nodes", []))
+            numbers = itertools.accumulate(cast("list[int]", notice.get("gaps", [])))
             for changed in [node_key(self._nodes.get(number, "")) for number in numbers] or [key]:
                 yield from self._set(self._change(changed, notice), notice, now)
         elif kind == "deleted":

@@ -153,7 +153,7 @@ def test_a_record_that_becomes_readable_again_is_whole() -> None:
 
 
 def test_what_many_nodes_say_at_once_is_one_notice() -> None:
-    """A wave of equal changes costs a number for each node; the same nodes' next change comes behind it."""
+    """A wave of equal changes costs a gap for each node, and hardly a byte packed; their next change comes behind it."""
     space, feed = Keyspace(), Feed(Held())
     nodes = [f"{number:032x}" for number in range(1000)]
     for state in ("ready", "member"):
@@ -168,9 +168,46 @@ def test_what_many_nodes_say_at_once_is_one_notice() -> None:
     assert notice == {
         "event": "changed",
         "value": {"state": "member", "generation": 1},
-        "nodes": [presence.arrived for presence in space.presences.values()],
+        "gaps": [1] * len(nodes),
     }
-    assert len(data) < 6 * len(nodes)
+    assert len(data) < 2.1 * len(nodes)
+    assert len(wire.pack(data)) < 200
+
+
+def test_equal_changes_of_one_node_are_two_notices() -> None:
+    """The first value of an array is taken off, and then the next one: told as one change, it would stay."""
+    picture, space, feed = Picture(), Keyspace(), Feed(Held())
+    notices = [notice for node in ("a", "b") for notice in space.heard(node, 0.0)]
+    for hung_at in ([1, 2], [2], []):
+        for node in ("a", "b"):
+            said = {"uuid": node, "name": "", "state": "member", "hung_at": hung_at}
+            notices += space.put(keys.node_key(node), Encoded.of(said))
+    for notice in notices:
+        feed.add(notice)
+    picture.read(told(feed))
+
+    assert [picture.peers[node].record.hung_at for node in ("a", "b")] == [(), ()]
+
+
+def test_two_waves_that_come_mixed_are_two_notices() -> None:
+    """Nodes that stop at one time each say that they end their workers, and later that none is left."""
+    space, feed, picture = Keyspace(), Feed(Held()), Picture()
+    nodes = [f"{number:032x}" for number in range(1000)]
+    notices = [notice for node in nodes for notice in space.heard(node, 0.0)]
+    said = [(node, "member") for node in nodes]
+    for place in range(len(nodes) + 10):
+        said += [(node, "draining") for node in nodes[place : place + 1]]
+        said += [(node, "stopped") for node in nodes[max(0, place - 10) : max(0, place - 9)]]
+    for node, state in said:
+        notices += space.put(keys.node_key(node), Encoded.of({"uuid": node, "name": "", "state": state}))
+    for notice in notices:
+        feed.add(notice)
+    *_, draining, stopped = messages = list(told(feed))
+    picture.read(iter(messages))
+
+    assert (draining["value"], stopped["value"]) == ({"state": "draining"}, {"state": "stopped"})
+    assert draining["gaps"] == stopped["gaps"] == [1] * len(nodes)
+    assert {peer.record.state for peer in picture.peers.values()} == {"stopped"}
 
 
 def test_one_member_of_a_thousand_costs_one() -> None:
