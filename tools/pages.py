@@ -32,13 +32,16 @@ MODULES: Final = {
     "launcher/SOAK_2_WORKERS.json": "tests.launcher.soak.report",
     "launcher/SOAK_8_WORKERS.json": "tests.launcher.soak.report",
     "rendezvous/CHAOS.json": "benchmarks.rendezvous.chaos",
+    "rendezvous/LIMITS.json": "benchmarks.rendezvous.limited",
     "training/SOAK.json": "tests.launcher.soak_in_place.report",
     "training/SOAK_SHARDED.json": "tests.launcher.soak_in_place.report",
 }
 """By a file's path below ``benchmarks``: the module whose ``document`` makes the page. It is that of the folder's
 ``report`` otherwise, or of the program where there is none."""
-PICTURES: Final = {"docs/scale.svg": ("rendezvous/RESULTS.json", "benchmarks.rendezvous.picture")}
-"""The figures of each picture, and the module whose ``document`` draws it."""
+PICTURES: Final = {
+    "docs/scale.svg": (("rendezvous/RESULTS.json", "rendezvous/LIMITS.json"), "benchmarks.rendezvous.picture")
+}
+"""The figures of each picture, and the module whose ``document`` draws them."""
 
 
 class Page(NamedTuple):
@@ -47,13 +50,13 @@ class Page(NamedTuple):
     path: Path
     module: str
     """Its ``document`` makes the text."""
-    figures: Path | None = None
+    figures: tuple[Path, ...] = ()
     """None of the page that is made of all others."""
 
     def text(self) -> str:
         """What the page is to say."""
-        found = results.load(self.figures) if self.figures else _written()
-        text: str = importlib.import_module(self.module).document(found)
+        found = [results.load(path) for path in self.figures] or [_written()]
+        text: str = importlib.import_module(self.module).document(*found)
         return text
 
 
@@ -74,8 +77,12 @@ def pages() -> list[Page]:
     """All that are made of committed figures."""
     names = {f"{path.parent.name}/{path.name}": path for path in sorted(ROOT.glob("benchmarks/*/*.json"))}
     return [
-        *(Page(results.page(path), MODULES.get(name) or _module(path.parent), path) for name, path in names.items()),
-        *(Page(ROOT / picture, module, names[name]) for picture, (name, module) in PICTURES.items() if name in names),
+        *(Page(results.page(path), MODULES.get(name) or _module(path.parent), (path,)) for name, path in names.items()),
+        *(
+            Page(ROOT / picture, module, tuple(names[name] for name in figures))
+            for picture, (figures, module) in PICTURES.items()
+            if names.keys() >= {*figures}
+        ),
         Page(ROOT / "benchmarks/RESULTS.md", "benchmarks.common.summary"),
     ]
 

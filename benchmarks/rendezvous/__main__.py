@@ -29,18 +29,22 @@ from typing import Any, Final
 from benchmarks.common import results
 from benchmarks.rendezvous import report
 from benchmarks.rendezvous.light import Lights
+from benchmarks.rendezvous.limits import Group
 from benchmarks.rendezvous.probe import ASKING, COUNT, FAIL, RECEIVED, SENT, SETTLE_SECONDS, Traffic, bytes_of
 from benchmarks.rendezvous.report import (
+    AGENT_MEMORY,
     ASKED,
     BEATS,
     C10D,
     IDLE,
     IDLE_BYTES,
+    LOST,
     MESSAGES,
     OURS,
     PATIENCE,
     REAL,
     SILENT,
+    THROTTLED,
     TOLD,
     WORK,
 )
@@ -55,15 +59,20 @@ Figures = dict[str, float]
 IDLE_SECONDS: Final = 5.0
 COPIED: Final = 256 << 20
 """Bytes with which the cost of a byte is measured."""
+WAVES: Final = 64
+"""The nodes of a larger job come so many at a time that it is as many waves: pods start side by side, and what a job of
+any size costs is then told in as many messages."""
 PROBE_SECONDS: Final = 1.0
 """Until the real node has connected."""
 
 
 class Run:
-    """One size: the store, the probe and the light nodes."""
+    """One size: the store, within its group of limits where there is one, the probe and the light nodes."""
 
-    def __init__(self, store: subprocess.Popen[bytes], probe: subprocess.Popen[str], port: int) -> None:
-        self.store, self.probe, self.port = store, probe, port
+    def __init__(
+        self, store: subprocess.Popen[bytes], probe: subprocess.Popen[str], port: int, group: Group | None = None
+    ) -> None:
+        self.store, self.probe, self.port, self.group = store, probe, port, group
         self.lights = Lights(port)
         self.figures: dict[str, float] = {}
         self.begin()
@@ -102,12 +111,15 @@ class Run:
     def begin(self) -> None:
         """A change begins: the processor time of each party and the bytes count from here."""
         self._spent, self._received = self._work(), self.lights.received
+        self._throttled = self.group.throttled_seconds() if self.group else 0.0
 
     def tell(self, change: str, seconds: float) -> None:
         """Take a change down that took so long, with the processor time of each party and what the nodes were told."""
         spent = zip(WORK, self._work(), self._spent, strict=True)
         self.figures |= {change: seconds, **{f"{work}, {change}": now - before for work, now, before in spent}}
         self.figures[f"{TOLD}, {change}"] = (self.lights.received - self._received) / 1e6
+        if self.group:
+            self.figures[f"{THROTTLED}, {change}"] = self.group.throttled_seconds() - self._throttled
         self.lights.serve(SETTLE_SECONDS)
         before, after = self._traffic, self.count()
         told = real_traffic(after - before)
@@ -162,15 +174,18 @@ def real_traffic(counted: Traffic) -> Figures:
     return dict(zip(REAL, map(float, itertools.chain(*figures)), strict=True))
 
 
-def measure(nodes: int, idle_seconds: float = IDLE_SECONDS, *, silent: bool = True) -> Figures:
+def measure(
+    nodes: int, idle_seconds: float = IDLE_SECONDS, *, silent: bool = True, group: Group | None = None
+) -> Figures:
     """Every figure of one size, in seconds unless the name says otherwise.
 
     Args:
         nodes: light ones; the real node comes on top of them.
         idle_seconds: for which the job stands idle.
         silent: whether a node falls silent in the end, which takes the store's patience.
+        group: limits of the store's process.
     """
-    with running(nodes + 1) as run:
+    with running(nodes + 1, group) as run:
         formed = form(run, nodes)
         _stand_idle(run, idle_seconds)
         smaller = change(run, "lost node", lambda: run.lights.lose(nodes), nodes, formed)
@@ -182,10 +197,11 @@ def measure(nodes: int, idle_seconds: float = IDLE_SECONDS, *, silent: bool = Tr
         run.figures["kB sent by a node"] = sum(each.sent for each in left) / len(left) / 1e3
         run.figures["kB sent to a node and node"] = sum(each.received for each in left) / len(left) / nodes / 1e3
         run.figures["ns to copy a byte"] = 1e9 * seconds_to_copy(COPIED) / COPIED
-        run.figures["lost connections"] = float(run.lights.lost_connections)
-        run.figures["store memory, MB"] = _megabytes(run.store.pid)
+        run.figures[LOST] = float(run.lights.lost_connections)
+        run.figures["store memory, MB"] = _megabytes(run.store.pid, "VmRSS")
         if silent:
             change(run, SILENT, lambda: run.lights.freeze(1), nodes, larger)
+        run.figures[AGENT_MEMORY] = _megabytes(run.probe.pid, "VmHWM")
         told, _ = run.probe.communicate(timeout=60)
     return {**run.figures, **json.loads(told.splitlines()[-1])}
 
@@ -199,11 +215,12 @@ def control(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float |
 
 
 def form(run: Run, nodes: int) -> Mapping[str, Any]:
-    """The first generation, of so many light nodes and the real one."""
+    """The first generation, of so many light nodes and the real one; they come in ``WAVES``."""
     time.sleep(PROBE_SECONDS)
     for index in range(1, nodes):
         run.lights.add(index)
-        run.lights.serve(0.0)
+        if index % max(1, nodes // WAVES) == 0:
+            run.lights.serve(0.0)
     last = time.monotonic()
     run.begin()
     run.lights.add(nodes)
@@ -235,13 +252,13 @@ def change(run: Run, name: str, strike: Callable[[], None], nodes: int, before: 
 
 
 @contextmanager
-def running(nodes: int) -> Iterator[Run]:
+def running(nodes: int, group: Group | None = None) -> Iterator[Run]:
     """A store and a real node, for a job of so many nodes with it."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.rendezvous.probe", str(port), str(nodes)]
-    store = serve(port)
+    store = serve(port, group)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
-        run = Run(store, probe, port)
+        run = Run(store, probe, port, group)
         try:
             yield run
         finally:
@@ -250,10 +267,10 @@ def running(nodes: int) -> Iterator[Run]:
             end(run.store)
 
 
-def serve(port: int) -> subprocess.Popen[bytes]:
-    """A store that listens there."""
+def serve(port: int, group: Group | None = None) -> subprocess.Popen[bytes]:
+    """A store that listens there, in this group."""
     command = [sys.executable, "-m", "elastic_infra.launcher.store", "--host", "127.0.0.1", "--port", str(port)]
-    store = subprocess.Popen(command, stdout=subprocess.PIPE)
+    store = subprocess.Popen(group.command(command) if group else command, stdout=subprocess.PIPE)
     _ = store.stdout.readline() if store.stdout else b""  # it listens
     return store
 
@@ -284,9 +301,10 @@ def seconds_to_copy(size: int) -> float:
             return time.process_time() - before
 
 
-def _megabytes(pid: int) -> float:
+def _megabytes(pid: int, name: str) -> float:
+    """A process's memory by this line of its status."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
 
 
 def main(arguments: list[str]) -> int:

@@ -28,6 +28,7 @@ _GENERATION: Final = re.compile(
 is left out is ``running`` in a generation with a new number."""
 _NODES: Final = b'"node/'
 """Ends the generation in a snapshot: the nodes' records follow."""
+_MEMBER: Final = re.compile(rb'\{"uuid":"(\w+)"')
 _INCARNATION: Final = re.compile(rb'"incarnation":"(\w+)"')
 _PACKED: Final = b'"packed":"'
 _CHECKED: Final = 64
@@ -63,7 +64,8 @@ class Heard(NamedTuple):
     number: bytes
     """Empty where it stays."""
     phase: bytes
-    rest: bytes
+    named: frozenset[bytes]
+    """Uuids of the members that are told: all of a new generation, and of a change those that come in."""
     made_in: str
     """The store's incarnation in which the generation was made; empty where it stays."""
 
@@ -79,8 +81,9 @@ def _said(line: bytes) -> tuple[str, list[Heard]]:
 def _heard(text: bytes) -> list[Heard]:
     cut = ((number, phase, rest.partition(_NODES)[0]) for number, phase, rest in _GENERATION.findall(text))
     return [
-        Heard(number, phase, rest, found[1].decode() if (found := _INCARNATION.search(rest)) else "")
+        Heard(number, phase, frozenset(_MEMBER.findall(rest)), found[1].decode() if found else "")
         for number, phase, rest in cut
+        for found in [_INCARNATION.search(rest)]
     ]
 
 
@@ -360,15 +363,14 @@ class Lights:
         self._follow(node, generations)
 
     def _follow(self, node: Light, seen: Iterable[Heard]) -> None:
-        for digits, phase, rest, made_in in seen:
+        for digits, phase, named, made_in in seen:
             if self.nodes.get(node.index) is not node:  # what came before was the end of its last generation
                 return
             node.number = number = int(digits or node.number)
             node.made_in = made_in or node.made_in
             is_newer = bool(digits) and number >= max(node.first, node.said.generation + 1)
             # A change of the members names a newcomer once, and survivors not at all.
-            place = b'{"uuid":"%b"' % node.said.uuid.encode()
-            has_place = node.said.generation > 0 or place in rest
+            has_place = node.said.generation > 0 or node.said.uuid.encode() in named
             stops = phase in {b"draining", b"broken"}
             if (is_newer and has_place) or (number == node.said.generation and node.said.state == "member" and stops):
                 self._end(node, number) if stops else self._enter(node, number)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from benchmarks.common.results import Results
-from benchmarks.rendezvous.report import C10D, OURS, SILENT, Runs, summary
+from benchmarks.rendezvous.report import C10D, FREE, OURS, POD, SILENT, Runs, summary
 from elastic_infra.timeline import svg, theme
 from elastic_infra.timeline.history import MarkKind
 
@@ -17,20 +17,35 @@ LEFT, RIGHT, TOP, BOTTOM = 64.0, 740.0, 96.0, 420.0
 SECONDS: Final = (-3, 2)
 """Powers of ten at the ends of the axis."""
 SHAPES: Final[Mapping[str, MarkKind]] = {"form": "exit", "lost node": "lost", "newcomer": "fault", SILENT: "hang"}
-LINES: Final = {OURS: "edge", C10D: "away"}
-NAMES: Final = {OURS: "this launcher", C10D: "torch's c10d"}
+LINES: Final = {OURS: "edge", POD: "h-start", C10D: "away"}
+NAMES: Final = {OURS: "this launcher", POD: "the same, the store in its pod", C10D: "torch's c10d"}
 TITLE: Final = "Seconds until all nodes have entered the next round"
+Arms = dict[str, Runs]
+"""The runs of one size."""
 Point = tuple[int, float]
 """Number of nodes and median seconds."""
 
 
-def document(results: Results) -> str:
-    """The picture as an SVG document."""
-    runs = {int(nodes): by_arm for nodes, by_arm in results["runs"].items()}
+def document(results: Results, limited: Results) -> str:
+    """The picture as an SVG document.
+
+    Args:
+        results: of both rendezvous.
+        limited: of the store with and without the limits of its pod; the latter where the first have no such size.
+    """
+    runs = _together(results["runs"], limited["runs"])
     markup = [svg.words((16, 30), "head", TITLE), *_legend(), *_grid(list(runs), _x(runs))]
     for arm, name in itertools.product(LINES, SHAPES):
         markup += _curve(arm, name, points(runs, arm, name), _x(runs))
     return theme.document("scale", TITLE, described(runs), (WIDTH, HEIGHT), markup)
+
+
+def _together(runs: Mapping[str, Mapping[str, Runs]], limited: Mapping[str, Mapping[str, Runs]]) -> dict[int, Arms]:
+    found = {int(nodes): dict(by_arm) for nodes, by_arm in runs.items()}
+    for nodes, by_arm in limited.items():
+        arms = found.setdefault(int(nodes), {OURS: by_arm[FREE]})
+        arms[POD] = by_arm[POD]
+    return dict(sorted(found.items()))
 
 
 def points(runs: Mapping[int, Mapping[str, Runs]], arm: str, name: str) -> list[Point]:
@@ -86,8 +101,9 @@ def _legend() -> Iterator[str]:
     for arm, look in LINES.items():
         yield svg.line((left, 54), (left + 30, 54), look)
         yield svg.words((left + 38, 58), "small", NAMES[arm])
-        left += 150
+        left += 60 + 7 * len(NAMES[arm])
+    left = 16.0
     for name, kind in SHAPES.items():
-        yield theme.mark(kind, (left + 6, 54))
-        yield svg.words((left + 18, 58), "small", name)
+        yield theme.mark(kind, (left + 6, 74))
+        yield svg.words((left + 18, 78), "small", name)
         left += 92

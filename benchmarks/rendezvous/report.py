@@ -13,6 +13,9 @@ from benchmarks.launcher.measure import Summary
 
 OURS: Final = "ours"
 C10D: Final = "c10d"
+POD: Final = "in its pod"
+FREE: Final = "free"
+"""Ours too, with the store in a group that has the limits of its pod, and in one that has none."""
 CHANGES: Final = ("form", "lost node", "newcomer")
 SILENT: Final = "silent node"
 """A loss of which no connection tells."""
@@ -20,6 +23,16 @@ IDLE: Final = "idle store, % of a core"
 WORK: Final = ("store CPU", "agent CPU", "simulation CPU")
 """Whose processor time each change is told of: the store's, the real agent's, and that of all light nodes, which a job
 spends on as many machines."""
+STORE_MEMORY: Final = "store memory at its peak, MB"
+"""What its control group counted, the kernel's memory for its connections included."""
+KILLS: Final = "store ended for want of memory"
+LOST: Final = "lost connections"
+RECONNECTS: Final = "reconnects"
+PAUSE: Final = "longest_round"
+AGENT_MEMORY: Final = "agent memory, MB"
+"""The most that the real node's process had until the last change was over."""
+THROTTLED: Final = "store throttled"
+"""Seconds of a change in which the store had used up its share of the processor."""
 TOLD: Final = "MB told"
 """What all nodes receive."""
 IDLE_BYTES: Final = ("B sent by an idle node, a second", "B received by an idle node, a second")

@@ -6,11 +6,12 @@ import functools
 import re
 import statistics
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.common import results
-from benchmarks.rendezvous import chaos, picture, probe, report
+from benchmarks.rendezvous import chaos, limited, limits, picture, probe, report
 from benchmarks.rendezvous.__main__ import RESULTS, Figures, end, form, measure, running, serve
 from benchmarks.rendezvous.probe import bytes_of
 from elastic_infra.launcher.protocol import turns
@@ -222,17 +223,78 @@ def test_a_size_that_was_measured_alone_is_known_by_its_command() -> None:
 
 
 def test_the_picture_shows_each_median() -> None:
-    """A point with its seconds for each size and rendezvous, and none for a size that did not come."""
+    """A point with its seconds for each size and rendezvous, and none for one that did not come.
+
+    Of a size that was measured only beside the store in its pod it shows both.
+    """
     control: dict[str, list[dict[str, float | str]]] = {"ours": [{"form": 2.0}], "c10d": [{"form": "over 120"}]}
     runs = {"8": {"ours": [{"form": 0.1}, {"form": 0.3}, {"form": 0.2}], "c10d": [{"form": 30.0}]}, "4096": control}
-    drawn = picture.document({"runs": runs})
+    limited = {"10000": {"in its pod": [{"form": 9.0}], "free": [{"form": 5.0}]}}
+    drawn = picture.document({"runs": runs}, {"runs": limited})
 
     shown = re.findall(r"<title>(.*?, form, .*?)</title>", drawn)
     assert shown == [
         "this launcher, form, 8 nodes: 0.2 s",
         "this launcher, form, 4,096 nodes: 2 s",
+        "this launcher, form, 10,000 nodes: 5 s",
+        "the same, the store in its pod, form, 10,000 nodes: 9 s",
         "torch's c10d, form, 8 nodes: 30 s",
     ]
+
+
+def test_the_page_about_the_pod_has_both_in_columns() -> None:
+    """Each size with the limits of the store's pod, and without."""
+    runs = {"128": {"in its pod": [{"form": 2.0}], "free": [{"form": 1.0}]}}
+    found = {"machine": ["a machine"], "limits": {"cpu": 0.5, "memory": 1 << 28}, "runs": runs}
+    page = limited.document(found)
+
+    assert "| nodes | 128 in its pod | 128 free |" in page
+    assert "| form | 2 (n 1) | 1 (n 1) |" in page
+    assert "0.5 of a processor and 256 MB" in page
+
+
+HIERARCHIES = {
+    "v1": {
+        "cpu/cgroup.procs": "",
+        "cpu/cpu.cfs_period_us": "",
+        "cpu/cpu.cfs_quota_us": "",
+        "cpu/cpu.stat": "nr_periods 9\nthrottled_time 1500000000\n",
+        "memory/cgroup.procs": "",
+        "memory/memory.limit_in_bytes": "",
+        "memory/memory.kmem.tcp.limit_in_bytes": "",
+        "memory/memory.max_usage_in_bytes": "2097152\n",
+        "memory/memory.kmem.tcp.max_usage_in_bytes": "1048576\n",
+        "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+    },
+    "v2": {
+        "cpu.max": "",
+        "memory.max": "",
+        "cpu.stat": "usage_usec 7\nthrottled_usec 1500000\n",
+        "memory.peak": "3145728\n",
+        "memory.events": "low 0\noom 2\noom_kill 1\n",
+    },
+}
+"""Files of a group below each hierarchy, with what the kernel says in them."""
+SET = {
+    "v1": {"cpu/cpu.cfs_quota_us": "50000", "memory/memory.limit_in_bytes": "268435456"},
+    "v2": {"cpu.max": "50000 100000", "memory.max": "268435456"},
+}
+
+
+@pytest.mark.parametrize("version", HIERARCHIES)
+def test_a_group_has_the_limits_of_the_store_s_pod(version: str, tmp_path: Path) -> None:
+    """Under the names of either version of control groups; it says what was used and who was ended."""
+    for name, text in HIERARCHIES[version].items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    folders = tuple(tmp_path / name for name in ("cpu", "memory")) if version == "v1" else (tmp_path,)
+    group = limits.Group(folders)
+    group.count_all()
+    group.set(limits.Limits.of_a_pod())
+
+    assert {name: (tmp_path / name).read_text() for name in SET[version]} == SET[version]
+    assert (group.throttled_seconds(), group.peak_megabytes(), group.kills()) == (1.5, 3.0, 1)
+    assert group.command(["true"])[-2:] == ["sh", "true"]
 
 
 @pytest.mark.timeout(300)

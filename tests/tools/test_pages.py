@@ -15,7 +15,7 @@ from tools.run import ROOT
 if TYPE_CHECKING:
     from tests.cluster import kube
 
-FIGURES = {page.path: page.figures for page in pages.pages() if page.figures and page.path.suffix == ".md"}
+FIGURES = {page.path: page.figures[0] for page in pages.pages() if page.figures and page.path.suffix == ".md"}
 """The JSON of each page."""
 MEASURED = r"20\d\d-\d\d-\d\d by `(python -m|make) .*`"
 COUNTED = r"\bn \d|\| (n|runs|seed) \||One run a "
