@@ -37,6 +37,7 @@ from benchmarks.rendezvous.report import (
     BEATS,
     C10D,
     IDLE,
+    IDLE_AGENT,
     IDLE_BYTES,
     LOST,
     MESSAGES,
@@ -236,7 +237,7 @@ def _stand_idle(run: Run, seconds: float) -> None:
     run.lights.serve(seconds)
     spent = time.monotonic() - begin
     store, agent = (cpu_seconds(pid) - was for pid, was in zip(pids, before, strict=True))
-    run.figures |= {IDLE: 100 * store / spent, "idle agent, % of a core": 100 * agent / spent}
+    run.figures |= {IDLE: 100 * store / spent, IDLE_AGENT: 100 * agent / spent}
     told = (run.lights.sent - sent, run.lights.received - received)
     run.figures |= {name: count / nodes / spent for name, count in zip(IDLE_BYTES, told, strict=True)}
 

@@ -24,6 +24,7 @@ from benchmarks.rendezvous.report import (
     CHANGES,
     FREE,
     IDLE,
+    IDLE_AGENT,
     KILLS,
     LOST,
     PAUSE,
@@ -43,7 +44,7 @@ ARMS: Final = (POD, FREE)
 ROWS: Final = (*CHANGES, IDLE, STORE_MEMORY, KILLS, LOST, RECONNECTS, PAUSE, AGENT_MEMORY)
 DETAILS: Final = (
     *(f"{name}, {change}" for change in CHANGES for name in (THROTTLED, *WORK, TOLD)),
-    "idle agent, % of a core",
+    IDLE_AGENT,
     "kB sent to a node and node",
 )
 ABOUT: Final = """\
@@ -70,7 +71,7 @@ def document(found: Results) -> str:
         memory_row=STORE_MEMORY,
         pause=PAUSE,
     )
-    tables = (table(_rows(runs, names)) for names in (ROWS, DETAILS))
+    tables = (table(rows(runs, names)) for names in (ROWS, DETAILS))
     return "\n\n".join(["# The store in its pod", listed(found), *tables, about]) + "\n"
 
 
@@ -79,7 +80,8 @@ def of_sizes(found: Results) -> dict[int, Mapping[str, Runs]]:
     return {int(nodes): by_arm for nodes, by_arm in found["runs"].items()}
 
 
-def _rows(runs: Mapping[int, Mapping[str, Runs]], names: Iterable[str]) -> Iterator[list[str]]:
+def rows(runs: Mapping[int, Mapping[str, Runs]], names: Iterable[str]) -> Iterator[list[str]]:
+    """A table of these figures, each size with the limits and without."""
     yield ["nodes", *(f"{nodes:,} {arm}" for nodes in runs for arm in ARMS)]
     for name in names:
         yield [name, *(cell(by_arm.get(arm, ()), name) for by_arm in runs.values() for arm in ARMS)]
