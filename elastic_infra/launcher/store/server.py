@@ -55,7 +55,7 @@ GATHER_SECONDS: Final = 0.1
 thousand nodes that all say something get a few large messages."""
 CROWD: Final = 64
 """With so many connections of a job what all of them get is packed where it is long: a record costs 20 bytes then."""
-PACKED_BYTES: Final = 1 << 9
+PACKED_BYTES: Final = 1 << 11
 """Shorter messages are never packed."""
 BACKLOG: Final = 4096
 """Connections that the kernel completes before they are accepted: all nodes of a job come at once."""
