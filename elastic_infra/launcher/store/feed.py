@@ -4,8 +4,8 @@ No I/O, no clock. Equal changes of several nodes are one notice, also where othe
 thousand nodes that end their workers say the same two things, in any order. The notice names the nodes by the gaps
 between their numbers, which are nearly all 1 and cost next to nothing packed.
 
-The changes of one node keep their order, and all of them keep theirs beside every other notice. Those of different nodes
-between two such notices do not: a node decides on the picture after all of them.
+The changes of one node keep their order, and all of them keep theirs beside every other notice. Those of different
+nodes between two such notices do not: a node decides on the picture after all of them.
 """
 
 from __future__ import annotations

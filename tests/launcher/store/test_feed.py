@@ -153,7 +153,7 @@ def test_a_record_that_becomes_readable_again_is_whole() -> None:
 
 
 def test_what_many_nodes_say_at_once_is_one_notice() -> None:
-    """A wave of equal changes costs a gap for each node, and hardly a byte packed; their next change comes behind it."""
+    """A wave of equal changes costs a gap for each node, and hardly a byte packed; their next change comes behind."""
     space, feed = Keyspace(), Feed(Held())
     nodes = [f"{number:032x}" for number in range(1000)]
     for state in ("ready", "member"):
