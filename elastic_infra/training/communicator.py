@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from .console import warn
+from .waits import Waits
 
 
 class Communicator:
@@ -36,8 +37,9 @@ class Communicator:
         return str(error.name) != "SUCCESS"
 
     @contextlib.contextmanager
-    def making(self) -> Iterator[None]:
+    def making(self, size: int) -> Iterator[None]:
         """No communicator stands while one is made: only the timeout ends that."""
+        del size
         with self._lock:
             self._stands = False
         yield
@@ -56,6 +58,7 @@ class Communicator:
         with self._lock:
             if not self._stands:
                 return 0
+            self._stands = False  # one that is revoked is not revoked again
             try:
                 dist.group.WORLD.abort()
             except RuntimeError as error:
@@ -63,6 +66,10 @@ class Communicator:
                 what = str(error).partition("\n")[0].removesuffix(".")
                 warn(f"NCCL's communicator cannot be revoked: {what}. The launcher replaces this worker.")
             return 1
+
+    def left_waiting(self) -> Waits:
+        """None: how threads wait for NCCL is not known here."""
+        return ()
 
     def confirm(self) -> None:
         """Wait until the device has done all that it was given."""

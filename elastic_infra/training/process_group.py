@@ -23,8 +23,12 @@ import torch.distributed as dist
 from ..launcher.workers import channel
 from . import regroup
 from .console import warn_for_job
+from .waits import Waits
 
 _POLL_SECONDS: Final = 0.005
+_CUT_SECONDS: Final = 0.25
+"""Until the next look at a main thread that has not left a broken generation: connections may have been made since the
+last cut. A thread that nothing frees is the same in two looks."""
 _FREEING_SECONDS: Final = 1.0
 """At the end of training: groups are freed in milliseconds, and best before the interpreter ends, or never."""
 _SIGNS: Final = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
@@ -45,6 +49,8 @@ class Orders:
         self._freeing = freeing
         self._changed = threading.Condition()
         self._order: channel.Enter | channel.Dismiss | None = None
+        self._within = 0
+        """The generation that the main thread has entered and not left; 0 while it waits for an order."""
         self.broken = 0
         """The newest generation that ended in the middle of a step."""
         self.lost = False
@@ -61,10 +67,17 @@ class Orders:
         with self._changed:
             self._changed.wait_for(lambda: self._order is not None or self.lost)
             order, self._order = self._order, None
+            self._within = order.generation if isinstance(order, channel.Enter) else 0
         if order is None:
             message = "The launcher's agent is gone."
             raise ConnectionError(message)
         return order
+
+    def leave(self) -> None:
+        """Note that the main thread has left its generation, and waits for an order from now on."""
+        with self._changed:
+            self._within = 0
+            self._changed.notify_all()
 
     def await_break(self, generation: int) -> bool:
         """Wait until the agent says that the generation is over; False where it dismisses this process instead."""
@@ -80,6 +93,7 @@ class Orders:
                 self.broken = max(self.broken, message.generation)
                 self._freeing.cut()
                 self.on_break()
+                threading.Thread(target=self._free, args=(message.generation,), name="cut", daemon=True).start()
             with self._changed:
                 if isinstance(message, channel.Enter | channel.Dismiss):
                     self._order = message
@@ -87,6 +101,24 @@ class Orders:
         with self._changed:
             self.lost = True
             self._changed.notify_all()
+
+    def _free(self, generation: int) -> None:
+        """Cut until the main thread has left a broken generation; say so to the agent where nothing frees it."""
+
+        def has_left() -> bool:
+            return self._within != generation or self.lost
+
+        waits: Waits = ()
+        while not self._await(has_left, _CUT_SECONDS):
+            self._freeing.cut()
+            before, waits = waits, self._freeing.left_waiting()
+            if waits and waits == before:
+                self._connection.send(channel.Stuck(generation))
+                return
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, seconds)
 
 
 class ElasticGroup:
@@ -197,7 +229,7 @@ class ElasticGroup:
 
     def move(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
         """Park after so many steps, and enter the next generation's group; arguments and result as in ``begin``."""
-        self._say(channel.Parked(self.generation, step))
+        self._park(step)
         return self._enter(step, settle)
 
     def takes(self, error: BaseException) -> bool:
@@ -266,6 +298,11 @@ class ElasticGroup:
             self._say(channel.In(self.generation, self._obstacle))
         self._free_left(_FREEING_SECONDS)
 
+    def _park(self, step: int) -> None:
+        if self._orders is not None:
+            self._orders.leave()
+        self._say(channel.Parked(self.generation, step))
+
     def _enter(self, step: int, settle: Callable[[], None]) -> channel.Dismiss | None:
         if self._orders is None:
             message = "This process is not moved by the launcher, so the agent sends it no orders."
@@ -281,7 +318,7 @@ class ElasticGroup:
             except Exception as error:
                 if not self.takes(error):
                     raise
-                self._say(channel.Parked(self.generation, step))
+                self._park(step)
                 continue
             self.is_behind = False
             self._free_left()
@@ -312,11 +349,12 @@ class ElasticGroup:
 
     def _make(self) -> None:
         rank, world = int(self._environ["RANK"]), int(self._environ["WORLD_SIZE"])
+        self._raise_if_broken()  # before: who frees this thread begins with the message of the break
         self._freeing.forget()
         self._left += self._way.leave()
         self._store = self._store_of(rank, world)
         handles = self._meet(self._store, rank, world)
-        with self._freeing.making():
+        with self._freeing.making(world):
             self._way.enter(self._store, self.generation, handles, rank)
         self._raise_if_broken()
 

@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from .communicator import Communicator
 from .connections import Connections
+from .waits import Waits
 
 MAKING: Final = timedelta(seconds=60)
 """Timeout for making a group once all members are present."""
@@ -64,8 +65,8 @@ class Freeing(Protocol):
     def has_failed(self) -> bool:
         """Whether the backend knows of a failed collective."""
 
-    def making(self) -> AbstractContextManager[None]:
-        """Surrounds the making of a group."""
+    def making(self, size: int) -> AbstractContextManager[None]:
+        """Surrounds the making of a group of so many members."""
 
     def settling(self) -> AbstractContextManager[None]:
         """Surrounds the first collectives of a group."""
@@ -75,6 +76,9 @@ class Freeing(Protocol):
 
     def cut(self) -> int:
         """End the collectives that wait, from any thread; returns how many things were cut."""
+
+    def left_waiting(self) -> Waits:
+        """The waits in collectives that nothing ends, once all is cut; empty where the main thread is in none."""
 
     def confirm(self) -> None:
         """Wait until the collectives so far have ended, as far as their results need that."""

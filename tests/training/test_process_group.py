@@ -21,7 +21,9 @@ from torch.utils.data import DataLoader
 
 from elastic_infra.launcher.workers import channel
 from elastic_infra.training import Elastic, ElasticGroup, ElasticSampler, ElasticState
+from elastic_infra.training.connections import Connections
 from elastic_infra.training.process_group import BrokenError, rebind
+from elastic_infra.training.waits import Waits
 from tests.ports import free_port
 
 
@@ -63,9 +65,9 @@ def agent_and_worker(tmp_path: pathlib.Path) -> Iterator[tuple[channel.Connectio
         end.close()
 
 
-def listening(connection: channel.Connection) -> ElasticGroup:
+def listening(connection: channel.Connection, freeing: Connections | None = None) -> ElasticGroup:
     """A group that hears its agent and meets no peers."""
-    group = ElasticGroup(connection, environ={})
+    group = ElasticGroup(connection, environ={}, freeing=freeing)
     group._make = lambda: None  # type: ignore[method-assign]  # no peers are here
     assert group._orders is not None
     group._orders.listen()
@@ -138,6 +140,43 @@ def test_groups_of_a_build_that_broke_are_gone_before_the_next_one(
         dist.destroy_process_group()
 
 
+class Leaving(Connections):
+    """Gloo leaves the main thread in a collective."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts = 0
+
+    def cut(self) -> int:
+        self.cuts += 1
+        return 0
+
+    def left_waiting(self) -> Waits:
+        return ((1, 1),)
+
+
+def test_the_agent_hears_of_a_worker_that_nothing_frees(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+) -> None:
+    """The worker cuts again until it has left, and says nothing of a generation that it has left."""
+    agent, connection = agent_and_worker
+    freeing = Leaving()
+    group = listening(connection, freeing)
+    said: list[channel.Message | None] = []
+
+    def settle() -> None:
+        if group.generation == 1:
+            agent.send(channel.Break(1))
+            said.extend(agent.receive() for _ in range(2))
+            break_up(agent, group)
+
+    agent.send(channel.Enter(1, {}))
+    assert group.begin(settle) is None
+    assert said == [channel.Ready(), channel.Stuck(1)]
+    assert freeing.cuts > 2
+    assert [agent.receive() for _ in range(2)] == [channel.Parked(1, 0), channel.In(2)]
+
+
 def test_another_thread_frees_the_groups_that_were_left(
     agent_and_worker: tuple[channel.Connection, channel.Connection],
 ) -> None:
@@ -206,7 +245,13 @@ class Garbling:
     def __init__(self) -> None:
         self.confirmed = 0
 
-    making = settling = staticmethod(contextlib.nullcontext)
+    settling = staticmethod(contextlib.nullcontext)
+
+    def making(self, size: int) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def left_waiting(self) -> Waits:
+        return ()
 
     def forget(self) -> None:
         pass

@@ -114,6 +114,8 @@ class WorkerChannels:
             self._on_in(rank, said.obstacle)
         elif isinstance(said, channel.Parked) and said.generation == self.generation:
             self._on_event(events.WorkerParked(self.generation, rank))
+        elif isinstance(said, channel.Stuck) and said.generation == self.generation:
+            self._on_event(events.WorkerStuck(self.generation, rank))
         elif isinstance(said, channel.Failed) and said.generation == self.generation:
             self._on_event(events.StepBroke(self.generation, rank, said.message))
 

@@ -196,6 +196,13 @@ def _worker_parked(state: State, event: events.WorkerParked, now: float) -> Stat
     return with_workers(state, replace(workers, parked=tuple(sorted({*workers.parked, event.local_rank}))))
 
 
+def _worker_stuck(state: State, event: events.WorkerStuck, now: float) -> State:
+    workers = _workers(state, event.generation)
+    if workers is None or workers.phase != "parking":
+        return state
+    return with_workers(state, replace(workers, stuck=tuple(sorted({*workers.stuck, event.local_rank}))))
+
+
 def _step_broke(state: State, event: events.StepBroke, now: float) -> State:
     workers = _workers(state, event.generation)
     if workers is None or workers.phase != "running" or workers.broke is not None:
@@ -270,6 +277,7 @@ _HANDLERS: Final[Mapping[type, Callable[[State, Any, float], State]]] = {
     events.WorkersGone: _workers_gone,
     events.WorkersIn: _workers_in,
     events.WorkerParked: _worker_parked,
+    events.WorkerStuck: _worker_stuck,
     events.StepBroke: _step_broke,
     events.StepsSeen: _steps_seen,
     events.HangSeen: _hang_seen,

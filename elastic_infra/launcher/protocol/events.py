@@ -158,6 +158,14 @@ class WorkerParked:
 
 
 @dataclass(frozen=True)
+class WorkerStuck:
+    """One worker of this node was told to park, and nothing frees it from a collective: waiting for it is in vain."""
+
+    generation: int
+    local_rank: int
+
+
+@dataclass(frozen=True)
 class StepBroke:
     """A collective of one worker failed; the worker lives, and waits for the agent's order."""
 
@@ -221,6 +229,7 @@ Event = (
     | WorkersGone
     | WorkersIn
     | WorkerParked
+    | WorkerStuck
     | StepBroke
     | StepsSeen
     | HangSeen

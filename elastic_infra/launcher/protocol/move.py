@@ -118,8 +118,9 @@ def park(state: State, now: float) -> Step:
     # All living workers have parked; where none lives, leftover processes are cleaned up as after any end.
     if not missing and len(gone) < state.node.local_world_size:
         return with_workers(state, replace(workers, phase="parked")), ordered
-    late = tuple(rank for rank in missing if rank not in workers.killed)
-    if now < workers.stop_by or not late:
+    ended = missing if now >= workers.stop_by else workers.stuck  # who cannot park is not waited for
+    late = tuple(rank for rank in missing if rank in ended and rank not in workers.killed)
+    if not late:
         return state, ordered
     killed = replace(workers, killed=(*workers.killed, *late))
     return with_workers(state, killed), (*ordered, actions.KillWorkers(workers.identity[0], late))

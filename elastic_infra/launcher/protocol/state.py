@@ -181,8 +181,10 @@ class LocalWorkers:
     """Local ranks that have parked."""
     told_to_park: bool = False
     """The workers were told that the generation is over."""
+    stuck: tuple[int, ...] = ()
+    """Local ranks that cannot park, as they say themselves."""
     killed: tuple[int, ...] = ()
-    """Local ranks that did not park in time."""
+    """Local ranks that did not park in time, or cannot."""
     broke: Cause | None = None
     """A step broke although no worker here ended: a failure, unless a lost peer explains the break."""
     broke_at: float = 0.0

@@ -95,7 +95,14 @@ class Parked:
     """Number of steps that this worker has completed."""
 
 
-Message = Break | Enter | Dismiss | Ready | In | Failed | Parked
+@dataclass(frozen=True)
+class Stuck:
+    """Nothing frees the main thread from a collective of the generation that broke: waiting for it is in vain."""
+
+    generation: int
+
+
+Message = Break | Enter | Dismiss | Ready | In | Failed | Parked | Stuck
 
 _TYPES: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 

@@ -84,10 +84,12 @@ def test_a_worker_that_lives_on_enters_the_next_generation(agent: Agent, worker:
     agent.channels.part(1)
     assert worker.receive() == channel.Break(1)
     assert agent.hear(worker, channel.Failed(1, "closed")) == [events.StepBroke(1, 0, "closed")]
+    assert agent.hear(worker, channel.Stuck(1)) == [events.WorkerStuck(1, 0)]
     assert agent.hear(worker, channel.Parked(1, 7)) == [events.WorkerParked(1, 0)]
     agent.channels.begin(2, {0: SECOND}, (0,))
     assert worker.receive() == SECOND
     assert agent.hear(worker, channel.Parked(1, 7)) == []
+    assert agent.hear(worker, channel.Stuck(1)) == []
 
 
 def test_a_worker_that_is_ready_too_late_has_parked(agent: Agent, worker: channel.Connection) -> None:

@@ -182,6 +182,8 @@ class Model(Driver):
         """How one worker may end by itself, or leave its group."""
         if rank in host.late:
             yield f"too late {i}.{rank}", self._exit_worker(world, i, rank, -9)
+        elif self.scenario.late and host.told and host.workers != NOWHERE and rank not in host.parked:
+            yield f"stuck {i}.{rank}", self._feed(world, i, events.WorkerStuck(host.number, rank))
         if rank in host.parked:
             if host.dismissed:
                 at_stop = host.stop is not None and host.step >= host.stop[0] and host.stop[1]

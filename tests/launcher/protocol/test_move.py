@@ -12,6 +12,7 @@ from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Cause, Generation
 from elastic_infra.launcher.protocol.state import NOWHERE, LocalWorkers, State, record
 from tests.launcher.protocol.states import FAILURE, PAIR, connected, peer
+from tests.launcher.protocol.test_machine import of_kind
 
 LIMITS = Limits(max_nodes=2, max_restarts=3, shutdown_grace=30.0, failure_grace=5.0)
 LOSS = Cause("node_lost", "n1", "n1")
@@ -158,6 +159,22 @@ def test_workers_park_when_the_generation_breaks_and_the_late_are_killed() -> No
     assert move.park(late, 18.0)[1] == ()
     assert gone.workers is not None
     assert (gone.workers.phase, gone.workers.failure, record(gone).state) == ("parked", None, "parked")
+
+
+def test_a_worker_that_cannot_park_is_not_waited_for() -> None:
+    """It says so itself; its siblings keep their time, and one that was told nothing has none to lose."""
+    state = member(MOVING)
+    state = replace(state, node=replace(state.node, local_world_size=2))
+    told, _ = move.park(state, 10.0)
+    stuck, orders = machine.step(told, events.WorkerStuck(PAIR.number, 0), 10.5)
+    parked, _ = machine.step(stuck, events.WorkerParked(PAIR.number, 0), 10.6)
+    untold, nothing = machine.step(member(), events.WorkerStuck(PAIR.number, 0), 10.5)
+
+    assert of_kind(orders, actions.KillWorkers) == [actions.KillWorkers(PAIR.number, (0,))]
+    assert parked.workers is not None
+    assert (parked.workers.phase, parked.workers.parked, parked.workers.killed) == ("parking", (), (0,))
+    assert untold.workers is not None
+    assert (untold.workers.stuck, of_kind(nothing, actions.KillWorkers)) == ((), [])
 
 
 @pytest.mark.parametrize(("step_seconds", "seconds"), [(0.0, 5.0), (0.5, 5.0), (10.0, 30.0)])

@@ -21,6 +21,7 @@ MESSAGES: tuple[channel.Message, ...] = (
     channel.In(3, "training is over"),
     channel.Failed(3, "Connection closed by peer"),
     channel.Parked(3, 120),
+    channel.Stuck(3),
 )
 
 
