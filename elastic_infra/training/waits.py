@@ -31,7 +31,7 @@ _TIMEOUT: Final = 4
 
 
 def threads() -> frozenset[int]:
-    """This process's threads."""
+    """The threads of this process, as the kernel numbers them."""
     return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 

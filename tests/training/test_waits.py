@@ -38,5 +38,5 @@ def test_a_wait_that_nothing_ends_is_known(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_main_thread_that_does_not_wait_for_gloo_is_not_stuck() -> None:
-    """This one computes."""
+    """This one computes, and has no group at all."""
     assert waits.in_gloo(frozenset()) == ()

@@ -59,13 +59,13 @@ def ports() -> set[int]:
 
 
 def say(word: str) -> None:
-    """The script's result."""
+    """Write the result of the script, which a test reads."""
     sys.stdout.write(word)
     sys.stdout.flush()
 
 
 def meet(store: dist.Store, rank: int) -> None:
-    """Make the group."""
+    """Make the group of both ranks with gloo."""
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=WAIT)
 
 
