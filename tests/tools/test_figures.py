@@ -17,10 +17,11 @@ PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*
 ABOUT_FIGURES = {"docs/benchmarks.md", "docs/scale.md"}
 NO_RESULTS = (
     "Torchrun exits with 1 for any failure",
+    "does so before torch 2.10,",
     "a job of up to 10,000 nodes",
     "published goodput for 2,048 to 100,000 GPUs",
 )
-"""An exit code, what the simulation can do, and what others have measured."""
+"""An exit code, a version, what the simulation can do, and what others have measured."""
 
 
 def flat(text: str) -> str:

@@ -29,7 +29,6 @@ WITHOUT_FIGURES = {
     "launcher/SOAK_2_WORKERS.md",
     "launcher/SOAK_8_WORKERS.md",
     "training/SOAK.md",
-    "training/SOAK_SHARDED.md",
 }
 """Pages older than the files of figures. Their programs write both now: the next measurement takes a page off."""
 LITTLE_SAID = {

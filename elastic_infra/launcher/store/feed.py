@@ -26,7 +26,7 @@ class _Wave(NamedTuple):
     nodes: list[int]
 
     def line(self) -> bytes:
-        """As one notice."""
+        """As one notice: what the nodes say, and the gaps between their numbers."""
         gaps = [number - before for before, number in itertools.pairwise([0, *sorted(self.nodes)])]
         return b'%b,"gaps":%b}\n' % (self.change[:-1], wire.to_json(gaps))
 
