@@ -271,7 +271,7 @@ class RendezvousResources(TypedDict):
     """CPU of the store pod; it answers small messages only."""
 
     memory: NotRequired[str]
-    """Memory of the store pod; the store holds a few kilobytes a node."""
+    """Memory of the store pod. The default is enough for some 3,800 nodes: a node takes up to 64 KiB, most of it in the kernel, for what it has not read yet."""
 
 
 class Rendezvous(TypedDict):

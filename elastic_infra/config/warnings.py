@@ -102,6 +102,29 @@ def _bytes(config: JobConfig) -> Iterator[Fault]:
             )
 
 
+BYTES_OF_A_NODE: Final = 64 << 10
+"""Of memory that the store's pod takes at most for each node of a job."""
+
+
+def store_memory(nodes: int) -> int:
+    """Bytes that the pod of a store of so many nodes takes at most: ``benchmarks/rendezvous/LIMITS.md``.
+
+    Most of it is the kernel's: what a node has not read yet lies there for each node.
+    """
+    return (16 << 20) + nodes * BYTES_OF_A_NODE
+
+
+def _store(config: JobConfig) -> Iterator[Fault]:
+    given, nodes = config.rendezvous.resources.memory, config.elastic.max_nodes
+    needed = store_memory(nodes)
+    if config.rendezvous_host == "dedicated" and quantity(given) < needed:
+        yield Fault(
+            "rendezvous.resources.memory",
+            f"({given}) may be too little for {nodes} nodes. A store that is ended for want of memory comes back "
+            f"empty, and all nodes connect anew. Set {-(-needed >> 20)}Mi.",
+        )
+
+
 def _locked_memory(user: int) -> str:
     """That a capability is root's alone: https://github.com/kubernetes/enhancements/issues/2763."""
     if user == 0:
@@ -223,6 +246,7 @@ _GROUPS: Final = (
     _restarts,
     _resources,
     _bytes,
+    _store,
     _progress,
     _environment,
     _overlays,

@@ -79,6 +79,15 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
             ),
         )
     ),
+    (
+        "rendezvous.resources.memory",
+        {"elastic": {"nnodes": "2:10000"}},
+        (
+            "(256Mi) may be too little for 10000 nodes. A store that is ended for want of memory comes back empty, and "
+            "all nodes connect anew. Set 641Mi."
+        ),
+        {"elastic": {"nnodes": "2:10000"}, "rendezvous": {"resources": {"memory": "641Mi"}}},
+    ),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline", "run_as_user": 0}}, "or 'privileged'.", {}),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline"}}, "User 1000 gains nothing by it", {}),
     ("storage.checkpoint", {"storage": {}}, "step 0", {}),

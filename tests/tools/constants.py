@@ -114,6 +114,7 @@ CONSTANTS: Final = (
     Constant("docs/protocol.md", "after 3 s in any case", _SUSPENDED),
     Constant("docs/protocol.md", "their generation, 3 s at most", _SUSPENDED),
     Constant("docs/reference.md", "up to 32 times. Longer", _PAUSE),
+    Constant("docs/reference.md", "a node takes up to 64 KiB,", "elastic_infra/config/warnings.py:BYTES_OF_A_NODE"),
     Constant(
         "docs/reference.md", "one node in 5 minutes, after 10 minutes without", "elastic_infra/config/autoscaling.py"
     ),
