@@ -19,26 +19,58 @@ from benchmarks.headline import __main__ as quick
 from benchmarks.headline import table
 from benchmarks.headline.table import Cell
 from benchmarks.many_jobs import report as many_jobs
+from benchmarks.rendezvous import limited
 from benchmarks.rendezvous import report as scale
 from benchmarks.simulate import __main__ as simulation
 from benchmarks.thirty_jobs import report as thirty_jobs
 from benchmarks.training import report
+from elastic_infra.config.warnings import store_memory
 from elastic_infra.simulate import measured
 from tools.run import ROOT
 
 LAUNCHER: Final = "launcher/RESULTS.md"
 RENDEZVOUS: Final = "rendezvous/RESULTS.json"
+LIMITS: Final = "rendezvous/LIMITS.json"
 POLICIES: Final = "cluster/RESTART_POLICY.md"
 START: Final = "cluster/START.md"
 INDICES: Final = "cluster/INDEX_LOSSES.md"
 JOBS: Final = "thirty_jobs/RESULTS.json"
 MANY_JOBS: Final = "many_jobs/RESULTS.json"
 TRAINING: Final = "training/RESULTS.json"
-MORE: Final = 10_000
-"""Nodes for which the page about scale computes what was not measured."""
 NETWORK: Final = 10e9 / 8
 """Bytes a second of a usual machine."""
 WORDS: Final = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
+IN_ITS_POD: Final[Mapping[int, str]] = {
+    128: (
+        "With {nodes} nodes and the store in its pod a change takes {changes} s, the pod {memory} MB of memory at "
+        "most, and an agent {agent} MB."
+    ),
+    1024: (
+        "With {nodes} nodes and the store in its pod a change takes {changes} s, and without limits {free} s: in one "
+        "change the store waited {waits} s for its share of the processor. The pod takes {memory} of its {limit} MB of "
+        "memory at most, and an agent {agent} MB."
+    ),
+    4096: (
+        "With {nodes} nodes and the store in its pod a change takes {changes} s, and without limits {free} s. The pod "
+        "takes up to {most_memory} MB of memory, where the default is {limit}."
+    ),
+    10_000: (
+        "With {nodes} nodes, the most that a job may have, the pod takes {memory} MB, and `elastic-infra validate` "
+        "asks for {needed} where fewer are given."
+    ),
+}
+"""What the page about scale says of each of these sizes."""
+OF_THE_LARGEST: Final = (
+    (
+        "A change takes {changes} s so, and {free} s without limits, an idle store {idle} % of a core, and an agent "
+        "{agent} MB."
+    ),
+    (
+        "the number of nodes, {pair} kB for each pair: {all} GB from the first start to the newcomer, which a machine "
+        "sends in {sending} s at ten gigabits a second."
+    ),
+)
+"""What the page says besides of the most nodes that a job may have."""
 
 
 class Sentence(NamedTuple):
@@ -121,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def stated() -> list[Stated]:
     """Every figure that the documentation states, as the committed results have it."""
-    return [*_launcher(), *_imports(), *_faults(), *_rendezvous(), *_cluster(), *_stacks(), *_training()]
+    return [*_launcher(), *_imports(), *_faults(), *_rendezvous(), *_limits(), *_cluster(), *_stacks(), *_training()]
 
 
 def _launcher() -> Iterator[Stated]:
@@ -183,7 +215,6 @@ def _rendezvous() -> Iterator[Stated]:
     yield Table("docs/scale.md", table_of(scale.compared(runs, apart)))
     many, most = sorted(ours)[-2:]
     changes = {size: [scale.median(ours[size], name) for name in scale.CHANGES] for size in (many, most)}
-    pair = scale.median(ours[most], "kB sent to a node and node")
     idle = [scale.median(each, name) for each in ours.values() for name in scale.IDLE_BYTES]
     figures = {
         **_facts("\n".join(results["machine"])),
@@ -195,11 +226,6 @@ def _rendezvous() -> Iterator[Stated]:
         "idle_of_most": f"{scale.median(ours[most], scale.IDLE):.1f}",
         "agent": f"{scale.median(ours[many], 'idle agent, % of a core'):.1f}",
         "bytes": _span(idle),
-        "idle_of_more": str(round(scale.median(ours[most], scale.IDLE) * MORE / most)),
-        "pair": str(round(pair, 2)),
-        "all": str(round(pair * most**2 / 1e6)),
-        "all_of_more": str(round(pair * MORE**2 / 1e6)),
-        "sending": str(round(pair * MORE**2 * 1e3 / NETWORK)),
     }
     for text in (
         "All nodes and the store share {cpus} processors there, so the times for {many} and {most} nodes are",
@@ -207,13 +233,43 @@ def _rendezvous() -> Iterator[Stated]:
         "an idle store {idle_of_many} % and the agent of an idle node {agent} % of a core.",
         "An idle node sends and receives {bytes} bytes a second,",
         "With {most} nodes a change takes {change_of_most} s there, and an idle store {idle_of_most} % of a core:",
-        "Nothing beyond {most} nodes has been measured;",
-        "store would take {idle_of_more} % of a core,",
-        "of the number of nodes, {pair} kB for each pair: {all} GB for {most} nodes, and {all_of_more} GB for ten",
-        "the store's machine would send them for {sending} s,",
     ):
         yield Sentence("docs/scale.md", text, figures)
     yield Sentence("docs/benchmarks.md", "the rendezvous with up to {most} nodes", figures)
+
+
+def _limits() -> Iterator[Stated]:
+    """What jobs take with the store in its pod, and without limits."""
+    results = json.loads(read(LIMITS))
+    runs = limited.of_sizes(results)
+    yield Table("docs/scale.md", table_of(limited.rows(runs, limited.ROWS)))
+    for nodes, text in IN_ITS_POD.items():
+        yield Sentence("docs/scale.md", text, _limited(nodes, runs[nodes], results["limits"]["memory"]))
+    most = max(runs)
+    for text in OF_THE_LARGEST:
+        yield Sentence("docs/scale.md", text, _limited(most, runs[most], results["limits"]["memory"]))
+    yield Sentence("docs/benchmarks.md", "the same with up to {most} nodes, with the store", {"most": f"{most:,}"})
+
+
+def _limited(nodes: int, runs: Mapping[str, scale.Runs], memory: int) -> dict[str, str]:
+    """The figures of one size, by whether the store was limited."""
+    pod, free = runs[scale.POD], runs[scale.FREE]
+    pair = scale.median(free, "kB sent to a node and node")
+    return {
+        "nodes": f"{nodes:,}",
+        "changes": _tenths([scale.median(pod, change) for change in scale.CHANGES]),
+        "free": _tenths([scale.median(free, change) for change in scale.CHANGES]),
+        "waits": f"{max(scale.median(pod, f'{scale.THROTTLED}, {change}') for change in scale.CHANGES):.1f}",
+        "memory": f"{scale.median(pod, scale.STORE_MEMORY):.0f}",
+        "most_memory": f"{max(one[scale.STORE_MEMORY] for one in (*pod, *free)):.0f}",
+        "limit": f"{memory / (1 << 20):.0f}",
+        "needed": f"{store_memory(nodes) / (1 << 20):.0f}",
+        "agent": f"{scale.median(pod, scale.AGENT_MEMORY):.0f}",
+        "idle": f"{scale.median(pod, scale.IDLE):.0f}",
+        "pair": f"{pair:.2f}",
+        "all": f"{pair * nodes**2 / 1e6:.0f}",
+        "sending": f"{pair * nodes**2 * 1e3 / NETWORK:.0f}",
+    }
 
 
 def _cluster() -> Iterator[Sentence]:

@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     """Measure all sizes in turn, and write the figures and their page after each."""
     options = _parse(arguments)
     limits = Limits.of_a_pod()
-    command = " ".join(["python -m benchmarks.rendezvous.limited", *arguments])
+    command = results.command("benchmarks.rendezvous.limited", arguments)
     found: dict[str, Any] = {"machine": results.machine(command), "limits": limits._asdict(), "runs": {}}
     if options.add:
         kept = results.load(options.out)

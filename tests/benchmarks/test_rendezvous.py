@@ -14,6 +14,7 @@ from benchmarks.common import results
 from benchmarks.rendezvous import chaos, limited, limits, picture, probe, report
 from benchmarks.rendezvous.__main__ import RESULTS, Figures, end, form, measure, running, serve
 from benchmarks.rendezvous.probe import bytes_of
+from elastic_infra.config.warnings import store_memory
 from elastic_infra.launcher.protocol import turns
 from elastic_infra.launcher.store import wire
 from tests.ports import free_port
@@ -347,3 +348,16 @@ def test_the_page_about_chaos_counts_each_kind_of_fault() -> None:
         "slow": ["3", "5"],
         "store restarted": ["2", "99"],
     }
+
+
+def test_the_store_is_given_as_much_memory_as_it_took() -> None:
+    """What `validate` asks for holds each measured peak, and no more than a quarter above the largest size's."""
+    sizes = limited.of_sizes(results.load(limited.RESULTS))
+    peaks = {
+        nodes: max(float(one[report.STORE_MEMORY]) for runs in by_arm.values() for one in runs)
+        for nodes, by_arm in sizes.items()
+    }
+    asked = {nodes: store_memory(nodes) / (1 << 20) for nodes in peaks}
+
+    assert all(peaks[nodes] <= asked[nodes] for nodes in peaks)
+    assert asked[max(peaks)] <= 1.25 * peaks[max(peaks)]

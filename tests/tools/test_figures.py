@@ -19,6 +19,8 @@ NO_RESULTS = (
     "Torchrun exits with 1 for any failure",
     "does so before torch 2.10,",
     "a job of up to 10,000 nodes",
+    "under version 1 of control groups,",
+    "under version 2 the default",
     "published goodput for 2,048 to 100,000 GPUs",
 )
 """An exit code, a version, what the simulation can do, and what others have measured."""
