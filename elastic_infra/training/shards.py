@@ -151,15 +151,24 @@ def forget_meshes() -> None:
     mesh, in which this process may have had another rank, and which keeps its group's threads and descriptors.
     """
     if "torch.distributed.tensor" in sys.modules:
-        from torch.distributed.tensor import _collective_utils, _redistribute
-        from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+        from torch.distributed.tensor import DTensor, _collective_utils, _redistribute
 
-        _clear_sharding_prop_cache()
-        _collective_utils.MeshTopoInfo.build_from_mesh.cache_clear()
-        for kept in ("_gen_transform_infos", "_planner_cache"):  # torch names no public way, and 2.6 has not both
-            found = getattr(_redistribute, kept, None)
-            if found is not None:
-                found.clear() if isinstance(found, dict) else found.cache_clear()
+        propagator = DTensor._op_dispatcher.sharding_propagator  # noqa: SLF001  torch names no public way
+        for owner, cache in (  # no release of torch has them all
+            (propagator, "propagate_op_sharding"),
+            (_collective_utils.MeshTopoInfo, "build_from_mesh"),
+            (_redistribute, "_gen_transform_infos"),
+            (_redistribute, "_planner_cache"),
+        ):
+            _empty(getattr(owner, cache, None))
+        getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()  # noqa: SLF001
+
+
+def _empty(cache: Any) -> None:  # noqa: ANN401  a dict, or a function that keeps its results
+    if isinstance(cache, dict):
+        cache.clear()
+    elif cache is not None:
+        getattr(cache, "cache", cache).cache_clear()  # torch wraps some, to keep results for each thread
 
 
 def is_reference(value: object) -> bool:

@@ -127,6 +127,7 @@ def lose_in_message() -> None:
         time.sleep(0.5)
         if waits.FUTEX is None or not any(waits._name(each) == waits.COLLECTIVES for each in waits.threads()):
             say("unnamed")
+            os.kill(peer, signal.SIGKILL)  # it is stopped and would hold this script's output open
             os._exit(0)
         assert connections.left_waiting() == (), "the peer may go on"
         os.kill(peer, signal.SIGKILL)
