@@ -209,9 +209,15 @@ def _lacks(backend: str) -> str:
         return ""
     if backend not in {"nccl", "nccl2"}:
         return "only gloo and nccl can be, each alone"
-    if not hasattr(dist, "ProcessGroupNCCL2") or (backend, os.environ.get("TORCH_DIST_USE_NCCL2")) == ("nccl", "0"):
+    if not hasattr(dist, "ProcessGroupNCCL2") or (backend == "nccl" and not _is_newer_by_default()):
         return "it is the older ProcessGroupNCCL, which ends the process"
     version = torch.cuda.nccl.version()
     if torch.version.hip or version < REVOKES:
         return f"it needs NVIDIA's NCCL {'.'.join(map(str, REVOKES))}, and finds {'.'.join(map(str, version))}"
     return ""
+
+
+def _is_newer_by_default() -> bool:
+    """Whether torch makes its newer backend where a script asks for ``nccl``; 2.14 has both, and the older first."""
+    chosen = os.environ.get("TORCH_DIST_USE_NCCL2")
+    return chosen == "1" if torch.__version__ < (2, 15) else chosen != "0"

@@ -241,13 +241,13 @@ class Held(Node):
 
 def test_room_may_take_long_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tens of gigabytes are allocated before the first byte is read: that is no failure of the network."""
-    monkeypatch.setattr(neighbour, "SECONDS", 0.2)
+    monkeypatch.setattr(neighbour, "SECONDS", 2)
     node, large = Held(), bytes(64 * PART_BYTES)
     sender = Sender(pytest.fail, "it", "it is lost")
     sender.follow(node.address, KEY)
     sender.send(lambda: large)
     assert node.begun.wait(30)
-    threading.Timer(0.5, node.goes_on.set).start()
+    threading.Timer(2.5, node.goes_on.set).start()
 
     assert sender.await_arrival()
     assert node.rooms == 1

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from torch.torch_version import TorchVersion
 
 from elastic_infra.training import regroup
 from elastic_infra.training.communicator import Communicator
@@ -55,8 +56,9 @@ def test_an_older_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @can_reconfigure
 @has_nccl2
 @pytest.mark.parametrize("backend", ["gloo", "nccl", "nccl2"])
-def test_a_backend_that_can_has_no_obstacle(backend: str) -> None:
+def test_a_backend_that_can_has_no_obstacle(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what this torch was built with; no group is made to find out."""
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "1")  # torch 2.14 makes its older NCCL backend without it
     assert regroup.obstacle(backend, experimental=True) == ""
     assert not dist.is_initialized()
 
@@ -80,8 +82,25 @@ def test_a_backend_that_cannot_is_named(monkeypatch: pytest.MonkeyPatch, backend
 
 @can_reconfigure
 @has_nccl2
+@pytest.mark.parametrize(
+    ("version", "chosen", "is_older"),
+    [("2.14.1", "", True), ("2.14.1", "1", False), ("2.15.0", "", False), ("2.15.0", "0", True)],
+)
+def test_the_older_nccl_is_named_where_torch_would_make_it(
+    monkeypatch: pytest.MonkeyPatch, version: str, chosen: str, is_older: bool
+) -> None:
+    """Torch 2.14 has both and makes the older one, unless the job chooses; later ones make the newer one."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", chosen)
+
+    assert ("it is the older ProcessGroupNCCL" in regroup.obstacle("nccl", experimental=True)) == is_older
+
+
+@can_reconfigure
+@has_nccl2
 def test_an_nccl_that_cannot_revoke_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch can only abort its communicators."""
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "1")
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27, 5))
 
     assert regroup.obstacle("nccl", experimental=True).endswith("it needs NVIDIA's NCCL 2.28, and finds 2.27.5.")
@@ -170,7 +189,8 @@ os._exit(0)  # without a device torch ends the process as the group is destroyed
 @has_nccl2
 def test_a_revoked_communicator_has_failed() -> None:
     """Torch's own NCCL backend says so, also where there is no device."""
-    environ = {**os.environ, "TORCH_FR_BUFFER_SIZE": "0"}  # its recorder would write a file for an aborted group
+    # Torch's recorder would write a file for an aborted group.
+    environ = {**os.environ, "TORCH_FR_BUFFER_SIZE": "0", "TORCH_DIST_USE_NCCL2": "1"}
     done = subprocess.run(
         [sys.executable, "-c", REVOKED], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -21,7 +21,7 @@ def freed(folder: pathlib.Path, where: str) -> str:
     command = [sys.executable, str(SCRIPT), str(folder), where]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()[-1]  # torch 2.7 to 2.9 print lines of gloo's before it
 
 
 def test_a_peer_that_is_lost_while_the_group_forms_holds_nobody(tmp_path: pathlib.Path) -> None:
