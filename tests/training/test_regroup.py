@@ -87,7 +87,7 @@ def test_a_backend_that_cannot_is_named(monkeypatch: pytest.MonkeyPatch, backend
     [("2.14.1", "", True), ("2.14.1", "1", False), ("2.15.0", "", False), ("2.15.0", "0", True)],
 )
 def test_the_older_nccl_is_named_where_torch_would_make_it(
-    monkeypatch: pytest.MonkeyPatch, version: str, chosen: str, is_older: bool
+    monkeypatch: pytest.MonkeyPatch, version: str, chosen: str, *, is_older: bool
 ) -> None:
     """Torch 2.14 has both and makes the older one, unless the job chooses; later ones make the newer one."""
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
