@@ -292,11 +292,15 @@ class ElasticGroup:
             self._remade = _names_of_groups() - before
 
     def leave(self) -> None:
-        """Tell the agent that training is over here, so that this process cannot be moved any more."""
+        """Tell the agent that training is over here, so that this process cannot be moved any more.
+
+        The script may destroy the group afterwards.
+        """
         if self._agent is not None and not self._obstacle:
             self._obstacle = "training is over"
             self._say(channel.In(self.generation, self._obstacle))
         self._free_left(_FREEING_SECONDS)
+        regroup.release()
 
     def _park(self, step: int) -> None:
         if self._orders is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +27,8 @@ MAKING: Final = timedelta(seconds=60)
 """Timeout for making a group once all members are present."""
 REVOKES: Final = (2, 28)
 """The first NCCL that revokes a communicator, as torch's ``NcclApi.hpp`` has it."""
+RELEASE_SECONDS: Final = 0.05
+"""Ample for gloo's threads to free a few tensors, and short beside the end of a process."""
 
 
 class Way(Protocol):
@@ -189,6 +192,16 @@ def way_of(backend: str, timeout: timedelta | None, *, experimental: bool) -> Wa
 def freeing_of(backend: str) -> Freeing:
     """How a wait in a collective of this backend is ended."""
     return Connections() if backend == "gloo" else Communicator()
+
+
+def release() -> None:
+    """Let gloo's threads free the tensors of the collectives so far, before the script destroys the group.
+
+    They need Python's lock for it. Torch before 2.8 holds this lock while a group that is destroyed waits for its
+    threads, so that the process would never end (https://github.com/pytorch/pytorch/pull/154976).
+    """
+    if torch.__version__ < (2, 8):
+        time.sleep(RELEASE_SECONDS)
 
 
 def obstacle(backend: str, *, experimental: bool) -> str:

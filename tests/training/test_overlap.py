@@ -120,6 +120,7 @@ ACTIONS: dict[str, Callable[[ElasticState], object]] = {
 @pytest.mark.usefixtures("_latest")
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(optimizer=st.sampled_from(sorted(OPTIMIZERS)), steps=st.lists(st.lists(st.sampled_from(sorted(ACTIONS)))))
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")  # LBFGS of torch 2.8 does so
 def test_a_snapshot_is_the_state_of_its_step(memory: Path, optimizer: str, steps: list[list[str]]) -> None:
     """Whatever a script does within the rule before it ends, also where the copy begins as late as it may."""
     check(memory, optimizer, steps)

@@ -116,6 +116,7 @@ def test_a_replaced_node_draws_what_the_lost_one_would_have(tmp_path: pathlib.Pa
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="FSDP2 of torch 2.6 cannot compute on the CPU")
 def test_a_sharded_model_loses_no_shard_with_a_node(tmp_path: pathlib.Path) -> None:
     """Two nodes become three; of these the one without a shard is lost, then the one with the weight.
 
