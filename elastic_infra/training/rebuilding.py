@@ -46,10 +46,8 @@ class Rebuilt:
         Raises:
             TypeError: the function gives no mapping of members, or one with a name that the state has already.
         """
-        for name in self._names:
-            del members[name]
+        shards.forget_meshes(members.pop(name) for name in self._names)
         self._names = frozenset()  # until the function returns, which it does not where a peer is lost meanwhile
-        shards.forget_meshes()
         if self._beginning is None:
             self._beginning = _Beginning(members, plain)
             _spare_collector()

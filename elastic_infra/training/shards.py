@@ -144,12 +144,20 @@ def is_sharded(value: object) -> bool:
     return module is not None and isinstance(value, module.DTensor)
 
 
-def forget_meshes() -> None:
+def forget_meshes(members: Iterable[Any]) -> None:
     """Have DTensor keep nothing of a process group that is gone.
 
     It keeps results of its operators by mesh. Two meshes of as many ranks are equal to it, and a result has the older
-    mesh, in which this process may have had another rank, and which keeps its group's threads and descriptors.
+    mesh, in which this process may have had another rank, and which keeps its group's threads and descriptors. Torch
+    2.10 to 2.12 never free a mesh with which DTensor has computed, so that a mesh has to give up its groups by itself.
+
+    Args:
+        members: what was built for the group.
     """
+    for tensor in (tensor for each in members for tensor in _tensors_of(each)):
+        mesh = getattr(tensor, "device_mesh", None)
+        for owner in (mesh, getattr(mesh, "_root_mesh", None)):
+            getattr(owner, "_pg_registry", {}).clear()  # torch before 2.11 has none
     if "torch.distributed.tensor" in sys.modules:
         from torch.distributed.tensor import DTensor, _collective_utils, _redistribute
 
