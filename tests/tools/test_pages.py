@@ -21,7 +21,6 @@ MEASURED = r"20\d\d-\d\d-\d\d by `(python -m|make) .*`"
 COUNTED = r"\bn \d|\| (n|runs|seed) \||One run a "
 """How a page says how often something was measured; a life under random faults has a row with its seed."""
 WITHOUT_FIGURES = {
-    "cluster/INDEX_LOSSES.md",
     "cluster/RESULTS.md",
     "cluster/SOAK.md",
     "launcher/CHECKER.md",
