@@ -103,6 +103,8 @@ class Anew:
         left = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001  torch has no public list
         if left:
             dist.destroy_process_group()
+        # Torch names groups by a count. One that broke while it was made, perhaps not on all ranks, counts as well.
+        dist.distributed_c10d._world.group_count = 0  # noqa: SLF001
         return left
 
     def handle(self) -> str:

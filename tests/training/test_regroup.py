@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -104,6 +105,26 @@ def test_an_nccl_that_cannot_revoke_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27, 5))
 
     assert regroup.obstacle("nccl", experimental=True).endswith("it needs NVIDIA's NCCL 2.28, and finds 2.27.5.")
+
+
+def test_a_group_that_broke_while_it_was_made_leaves_no_trace_in_the_next_ones_name() -> None:
+    """Torch counts it. Members that were in it and those that were not would wait under two names for each other."""
+    way, names = regroup.Anew("gloo", None), []
+    way.begin()
+    for generation, is_lost in ((1, False), (2, True), (3, False)):
+        way.leave()
+        store = dist.HashStore()
+        with pytest.raises(dist.DistStoreError) if is_lost else contextlib.nullcontext():
+            way.enter(Lost() if is_lost else store, generation, ["here"], 0)
+            names.append(dist.distributed_c10d._world.pg_names[dist.group.WORLD])
+    assert names == ["0", "0"]
+
+
+class Lost(dist.Store):  # type: ignore[misc]  # torch's types are not read
+    """A store of which nothing is heard any more."""
+
+    def set(self, key: str, value: str) -> None:
+        raise dist.DistStoreError(key)
 
 
 @can_reconfigure
