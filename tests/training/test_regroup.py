@@ -124,7 +124,7 @@ class Lost(dist.Store):  # type: ignore[misc]  # torch's types are not read
     """A store of which nothing is heard any more."""
 
     def set(self, key: str, value: str) -> None:
-        raise dist.DistStoreError(key)
+        raise dist.DistStoreError(key, value)
 
 
 @can_reconfigure
