@@ -1,7 +1,7 @@
 """The two ways in which a process group is made again in the same process.
 
 ``Anew`` destroys the group and makes another one, which every torch can. ``Reconfigured`` gives the same group other
-members by torch's experimental ``_reconfigure``. Torch 2.15 has that for gloo and for its newer NCCL backend, which
+members by torch's experimental ``_reconfigure``. Torch has that from 2.14 on for gloo and its newer NCCL backend, which
 ends a collective without ending the process (https://github.com/pytorch/pytorch/pull/189359).
 """
 

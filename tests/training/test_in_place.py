@@ -413,8 +413,8 @@ def test_a_worker_killed_while_it_enters_a_generation_costs_its_peers_no_step(
 ) -> None:
     """In front of the store, while its peers connect to it, before and after the first exchange; as rank 0 or the last.
 
-    Its peers leave that generation at once and go on where they were, except where they wait for it to connect to them:
-    nothing ends that wait of gloo's, so that the launcher replaces them.
+    Its peers leave that generation at once and go on where they were, except one that gloo leaves waiting while the
+    group forms: the launcher replaces that one.
     """
     for name in ("a", "b", "c"):
         driver.spawn(name, *([f"2:{point}"] if name == victim else []))
