@@ -154,8 +154,8 @@ def forget_meshes(members: Iterable[Any]) -> None:
     Args:
         members: what was built for the group.
     """
-    for tensor in (tensor for each in members for tensor in _tensors_of(each)):
-        mesh = getattr(tensor, "device_mesh", None)
+    for tensor in (tensor for each in members for tensor in _tensors_of(each) if is_sharded(tensor)):
+        mesh: Any = tensor.device_mesh
         for owner in (mesh, getattr(mesh, "_root_mesh", None)):
             getattr(owner, "_pg_registry", {}).clear()  # torch before 2.11 has none
     if "torch.distributed.tensor" in sys.modules:
