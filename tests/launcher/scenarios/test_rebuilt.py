@@ -155,7 +155,7 @@ def test_shards_without_a_living_copy_come_from_disk(start: Start) -> None:
     job = start("rebuilt")
     lines = grow(job, 3)
     kept = pid_of(lines, 0)
-    job.wait_for(lambda lines: any(line["event"] == "step" and line["step"] > 100 for line in lines))  # type: ignore[operator]  # a number
+    job.wait_for(lambda lines: any(line["event"] == "step" and line["step"] > 120 for line in lines))  # type: ignore[operator]  # a number
     for node in job.nodes[1:]:
         kill_tree(node)
     lines = job.wait_for_world(1, after=at(job.journal()[-1]))
