@@ -43,7 +43,9 @@ from benchmarks.rendezvous.report import (
     MESSAGES,
     OURS,
     PATIENCE,
+    PAUSE,
     REAL,
+    RECONNECTS,
     SILENT,
     THROTTLED,
     TOLD,
@@ -204,7 +206,8 @@ def measure(
             change(run, SILENT, lambda: run.lights.freeze(1), nodes, larger)
         run.figures[AGENT_MEMORY] = _megabytes(run.probe.pid, "VmHWM")
         told, _ = run.probe.communicate(timeout=60)
-    return {**run.figures, **json.loads(told.splitlines()[-1])}
+    last = json.loads(told.splitlines()[-1])
+    return {**run.figures, PAUSE: last["longest_round"], RECONNECTS: last["reconnects"]}
 
 
 def control(nodes: int, idle_seconds: float = IDLE_SECONDS) -> dict[str, float | str]:

@@ -53,9 +53,9 @@ ABOUT: Final = """\
 beside the [table of all sizes](RESULTS.md). `{throttled}` is how long the store waited within a change because its
 share of a period of 0.1 s was used up. `{memory_row}` holds the kernel's memory for its connections, which version 1 of
 control groups counts and does not limit, and not the files that other processes have loaded as well, such as Python
-itself. `{pause}` is the longest time between two beats of the real agent, whose watchdog allows 10 s. `{agent_memory}`
-is that of a process that runs the protocol's machine and its connection alone. More than 64 nodes come in 64 waves. The
-store, the real agent and the program that plays all other nodes share the machine's processors."""
+itself. `{pause}` is the real agent's, whose watchdog allows 10 s. `{agent_memory}` is that of a process that runs the
+protocol's machine and its connection alone. More than 64 nodes come in 64 waves. The store, the real agent and the
+program that plays all other nodes share the machine's processors."""
 
 
 def document(found: Results) -> str:

@@ -29,7 +29,7 @@ KILLS: Final = "store ended for want of memory"
 IDLE_AGENT: Final = "idle agent, % of a core"
 LOST: Final = "lost connections"
 RECONNECTS: Final = "reconnects"
-PAUSE: Final = "longest_round"
+PAUSE: Final = "longest time between beats, s"
 AGENT_MEMORY: Final = "agent memory, MB"
 """The most that the real node's process had until the last change was over."""
 THROTTLED: Final = "store throttled"
@@ -68,8 +68,8 @@ while its connection stays, to the same: the store waits 4 s for a beat. The pro
 the store, of the one real agent, and of the program that plays all other nodes: a job has these on as many machines,
 and waits for the store and one agent. The light nodes send the real one's records, and leave its requests for a change
 and the meeting place of the workers to it, which leads the group; `by the real node` counts all its messages but its
-beats, until it has heard what the others say of a change. `longest_round` is the real agent's longest time between two
-beats: its watchdog allows 10 s."""
+beats, until it has heard what the others say of a change. `longest time between beats, s` is the real
+agent's: its watchdog allows 10 s."""
 
 CONTROL: Final = """\
 The same changes under torch's own rendezvous, in turn with ours on the same machine: its `DynamicRendezvousHandler`
