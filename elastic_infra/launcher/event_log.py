@@ -88,7 +88,7 @@ class EventLog:
         }
         text = json.dumps({**head, **fields}, ensure_ascii=False) + "\n"
         try:
-            self._append(text.encode())
+            self._append(text.encode(errors="replace"))
         except OSError as error:
             if not self._has_failed:
                 self._has_failed = True

@@ -18,6 +18,13 @@ from typing import Final
 MESSAGE_BYTES: Final = 4096
 """The most bytes of a termination message that the kubelet keeps."""
 
+ERROR_CHARACTERS: Final = 2000
+"""The most of an exception's text: some list each key of a model or each rank's traceback, and the text goes into the
+job's record, which every node reads."""
+
+TRACE_CHARACTERS: Final = 20_000
+"""The most of a traceback."""
+
 MOST_EARLY: Final = 8
 """The most ranks that are named as ended early: one leads to the cause, and a job may have thousands."""
 
@@ -149,8 +156,8 @@ def is_on_purpose(record: str, pid: int) -> bool:
 def read_error_file(path: str) -> tuple[str, str, float | None]:
     """Exception, traceback and time from a worker's error file; empty where the file is missing or broken.
 
-    The time is the file's modification time: the time in its text has whole seconds, too coarse to find the first
-    failure.
+    Both texts are excerpts. The time is the file's modification time: the time in its text has whole seconds, too
+    coarse to find the first failure.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -159,12 +166,22 @@ def read_error_file(path: str) -> tuple[str, str, float | None]:
     except (OSError, ValueError, KeyError, TypeError):
         return "", "", None
     if isinstance(message, str):
-        return message, "", at
+        return excerpt(message, ERROR_CHARACTERS), "", at
     if not isinstance(message, dict):
         return "", "", None
     extra = message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
-    return str(message.get("message", "")), str(extra.get("py_callstack", "")), at
+    error = excerpt(str(message.get("message", "")), ERROR_CHARACTERS)
+    return error, excerpt(str(extra.get("py_callstack", "")), TRACE_CHARACTERS), at
+
+
+def excerpt(text: str, most: int) -> str:
+    """A text's begin and end, of at most so many characters (20 or more), all of which can be written.
+
+    Half a character (a lone surrogate) is shown as ``?``.
+    """
+    whole = text.encode(errors="replace").decode()
+    return whole if len(whole) <= most else f"{whole[: most // 2]} ... {whole[5 - most // 2 :]}"
 
 
 def exception_name(error: str) -> str:
@@ -200,8 +217,12 @@ def termination_message(code: int, reason: str, report: Mapping[str, object]) ->
 def leave_behind(
     code: int, reason: str, report: Mapping[str, object], termination_log: str, environ: Mapping[str, str]
 ) -> None:
-    """Write the root cause for the kubelet, and into the error file that a caller named as for torchrun."""
-    write_termination_message(termination_log, termination_message(code, reason, report))
+    """Write the root cause for the kubelet, and into the error file that a caller named as for torchrun.
+
+    A disk that is full must not change the exit code, by which the pod is made again or the job ends.
+    """
+    with contextlib.suppress(OSError):
+        write_termination_message(termination_log, termination_message(code, reason, report))
     error_file = environ.get("TORCHELASTIC_ERROR_FILE")
     if error_file and report:
         with contextlib.suppress(OSError):
@@ -209,7 +230,11 @@ def leave_behind(
 
 
 def write_termination_message(path: str, message: str) -> None:
-    """Write the message where the kubelet reads it; a machine without that file is no error."""
+    """Write the message where the kubelet reads it; a machine without that file is no error.
+
+    Raises:
+        OSError: the file is there and cannot be written.
+    """
     if os.path.exists(path) and os.access(path, os.W_OK):
         with open(path, "w", encoding="utf-8") as file:
             file.write(message)
@@ -232,4 +257,4 @@ def write_error_file(path: str, failure: Mapping[str, object]) -> None:
 
 
 def _json(message: Mapping[str, object]) -> str:
-    return json.dumps(message, ensure_ascii=False)
+    return json.dumps(message, ensure_ascii=False).encode(errors="replace").decode()

@@ -170,3 +170,35 @@ def test_torchruns_own_error_file(tmp_path: Path) -> None:
     failures.write_error_file(str(path), FAILURE.report())
 
     assert failures.read_error_file(str(path))[:2] == ("ValueError: no data", "Traceback ...")
+
+
+@pytest.mark.parametrize("text", ["x" * (3 << 20), "half a character: \udc80"])
+def test_any_exception_can_be_told(tmp_path: Path, text: str) -> None:
+    """What is read of an error file goes into the job's record and into files: short, and of whole characters."""
+    path = tmp_path / "error.json"
+    path.write_text(json.dumps({"message": {"message": text, "extraInfo": {"py_callstack": text}}}))
+    error, trace, _ = failures.read_error_file(str(path))
+
+    assert (error[:8], error[-8:]) == (text[:8].replace("\udc80", "?"), text[-8:].replace("\udc80", "?"))
+    assert len(error.encode()) <= failures.ERROR_CHARACTERS
+    assert len(trace.encode()) <= failures.TRACE_CHARACTERS
+
+
+@given(st.text(st.characters(exclude_categories=())), st.integers(20, 60))
+def test_an_excerpt_is_short_and_can_be_written(text: str, most: int) -> None:
+    """Of any text; a short one of whole characters is kept."""
+    excerpt = failures.excerpt(text, most)
+
+    excerpt.encode()
+    assert len(excerpt) <= most
+    assert len(text) > most or excerpt == text.encode(errors="replace").decode()
+
+
+def test_a_full_disk_changes_no_exit_code(tmp_path: Path) -> None:
+    """The message is for the kubelet to show; the code decides whether the pod is made again."""
+    failures.leave_behind(143, "half a character: \udc80", {}, "/dev/full", {})
+    present = tmp_path / "present"
+    present.touch()
+    failures.leave_behind(143, "half a character: \udc80", {}, str(present), {})
+
+    assert json.loads(present.read_text())["reason"] == "half a character: ?"
