@@ -75,7 +75,9 @@ class elastic_launch:  # noqa: N801  torch's name
             environ = {
                 **os.environ,
                 RESULTS: folder,
-                "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, sys.path))),
+                "PYTHONPATH": os.pathsep.join(
+                    dict.fromkeys(each for each in sys.path if each and isinstance(each, str))
+                ),
             }
             done = subprocess.run([*LAUNCHER, *arguments], env=environ, check=False)
             if done.returncode:

@@ -107,12 +107,14 @@ class Recorder:
         """One line: name, origin and, where they differ from the line before, the changes so far.
 
         Changes are those to ``os.environ`` since the start (None: removed), and all of ``sys.path`` and of the
-        filters of warnings. What a forked child imports says nothing of what a worker does.
+        filters of warnings. What a forked child imports says nothing of what a worker does. An entry of ``sys.path``
+        that is no text is ignored by Python, and here.
         """
         if os.getpid() != self._pid:
             return
         line: list[Any] = [name, origin(spec)]
-        seen = (dict(os.environ), list(sys.path), list(warnings.filters))
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        seen = (dict(os.environ), path, list(warnings.filters))
         if seen != self._seen:
             self._seen = seen
             line.append({"environ": changes(self._environ, seen[0]), "path": seen[1], "filters": written(seen[2])})

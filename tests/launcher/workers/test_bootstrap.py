@@ -450,6 +450,17 @@ def test_imports_are_recorded_and_searches_are_not(script: pathlib.Path, tmp_pat
     assert "turtle" not in found
 
 
+def test_an_entry_of_the_path_that_is_no_text_is_passed_over(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Python ignores such entries, and the record of imports fails no import because of them."""
+    path = tmp_path / "modules"
+    script.write_text("import pathlib, sys\nsys.path += [pathlib.Path('x'), b'y', 'z']\nimport colorsys\n")
+    done = run("script", script, ELASTIC_INFRA_MODULES=str(path))
+    (line,) = [found for found in map(json.loads, path.read_text().splitlines()) if found[0] == "colorsys"]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert line[2]["path"][-1] == "z"
+
+
 def test_a_forked_child_records_nothing(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """What a loader's process imports says nothing of what the worker does."""
     path = tmp_path / "modules"
