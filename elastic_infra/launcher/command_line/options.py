@@ -19,7 +19,7 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "PET_STANDALONE": 'An empty value is true: training-operator writes PET_STANDALONE="", torchrun fails on it.',
     "last_call_timeout": "5 s instead of torchrun's 30 s: a start with fewer than max nodes waits for it in full.",
     "local_addr": "Defaults to POD_IP where that is set: a pod's own FQDN often does not resolve for its peers.",
-    "monitor_interval": "Ends of workers are events here; the interval only bounds how often progress is read.",
+    "monitor_interval": "Has no effect: ends of workers are events here, and progress is read at its own pace.",
     "nccl_async_error_handling": "3 when unset, c10d's own default; torchrun forces 1, whose abort may hang.",
     "agent_store": "TORCHELASTIC_USE_AGENT_STORE is False: rank 0 serves a fresh store in every generation.",
     "rdzv_id": 'The id "none" is accepted as by torchrun, with one warning: jobs that share it collide.',
@@ -29,7 +29,7 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "signals_to_handle": "Every one of them stops the job; workers are told by SIGTERM whichever it was.",
     "file_timer": "TORCHELASTIC_ENABLE_FILE_TIMER is not served; training.Progress reports hangs instead.",
     "warm_start": "On by default: workers are forked from a process that has imported what they import.",
-    "warnings": "Options without effect here (event_log_handler, start_method) are named in one line.",
+    "warnings": "Options without effect here (event_log_handler, start_method and others) are named in one line.",
 }
 """The intended differences from torchrun by option, each with its reason."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from ..settings import LauncherSettings, env_name
-from . import option_values
+from . import option_values, visible_devices
 from .options import OptionsError
 
 C10D_PORT: Final = 29400
@@ -76,7 +76,6 @@ class Plan:
     join_timeout_seconds: float
     last_call_seconds: float
     max_restarts: int
-    monitor_interval_seconds: float
     role: str
     local_address: str | None
     master: tuple[str, int] | None
@@ -132,6 +131,8 @@ def resolve(
     alone = standalone or static
     host, port = ("localhost", 0) if alone else option_values.endpoint(given.rdzv_endpoint, C10D_PORT)
     run_id = new_run_id if standalone else given.rdzv_id
+    if given.virtual_local_rank:
+        visible_devices.check_one_each(nproc_per_node, environ)
     return Plan(
         min_nodes=min_nodes,
         max_nodes=max_nodes,
@@ -143,7 +144,6 @@ def resolve(
         join_timeout_seconds=_seconds(conf, "join_timeout", 600.0),
         last_call_seconds=_seconds(conf, "last_call_timeout", 5.0),
         max_restarts=option_values.at_least(0, "--max-restarts", given.max_restarts),
-        monitor_interval_seconds=given.monitor_interval,
         role=given.role,
         local_address=given.local_addr or environ.get("POD_IP") or None,
         master=_fixed_master(given) if static else None,

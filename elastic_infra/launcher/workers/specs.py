@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from .. import defaults, ipc
-from ..command_line.options import OptionsError
+from ..command_line import visible_devices
 from ..command_line.plan import Entrypoint, Plan
 from ..settings import PREFIX, SECRETS, LauncherSettings, env_name
 from . import channel, progress
@@ -163,15 +163,7 @@ def _rank_environ(start: StartWorkers, launch: Plan, environ: Mapping[str, str],
 
 
 def _one_visible_device(environ: Mapping[str, str], local_rank: int) -> dict[str, str]:
-    """Only this worker's accelerator, at index 0; HIP's own variable leads where it is set, as in torchrun."""
-    hip = environ.get("HIP_VISIBLE_DEVICES")
-    name = "HIP_VISIBLE_DEVICES" if hip else "CUDA_VISIBLE_DEVICES"
-    listed = environ.get(name)
-    device = str(local_rank)
-    if listed is not None:
-        devices = listed.split(",")
-        if local_rank >= len(devices):
-            message = f"--virtual-local-rank: local rank {local_rank} has no device in {name}={listed}."
-            raise OptionsError(message)
-        device = devices[local_rank].strip()
-    return {"CUDA_VISIBLE_DEVICES": device, **({"HIP_VISIBLE_DEVICES": device} if hip else {})}
+    """Only this worker's accelerator, at index 0."""
+    name, chosen = visible_devices.listed(environ)
+    device = str(local_rank) if chosen is None else chosen[local_rank]
+    return {"CUDA_VISIBLE_DEVICES": device, name: device}
