@@ -623,13 +623,23 @@ def restore_threads() -> None:
     cpus = len(os.sched_getaffinity(0))
     wanted = next((os.environ[name] for name in ("GOTO_NUM_THREADS", "OMP_NUM_THREADS") if name in os.environ), "")
     number = min(int(wanted), cpus) if wanted.isdecimal() and int(wanted) else cpus
-    with open("/proc/self/maps", encoding="utf-8") as file:
-        libraries = {line.split()[-1] for line in file if "openblas" in line and "/" in line}
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        libraries = mapped(file, "openblas")
     for path in libraries:
-        library = ctypes.CDLL(path)
-        for setter in OPENBLAS_SETTERS:
-            if hasattr(library, setter):
-                getattr(library, setter)(number)
+        with contextlib.suppress(OSError):  # replaced since, by an installation
+            library = ctypes.CDLL(path)
+            for setter in OPENBLAS_SETTERS:
+                if hasattr(library, setter):
+                    getattr(library, setter)(number)
+
+
+def mapped(maps: Iterable[str], word: str) -> set[str]:
+    """The files whose name holds the word, of a process's memory map; a path may have spaces.
+
+    Source: https://man7.org/linux/man-pages/man5/proc_pid_maps.5.html
+    """
+    paths = (line.rstrip("\n").split(maxsplit=5)[5:] for line in maps)
+    return {path for found in paths for path in found if path.startswith("/") and word in os.path.basename(path)}
 
 
 def reseed() -> None:

@@ -471,3 +471,16 @@ def test_installed_is_what_lies_under_site_packages() -> None:
     """Not the standard library, and not a tree beside it."""
     assert fork_server.is_installed(os.path.join(sysconfig.get_path("purelib"), "numpy", "__init__.py"))
     assert not fork_server.is_installed(os.__file__)
+
+
+def test_a_mapped_file_may_have_spaces_in_its_path() -> None:
+    """Each file once, by its own name; memory of no file, and other files, are left out."""
+    maps = [
+        "7f00-7f01 r-xp 00000000 08:01 42                         /home/a b/.venv/libopenblas64_.so\n",
+        "7f01-7f02 rw-p 00001000 08:01 42                         /home/a b/.venv/libopenblas64_.so\n",
+        "7f02-7f03 rw-p 00000000 00:00 0 \n",
+        "7f03-7f04 rw-p 00000000 00:00 0                          [heap]\n",
+        "7f04-7f05 r-xp 00000000 08:01 43                         /opt/openblas/libother.so\n",
+    ]
+
+    assert fork_server.mapped(maps, "openblas") == {"/home/a b/.venv/libopenblas64_.so"}
