@@ -8,7 +8,6 @@ thread of the agent.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import dataclasses
 import io
 import os
@@ -141,21 +140,24 @@ class Tail(threading.Thread):
         if self._after is not None:
             self._after.join()
             self._after = None
-        with contextlib.suppress(OSError):  # the reader is gone; the files stay
+        try:
             is_last = False
             while not is_last:
                 is_last = self._ending.wait(_INTERVAL_SECONDS)
                 while self._copy():
                     pass
             self._copy(final=True)
+        except OSError:  # the reader is gone, and waits for nothing
+            for followed in self._files:
+                followed.is_done = True
 
     def finish(self) -> None:
         """Have the thread end after the output so far; call once the workers are gone."""
         self._ending.set()
 
     def left(self) -> list[str]:
-        """The files that are not fully copied yet; empty once the thread has ended."""
-        return [followed.path for followed in self._files if not followed.is_done] if self.is_alive() else []
+        """The files that are not fully copied yet; once the thread has ended, those that could not be read."""
+        return [followed.path for followed in self._files if not followed.is_done]
 
     def _copy(self, *, final: bool = False) -> bool:
         """Copy one chunk of each file; returns whether there was a line to copy."""
@@ -165,7 +167,7 @@ class Tail(threading.Thread):
                 found = True
                 if not self._words or any(word in line for word in self._words):
                     self._write((followed.prefix + line + "\n").encode(errors="replace"))
-            followed.is_done = final
+            followed.is_done = final and followed.is_readable
         return found
 
 
@@ -176,6 +178,8 @@ class _Followed:
         self.path = path
         self.prefix = prefix
         self.is_done = False
+        self.is_readable = True
+        """Whether the last look at the file met no error; a network's file may be away for a moment."""
         self._offset = offset
         self._partial = ""
         self._decoder = io.IncrementalNewlineDecoder(_utf8("replace"), translate=True)
@@ -199,8 +203,10 @@ class _Followed:
             with open(self.path, "rb") as file:
                 file.seek(self._offset)
                 data = file.read(_CHUNK_BYTES)
-        except FileNotFoundError:
+        except OSError as error:
+            self.is_readable = isinstance(error, FileNotFoundError)
             return b""
+        self.is_readable = True
         self._offset += len(data)
         return data
 

@@ -186,3 +186,23 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_read_on(tmp_path: Path) -> None:
+    """A network's file may be away. Meanwhile the other workers' lines are shown, and the file is named if it stays."""
+    away, other = tmp_path / "0.log", tmp_path / "1.log"
+    away.mkdir()
+    other.write_text("one\n")
+    shown = io.BytesIO()
+    tail = logs.Tail([(str(away), ""), (str(other), "")], shown.write)
+    tail.start()
+    until(lambda: shown.getvalue() == b"one\n")
+    away.rmdir()
+    away.write_text("two\n")
+    until(lambda: shown.getvalue() == b"one\ntwo\n")
+    away.unlink()
+    away.mkdir()
+    tail.finish()
+    tail.join(30)
+
+    assert (tail.is_alive(), tail.left()) == (False, [str(away)])
