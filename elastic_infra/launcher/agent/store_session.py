@@ -74,7 +74,7 @@ class Rendezvous:
     def trouble(self, notification: links.Unreachable) -> str:
         """Serve the store again where no node does; returns a line for the log now and then, else an empty string."""
         now = self._clock()
-        if notification.refused and self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
+        if self._hosts and now - self._hosted_at >= HOST_AGAIN_SECONDS:
             self._hosted_at = now
             self._channel.send(ipc.HostStore(self._plan.host, self._plan.port))
         if now - self._told_at < TELL_SECONDS:

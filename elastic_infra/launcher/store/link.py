@@ -41,10 +41,9 @@ class Holding:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The store cannot be reached, and why; ``refused``: its address answers, and no program listens there."""
+    """The store cannot be reached, and why."""
 
     reason: str
-    refused: bool
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class Link:
                 if isinstance(error, client.RefusalError) and self._former is None:
                     self._tell(Rejected(str(error)))
                     return  # a node that was accepted knows the token: a refusal then comes from another store, or ends
-                self._tell(Unreachable(client.why(error), refused=isinstance(error, ConnectionRefusedError)))
+                self._tell(Unreachable(client.why(error)))
                 wait = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)] * random.uniform(*SPREAD)  # noqa: S311
                 select.select([self._wake_read], [], [], wait)
                 self._take_orders()
@@ -165,7 +164,7 @@ class Link:
         except client.LostError as lost:
             age = self._clock() - session.acknowledged_at
             fresh = lost.by_peer and age < wire.SILENCE_SECONDS - FRESH_MARGIN
-            self._tell(events.StoreLost(fresh), Unreachable(str(lost), refused=False))
+            self._tell(events.StoreLost(fresh), Unreachable(str(lost)))
 
 
 def _poke(descriptor: int) -> None:

@@ -6,6 +6,7 @@ Only this module reaps children. It does not decide when a child must end.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import faulthandler
 import os
 import signal
@@ -40,6 +41,8 @@ class Children:
         self._store = 0
         self._store_report: int | None = None
         self._store_port = 0
+        self._hosting: ipc.HostStore | None = None
+        """The store that this node serves, with the port at which it has listened."""
         self._held: int | None = None
         self.channel, self.agent = _fork_agent(agent)
 
@@ -76,9 +79,13 @@ class Children:
         os.set_inheritable(self._held, False)  # noqa: FBT003  its only form
 
     def host_store(self, message: ipc.HostStore) -> None:
-        """Start the store server, unless one runs; ``tell_store`` reports the outcome."""
+        """Start the store server, unless one runs; ``tell_store`` reports the outcome.
+
+        A free port is chosen once: nodes look for the store's successor at the port that they know.
+        """
         if self._store:
             return
+        self._hosting = message = self._hosting or message
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
         def listening(port: int) -> None:
@@ -112,6 +119,8 @@ class Children:
         os.close(self._store_report)
         self._store_report = None
         self._store_port = port = int(answer) if answer.isdecimal() else 0
+        if port and self._hosting is not None:
+            self._hosting = dataclasses.replace(self._hosting, port=port)
         self.send(ipc.StoreHosted(port, "" if port else answer or "The store server could not start."))
 
     def dump_agent(self) -> None:
@@ -129,6 +138,8 @@ class Children:
         self.channel, self.agent = _fork_agent(self._agent_main)
         if self._store_port:
             self.send(ipc.StoreHosted(self._store_port, ""))
+        elif self._hosting is not None:
+            self.host_store(self._hosting)
 
     def end(self, leave: ipc.Leave, interrupted: Callable[[], bool], *, is_clear: bool) -> None:
         """End agent and store; both keep their remaining time as long as no signal comes.

@@ -507,3 +507,38 @@ def test_a_working_folder_that_is_gone_keeps_nobody_from_running(tmp_path: pathl
     )
 
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+@pytest.mark.parametrize("text", ["'x' * (2 << 20)", "'half a character: \\udc80'"])
+def test_any_exception_ends_a_job(start: Start, tmp_path: pathlib.Path, text: str) -> None:
+    """An exception's text may be megabytes long, or hold what no record can: the job fails with it, and ends."""
+    script = tmp_path / "fails.py"
+    script.write_text(f"raise ValueError({text})\n")
+    log = tmp_path / "log"
+    log.touch()
+    launch = start(
+        "--standalone",
+        "--nproc-per-node=2",
+        str(script),
+        environ={"ELASTIC_INFRA_EVENTS": str(tmp_path / "events"), "ELASTIC_INFRA_TERMINATION_LOG": str(log)},
+    )
+
+    assert launch.wait() == 1, launch.output
+    assert json.loads(log.read_text())["error"].startswith("ValueError: ")
+    events = [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()]
+    assert events[-1] == "failed"
+
+
+def test_a_standalone_launch_outlives_its_store(start: Start, tmp_path: pathlib.Path) -> None:
+    """The store's successor listens at the same port, which was chosen freely."""
+    script = tmp_path / "waits.py"
+    script.write_text("import os, time\nprint('begun')\nwhile not os.path.exists('go'):\n    time.sleep(0.1)\n")
+    launch = start("--standalone", str(script))
+    launch.wait_for(lambda: "begun" in launch.output)
+    _, store = agent_and_store(launch)
+    os.kill(store, signal.SIGKILL)
+    launch.wait_for(lambda: len(forked(launch) - {store}) == 2, "another store")
+    (tmp_path / "go").touch()
+
+    assert launch.wait() == 0, launch.output
+    assert launch.output.count("begun") == 1, "the workers have gone on"
