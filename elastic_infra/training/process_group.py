@@ -29,6 +29,8 @@ _POLL_SECONDS: Final = 0.005
 _CUT_SECONDS: Final = 0.25
 """Until the next look at a main thread that has not left a broken generation: connections may have been made since the
 last cut. A thread that nothing frees is the same in two looks."""
+_CONNECT_SECONDS: Final = 1.0
+"""One attempt to reach rank 0: a main thread that waits longer would park too late."""
 _FREEING_SECONDS: Final = 1.0
 """At the end of training: groups are freed in milliseconds, and best before the interpreter ends, or never."""
 _SIGNS: Final = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe", "socket", "processgroup")
@@ -188,6 +190,9 @@ class ElasticGroup:
         """
         reason = _why_not_in_place(backend, sharded=sharded, experimental=experimental, environ=environ)
         connection = None if reason else channel.connect(environ)
+        if connection is not None and not channel.is_welcome(connection):
+            connection = None
+            reason = "The launcher did not start this process itself, but a program that did, which cannot be moved."
         if reason:
             warn_for_job(f"{reason} Workers restart when nodes come or go.")
         way = regroup.way_of(backend, timeout, experimental=experimental and connection is not None)
@@ -383,9 +388,17 @@ class ElasticGroup:
         return dist.TCPStore(host, port, world, is_master=rank == 0, timeout=regroup.MAKING, wait_for_workers=False)
 
     def _await_listener(self, host: str, port: int) -> None:
+        """Return once rank 0 listens; a node that does not answer may be lost, which the agent says in a moment."""
+        given_up_at = time.monotonic() + regroup.MAKING.total_seconds()
         while True:
-            with contextlib.suppress(ConnectionRefusedError):
-                socket.create_connection((host, port), regroup.MAKING.total_seconds()).close()
+            try:
+                socket.create_connection((host, port), _CONNECT_SECONDS).close()
+            except ConnectionRefusedError:  # its node is there, and its process still builds its model
+                given_up_at = time.monotonic() + regroup.MAKING.total_seconds()
+            except OSError:
+                if time.monotonic() >= given_up_at:
+                    raise
+            else:
                 return
             self._wait()
 

@@ -213,7 +213,7 @@ def obstacle(backend: str, *, experimental: bool) -> str:
     if not experimental:
         return f"The backend {backend} cannot be rebuilt in place without experimental=True."
     if not hasattr(dist, "_reconfigure"):
-        return f"Torch {torch.__version__} cannot reconfigure a process group, which torch 2.15 can."
+        return f"Torch {torch.__version__} cannot reconfigure a process group, which torch 2.14 and later can."
     lacks = _lacks(backend)
     return f"Torch {torch.__version__} cannot reconfigure the backend {backend}: {lacks}." if lacks else ""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import queue
+import socket
 import threading
 import time
 import weakref
@@ -60,6 +62,7 @@ def agent_and_worker(tmp_path: pathlib.Path) -> Iterator[tuple[channel.Connectio
     server.accept()
     agent = server.claim(os.getpid())
     assert agent is not None
+    assert channel.is_welcome(worker)
     yield agent, worker
     for end in (agent, worker, server):
         end.close()
@@ -391,3 +394,28 @@ def test_no_further_batch_of_a_broken_step_is_computed(
         dist.destroy_process_group()
 
     assert (computed, state.step) == ([1] * 2 + [2] * 6, 1)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EHOSTUNREACH, "No route to host"), TimeoutError()])
+def test_a_node_that_is_lost_while_its_group_forms_is_waited_for_until_the_agent_says_so(
+    agent_and_worker: tuple[channel.Connection, channel.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+) -> None:
+    """The network may say at once that there is no way to rank 0, or nothing: neither ends the workers."""
+    agent, worker = agent_and_worker
+
+    def connect(*_: object) -> None:
+        if not agent.send(channel.Break(1)):
+            pytest.fail("the worker is gone")
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    environ = {"MASTER_ADDR": "10.255.255.1", "MASTER_PORT": "1", "RANK": "1", "WORLD_SIZE": "2"}
+    group = ElasticGroup(worker, environ=environ)
+    assert group._orders is not None
+    group._orders.listen()
+    group.generation = 1
+
+    with pytest.raises(BrokenError):
+        group._store_of(1, 2)

@@ -51,7 +51,7 @@ def test_an_older_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(dist, "_reconfigure", raising=False)
 
     said = regroup.obstacle("nccl", experimental=True)
-    assert said == f"Torch {torch.__version__} cannot reconfigure a process group, which torch 2.15 can."
+    assert said == f"Torch {torch.__version__} cannot reconfigure a process group, which torch 2.14 and later can."
 
 
 @can_reconfigure

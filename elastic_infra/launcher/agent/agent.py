@@ -98,7 +98,7 @@ class Agent:
         self._look_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._store = store_session.Rendezvous(channel, plan, settings, self._state.node.uuid, clock)
-        self._workers = worker_channels.WorkerChannels(self._selector, self._events.append)
+        self._workers = worker_channels.WorkerChannels(self._selector, self._events.append, plan.nproc_per_node)
         self._left = False
         self._webhook: webhook.Delivery | None = None
         self._reserved_port: socket.socket | None = None
@@ -181,7 +181,8 @@ class Agent:
         self._channel.send(ipc.HoldStore(), notification.descriptor)
         os.close(notification.descriptor)
         if not self._state.node.address:
-            self._state = protocol_config.with_address(self._state, notification.address)
+            address = store_host.reachable(notification.address, self._plan.host)
+            self._state = protocol_config.with_address(self._state, address)
 
     def _on_channel(self) -> None:
         for message in self._channel.receive():

@@ -81,6 +81,16 @@ def _is_loopback(text: str) -> bool:
     return _is_address(text) and ipaddress.ip_address(text).is_loopback
 
 
+def reachable(address: str, host: str) -> str:
+    """This node's address for its peers, where the connection to the store has the given one.
+
+    A machine whose own name is an alias of the loopback (Debian's ``/etc/hosts``) reaches the store that it serves by
+    the loopback. Its peers know the machine by the endpoint's host.
+    """
+    is_alias = _is_loopback(address) and host != "localhost" and not _is_loopback(host)
+    return host if is_alias else address
+
+
 def own_addresses() -> frozenset[str]:
     """Addresses of this machine that packets would leave from; no packet is sent."""
     found = set()

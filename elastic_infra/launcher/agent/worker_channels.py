@@ -9,15 +9,19 @@ import selectors
 from collections.abc import Callable, Mapping
 
 from ..protocol import events
-from ..workers import channel
+from ..workers import channel, failures
 
 
 class WorkerChannels:
     """This node's workers that have connected, by local rank."""
 
-    def __init__(self, selector: selectors.BaseSelector, on_event: Callable[[events.Event], None]) -> None:
+    def __init__(
+        self, selector: selectors.BaseSelector, on_event: Callable[[events.Event], None], workers: int
+    ) -> None:
+        """Prepare the channels of a node that has so many workers."""
         self._selector = selector
         self._on_event = on_event
+        self._workers = workers
         self._server: channel.Server | None = None
         self._pids: dict[int, int] = {}
         """Local rank by pid."""
@@ -93,13 +97,17 @@ class WorkerChannels:
             self._claim()
 
     def _claim(self) -> None:
+        if self._server is None:
+            return
         for pid, rank in self._pids.items():
-            connection = self._server.claim(pid) if self._server is not None else None
+            connection = self._server.claim(pid)
             if connection is not None and rank in self._connections:
                 connection.close()
             elif connection is not None:
                 self._connections[rank] = connection
                 self._selector.register(connection, selectors.EVENT_READ, lambda rank=rank: self._take(rank))
+        if len(self._pids) >= self._workers:
+            self._server.drop_unclaimed()
 
     def _take(self, rank: int) -> None:
         connection = self._connections.get(rank)
@@ -117,7 +125,9 @@ class WorkerChannels:
         elif isinstance(said, channel.Stuck) and said.generation == self.generation:
             self._on_event(events.WorkerStuck(self.generation, rank))
         elif isinstance(said, channel.Failed) and said.generation == self.generation:
-            self._on_event(events.StepBroke(self.generation, rank, said.message))
+            self._on_event(
+                events.StepBroke(self.generation, rank, failures.excerpt(said.message, failures.ERROR_CHARACTERS))
+            )
 
     def _on_ready(self, rank: int) -> None:
         if self._is_over:

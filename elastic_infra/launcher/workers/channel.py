@@ -1,9 +1,10 @@
 """The messages between the agent and a worker that can be moved, and the socket between them.
 
 A worker that keeps its process while nodes come and go is moved: it leaves its process group, parks, and enters the
-next generation's group. A worker says that it can be moved by connecting to the socket that ``VARIABLE`` names; the
-others are stopped and started again. Each message is one of the dataclasses below, as one packet of JSON whose
-``type`` is the class's name. The worker's side is ``elastic_infra.training``. This module does not decide when to move.
+next generation's group. A worker says that it can be moved by connecting to the socket that ``VARIABLE`` names, and the
+agent welcomes it; the others are stopped and started again. Each message is one of the dataclasses below, as one packet
+of JSON whose ``type`` is the class's name. The worker's side is ``elastic_infra.training``. This module does not decide
+when to move.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ VARIABLE: Final = "ELASTIC_INFRA_CHANNEL"
 LONGEST: Final = 1 << 16
 """Bytes of a message: an ``Enter`` has about one kilobyte."""
 
+WELCOME_SECONDS: Final = 30.0
+"""An agent answers in milliseconds; one that does not, for example because its node stands still, moves no worker."""
+
 Saves = Literal["nothing", "part", "whole"]
 
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -32,6 +36,11 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 # ---------------------------------------------------------- agent -> worker
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The process that connected is a worker of the launcher."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class Stuck:
     generation: int
 
 
-Message = Break | Enter | Dismiss | Ready | In | Failed | Parked | Stuck
+Message = Welcome | Break | Enter | Dismiss | Ready | In | Failed | Parked | Stuck
 
 _TYPES: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 
@@ -201,11 +210,13 @@ class Server:
         self._waiting.append(Connection(end, peer_of(end)))
 
     def claim(self, pid: int) -> Connection | None:
-        """The connection of this worker; None while there is none. A second one is closed."""
+        """The connection of this worker, which is welcomed; None while there is none. A second one is closed."""
         mine = [connection for connection in self._waiting if connection.pid == pid]
         self._waiting = [connection for connection in self._waiting if connection.pid != pid]
         for extra in mine[1:]:
             extra.close()
+        if mine:
+            mine[0].send(Welcome())
         return mine[0] if mine else None
 
     def drop_unclaimed(self) -> None:
@@ -238,3 +249,16 @@ def connect(environ: Mapping[str, str]) -> Connection | None:
         end.close()
         return None
     return Connection(end, peer_of(end))
+
+
+def is_welcome(connection: Connection) -> bool:
+    """Whether the agent takes this process for a worker; waits for the answer, and closes the end without one.
+
+    The launcher may have started a program that has started this process, which inherits the variable.
+    """
+    connection.end.settimeout(WELCOME_SECONDS)
+    if not isinstance(connection.receive(), Welcome):
+        connection.close()
+        return False
+    connection.end.settimeout(None)
+    return True

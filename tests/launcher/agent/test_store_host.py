@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from elastic_infra.launcher.agent.store_host import Here, reserve_port, serves_store
+from elastic_infra.launcher.agent.store_host import Here, reachable, reserve_port, serves_store
 
 HERE = Here("pod-host", "job-worker-2", 2, ("10.0.0.7", "fd00::7"))
 NAMES: Mapping[str, Collection[str]] = {
@@ -80,3 +80,19 @@ def test_torch_binds_over_a_reserved_port(address: str, libuv: bool) -> None:
         store = TCPStore("127.0.0.1", port, 1, is_master=True, use_libuv=libuv)
         store.set("key", "value")
         assert TCPStore("127.0.0.1", port, 1, is_master=False, use_libuv=libuv).get("key") == b"value"
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "expected"),
+    [
+        ("127.0.0.1", "node1", "node1"),
+        ("127.0.1.1", "node1.example.com", "node1.example.com"),
+        ("::1", "node1", "node1"),
+        ("10.0.0.7", "node1", "10.0.0.7"),
+        ("127.0.0.1", "localhost", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_peers_are_never_sent_to_their_own_loopback(address: str, host: str, expected: str) -> None:
+    """A machine whose name is an alias of its loopback is known to its peers by that name, except alone."""
+    assert reachable(address, host) == expected

@@ -28,15 +28,17 @@ class Agent:
     seen: list[events.Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.channels = WorkerChannels(self.selector, self.seen.append)
+        self.channels = WorkerChannels(self.selector, self.seen.append, workers=1)
         self.channels.listen(self.path)
 
-    def connect(self) -> channel.Connection:
-        """Connect as a worker to the agent's socket."""
+    def worker(self, local_rank: int = 0) -> channel.Connection:
+        """Connect as a worker to the agent's socket; the supervisor reports the worker's start a moment later."""
         worker = channel.connect({channel.VARIABLE: self.path})
         assert worker is not None
-        worker.end.settimeout(10)
         self.look()
+        self.channels.started(local_rank, os.getpid())
+        assert channel.is_welcome(worker)
+        worker.end.settimeout(10)
         return worker
 
     def look(self) -> None:
@@ -63,8 +65,7 @@ def agent(tmp_path: pathlib.Path) -> Iterator[Agent]:
 @pytest.fixture
 def worker(agent: Agent) -> Iterator[channel.Connection]:
     agent.channels.begin(1, {0: FIRST}, ())
-    worker = agent.connect()
-    agent.channels.started(0, os.getpid())
+    worker = agent.worker()
     yield worker
     worker.close()
 
@@ -103,8 +104,7 @@ def test_a_worker_that_is_ready_too_late_has_parked(agent: Agent, worker: channe
 def test_a_worker_on_standby_is_told_its_place_once_it_has_one(agent: Agent) -> None:
     """It has parked when it is ready, and enters the generation that its node gets a place in."""
     agent.channels.prepare()
-    worker = agent.connect()
-    agent.channels.started(0, os.getpid())
+    worker = agent.worker()
 
     assert agent.hear(worker, channel.Ready()) == [events.WorkerParked(0, 0)]
     agent.channels.begin(2, {0: SECOND}, (0,))
@@ -128,8 +128,7 @@ def test_workers_that_do_not_live_on_are_forgotten(agent: Agent, worker: channel
     agent.channels.begin(2, {0: SECOND}, ())
 
     assert worker.receive() is None
-    again = agent.connect()
-    agent.channels.started(0, os.getpid())
+    again = agent.worker()
     assert agent.hear(again, channel.Ready()) == []
     assert again.receive() == SECOND
     again.close()
@@ -140,8 +139,8 @@ def test_all_are_dismissed(
     agent: Agent, worker: channel.Connection, saves: channel.Saves, second: channel.Saves
 ) -> None:
     """The message says what to save first: each worker its part, or one worker the whole state."""
-    agent.channels.started(1, os.getpid())
-    sibling = agent.connect()
+    agent.channels.started(1, os.getpid())  # both are this process, which is the second worker from now on
+    sibling = agent.worker(1)
     agent.channels.dismiss(saves)
 
     assert worker.receive() == channel.Dismiss(saves)
@@ -153,11 +152,23 @@ def test_an_agent_that_replaces_another_listens_again(agent: Agent) -> None:
     """The replaced agent's socket file still exists."""
     after = Agent(agent.path)
     after.channels.begin(1, {0: FIRST}, ())
-    worker = after.connect()
-    after.channels.started(0, os.getpid())
+    worker = after.worker()
 
     assert after.hear(worker, channel.Ready()) == []
     assert worker.receive() == FIRST
     worker.close()
     after.channels.close()
     after.selector.close()
+
+
+def test_a_process_that_a_worker_has_started_is_turned_away(agent: Agent, worker: channel.Connection) -> None:
+    """At once, since it would wait for ever: a worker's command may start the program that connects."""
+    child = os.fork()
+    if not child:
+        connection = channel.connect({channel.VARIABLE: agent.path})
+        os._exit(0 if connection is not None and not channel.is_welcome(connection) else 1)
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        agent.look()
+
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    assert agent.hear(worker, channel.Ready()) == []

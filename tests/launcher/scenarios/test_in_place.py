@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -532,3 +534,20 @@ def node_of(job: Job, pid: object) -> subprocess.Popen[bytes]:
 def at(line: Line) -> float:
     """When it was written: seconds by the machine's clock."""
     return float(str(line["time"]))
+
+
+def test_a_worker_that_a_program_starts_trains_as_one_that_cannot_be_moved(tmp_path: pathlib.Path) -> None:
+    """The launcher knows the program and not the worker: a node that joins restarts them, and a line says why."""
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=5, mode="in-place", steps=150)
+    script, job.script = job.script, ("sh", "-c", f"{shlex.join([sys.executable, *job.script])}; exit $?")
+    job.options = (*job.options, "--no-python")
+    try:
+        job.start_store()
+        for world in (1, 2):
+            job.start_node(*QUICK)
+            job.wait_for_world(world)
+        job.script = script
+        finish(job)
+        assert job.said("a program that did, which cannot be moved. Workers restart when nodes come or go.")
+    finally:
+        job.end()

@@ -14,6 +14,7 @@ import pytest
 from elastic_infra.launcher.workers import channel
 
 MESSAGES: tuple[channel.Message, ...] = (
+    channel.Welcome(),
     channel.Break(3),
     channel.Enter(3, {"RANK": "1", "MASTER_PORT": "4000"}),
     channel.Dismiss("whole"),
@@ -47,6 +48,7 @@ def test_every_message_arrives_as_it_was_sent(server: channel.Server) -> None:
     assert agent is not None
     assert {type(message) for message in MESSAGES} == set(get_args(channel.Message))
 
+    assert channel.is_welcome(worker)
     for message in MESSAGES:
         assert agent.send(message)
     assert tuple(worker.receive() for _ in MESSAGES) == MESSAGES
@@ -72,7 +74,7 @@ def test_a_child_that_inherits_the_variable_is_not_taken_for_its_worker(server: 
     child = os.fork()
     if not child:
         connection = channel.connect({channel.VARIABLE: server.path})
-        os._exit(0 if connection is not None and connection.receive() is None else 1)
+        os._exit(0 if connection is not None and not channel.is_welcome(connection) else 1)
     assert select.select([server], [], [], 60)[0], "the child has connected"
     server.accept()
 
