@@ -205,6 +205,10 @@ class ForkServer:
         if not data:
             return None
         message = json.loads(data)
+        if "pid" in message and not self.requests.outstanding:
+            return (
+                "nothing new"  # the fork server was killed between its answer and now, and with it this worker's pipe
+            )
         if "pid" in message:
             return Forked(self.requests.answer(message["request"], time.monotonic()), message["pid"])
         self.ready = "ready" in message

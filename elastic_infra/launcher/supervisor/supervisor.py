@@ -225,8 +225,6 @@ class Supervisor:
             self._give_up_warm(selector)
 
     def _on_warm(self, selector: selectors.BaseSelector) -> None:
-        if self.outcome is not None:
-            return  # the end, of which another channel told in the same moment, has killed the fork server
         answer = self._warm.receive()
         if answer is None:
             self._give_up_warm(selector)

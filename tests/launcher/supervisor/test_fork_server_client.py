@@ -117,3 +117,16 @@ def test_a_worker_that_died_before_its_order_to_run(ends: Ends) -> None:
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(writer)
+
+
+def test_an_answer_that_comes_behind_the_kill_is_passed_over(ends: Ends) -> None:
+    """An agent's end and an answer can be read in one wake-up; the end has dropped the request."""
+    reader, writer = os.pipe()
+    spec = ipc.WorkerSpec(0, ("train.py",), {}, None, None)
+    ends.client.requests.add(0, Pending(1, spec, writer), now=0.0)
+    ends.theirs.send(json.dumps({"request": 0, "pid": 5}).encode())
+    ends.client.kill()
+
+    assert ends.client.receive() == "nothing new"
+    assert os.read(reader, 1) == b"", "the worker waits no longer"
+    os.close(reader)
