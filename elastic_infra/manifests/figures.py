@@ -138,6 +138,12 @@ def container(workload: Mapping[str, Value]) -> Value:
     return next(items(at(pod_template(workload), "spec.containers")), None)
 
 
+def every_container(workload: Mapping[str, Value]) -> list[Mapping[str, Value]]:
+    """All containers of the training pods, those that come before the training too."""
+    spec = at(pod_template(workload), "spec")
+    return [*items(at(spec, "initContainers")), *items(at(spec, "containers"))]
+
+
 def items(value: Value) -> Iterator[Mapping[str, Value]]:
     """The mappings of a list."""
     if isinstance(value, Sequence) and not isinstance(value, str):

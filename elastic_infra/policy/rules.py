@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
-from elastic_infra.manifests.figures import at, figures, items, pod_template, variables
+from elastic_infra.manifests.figures import at, every_container, figures, items, pod_template, variables
 from elastic_infra.manifests.gang import gang_queue
 from elastic_infra.manifests.metadata import ON_RESTART, QUEUE
-from elastic_infra.policy import settings
+from elastic_infra.policy import pod_security, settings
 
 Workload = Mapping[str, Any]
 Messages = Iterator[str]
@@ -41,16 +41,8 @@ def registries(workload: Workload, rule: settings.Registries) -> Messages:
 
 
 def _images(workload: Workload) -> Iterator[str]:
-    for each in _containers(workload):
-        image = each.get("image")
-        if isinstance(image, str):  # unknown in a preview
-            yield image
-
-
-def _containers(workload: Workload) -> Iterator[Mapping[str, Any]]:
-    spec = at(pod_template(workload), "spec")
-    yield from items(at(spec, "containers"))
-    yield from items(at(spec, "initContainers"))
+    images = (each.get("image") for each in every_container(workload))
+    yield from (image for image in images if isinstance(image, str))  # unknown in a preview
 
 
 def _qualified(image: str) -> str:
@@ -121,8 +113,8 @@ def _ends(seconds: int | None, limit: int | None, field: str, verb: str) -> Mess
 
 def environment(workload: Workload, rule: settings.Environment) -> Messages:
     """Variables that must be there are, and those that must not are not. Values are never told."""
-    names = dict.fromkeys(str(each["name"]) for container in _containers(workload) for each in _variables(container))
-    for name in names:
+    variables_of_all = (each for container in every_container(workload) for each in items(container.get("env")))
+    for name in dict.fromkeys(str(each["name"]) for each in variables_of_all):
         if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
             yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
     plain = variables(workload)
@@ -131,10 +123,6 @@ def environment(workload: Workload, rule: settings.Environment) -> Messages:
             yield f"lacks the variable {name}. Set env.{name}."
         elif pattern and not re.fullmatch(pattern, str(plain[name] or "")):
             yield f"has a variable {name} whose value does not match {pattern!r}. Fix env.{name}."
-
-
-def _variables(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from items(container.get("env"))
 
 
 def on_restart(workload: Workload, rule: settings.OnRestart) -> Messages:
@@ -208,37 +196,13 @@ def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verba
 
 
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
-    """Pods satisfy the profile `restricted`.
-
-    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
-    """
-    spec = at(pod_template(workload), "spec")
-    every = tuple(_containers(workload))
-    held = {
-        "runAsNonRoot": at(spec, "securityContext.runAsNonRoot") is True,
-        "seccompProfile": at(spec, "securityContext.seccompProfile.type") in {"RuntimeDefault", "Localhost"},
-        "allowPrivilegeEscalation": all(_refuses_escalation(each) for each in every),
-        "capabilities": all(_has_no_capability(each) for each in every),
-        "hostPath": not any("hostPath" in volume for volume in items(at(spec, "volumes"))),
-        "host namespaces": not any(at(spec, name) for name in ("hostNetwork", "hostPID", "hostIPC")),
-    }
-    if broken := [name for name, holds in held.items() if not holds]:
+    """Pods satisfy the profile `restricted`."""
+    if broken := pod_security.unmet(workload):
         listed = ", ".join(broken)
-        yield f"does not satisfy Pod Security profile 'restricted' ({listed}). Set security.profile: restricted."
-
-
-def _refuses_escalation(container: Mapping[str, Any]) -> bool:
-    return at(container, "securityContext.allowPrivilegeEscalation") is False
-
-
-def _has_no_capability(container: Mapping[str, Any]) -> bool:
-    dropped, added = (at(container, f"securityContext.capabilities.{kind}") for kind in ("drop", "add"))
-    return _words(dropped) == ["ALL"] and not added
-
-
-def _words(value: object) -> list[str]:
-    """A list of words; a policy pack's lists are proxies that equal no list."""
-    return [str(word) for word in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+        yield (
+            f"does not satisfy Pod Security profile 'restricted' ({listed}). Set security.profile: restricted, and "
+            "remove what overlays.pod sets against it."
+        )
 
 
 def labels(workload: Workload, rule: settings.Labels) -> Messages:

@@ -76,6 +76,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "checkpoint_when_preemptible",
     ),
     "the baseline profile": ({"security": {"profile": "baseline"}}, "restricted_profile"),
+    "a container as root": ({"overlays": {"pod": {"spec": {"containers": [{"name": "pytorch", "securityContext": {
+        "runAsNonRoot": False, "runAsUser": 0, "seccompProfile": {"type": "Unconfined"}}}]}}}}, "restricted_profile"),
+    "an NFS volume": ({"overlays": {"pod": {"spec": {"volumes": [
+        {"name": "data", "nfs": {"server": "nas", "path": "/"}}]}}}}, "restricted_profile"),
     "no label": ({"labels": {}}, "labels"),
     "a label of another form": ({"labels": {"team": "R2D2"}}, "labels"),
     "no priority class": ({"placement": {}}, "priority_class"),
