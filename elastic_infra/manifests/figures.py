@@ -13,7 +13,7 @@ from elastic_infra.config.values import quantity
 from elastic_infra.manifests.model import Manifest, Manifests, Value
 
 NO_LIMIT: Final = 2**31 - 1
-"""The most that an int32 field of Kubernetes can hold: of failed pods, what no job reaches."""
+"""The most that an int32 field of Kubernetes can hold: of failed pods and of GPUs, what no job reaches."""
 
 WORKLOAD_KINDS: Final = ("PyTorchJob", "Job", "TrainJob")
 """Kinds of workload object, as `Manifests.workload` has them."""
@@ -53,13 +53,12 @@ def figures(workload: Mapping[str, Value]) -> Figures:
     policy = at(spec, "elasticPolicy")
     life = at(spec, "runPolicy") if policy else spec
     low, high = _bounds(workload, policy)
-    limits = at(container(workload), "resources.limits")
-    memory = at(limits, "memory")
+    memory = at(container(workload), "resources.limits.memory")
     limit = _number(at(life, "backoffLimit"))
     return Figures(
         min_nodes=low,
         max_nodes=high,
-        gpus_per_node=_gpus(limits),
+        gpus_per_node=_gpus(workload),
         claims_per_node=len([*items(at(container(workload), "resources.claims"))]),
         memory=quantity(memory) if isinstance(memory, str) else None,
         shared_memory=_shared_memory(workload),
@@ -160,11 +159,39 @@ def run_of(workload: Mapping[str, Value]) -> Value:
     return at(workload, "spec.elasticPolicy.rdzvId") or variables(workload).get("PET_RDZV_ID")
 
 
-def _gpus(limits: Value) -> int:
-    if not isinstance(limits, Mapping):
-        return 0
-    known = (*VENDOR_RESOURCES.values(), "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
-    return sum(_number(amount) or 0 for name, amount in limits.items() if name.startswith(known))
+def _gpus(workload: Mapping[str, Value]) -> int:
+    limits = [at(each, "resources.limits") for each in every_container(workload)]
+    names = {name for each in limits if isinstance(each, Mapping) for name in each if name.startswith(_GPUS)}
+    return sum(_held(workload, name) for name in names)
+
+
+_GPUS: Final = (*VENDOR_RESOURCES.values(), "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
+"""How names of accelerators begin."""
+
+
+def _held(workload: Mapping[str, Value], resource: str) -> int:
+    """How many of a resource a pod holds at its largest, as the scheduler counts. Sidecars go on, others take turns.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+    """
+    spec = at(pod_template(workload), "spec")
+    sidecars, most = 0, 0
+    for each in items(at(spec, "initContainers")):
+        if each.get("restartPolicy") == "Always":
+            sidecars += _limit(each, resource)
+        else:
+            most = max(most, sidecars + _limit(each, resource))
+    return max(most, sidecars + sum(_limit(each, resource) for each in items(at(spec, "containers"))))
+
+
+def _limit(container: Mapping[str, Value], resource: str) -> int:
+    amount = followed(container, ("resources", "limits", resource))
+    if not isinstance(amount, str):
+        return _number(amount) or 0
+    try:
+        return int(quantity(amount))
+    except ValueError:  # an exponent, for one: what cannot be counted must not pass as nothing
+        return NO_LIMIT
 
 
 def _number(value: Value) -> int | None:

@@ -66,7 +66,7 @@ class Budget(Rule):
 
 
 class GpuBudget(Budget):
-    """GPUs, counted at the maximum of nodes."""
+    """GPUs, those of sidecars too, counted at the maximum of nodes."""
 
 
 class NodeBudget(Budget):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastic_infra import ConfigError, JobConfig, render
-from elastic_infra.manifests.figures import figures, workload_of
+from elastic_infra.manifests.figures import NO_LIMIT, figures, workload_of
 from elastic_infra.policy import Policy, check, load_policy
 from elastic_infra.policy.check import JOB_RULES, judged
 
@@ -57,6 +57,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a single pod with too many GPUs": ({"elastic": {"nnodes": 1}, "resources": {"gpu": 33}}, "gpu_budget"),
     "a MIG slice counts": ({"resources": {"gpu": {"count": 9, "resource": "nvidia.com/mig-1g.10gb"}}}, "gpu_budget"),
     "TPUs count": ({"resources": {"gpu": {"count": 9, "vendor": "google"}}}, "gpu_budget"),
+    "a sidecar's GPUs count": ({"overlays": {"pod": {"spec": {"initContainers": [
+        {"name": "agent", "image": PINNED, "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": 1}},
+         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}},
+    ]}}}}, "gpu_budget"),
     "spot nodes by selector": (
         {
             "placement": {"priority_class": "batch", "node_selector": {"cloud.google.com/gke-spot": "true"}},
@@ -304,6 +308,32 @@ def test_only_accelerators_count_as_gpus() -> None:
     workload: dict[str, Any] = {"kind": "Job", "spec": {"parallelism": 1, "template": pod}}
 
     assert figures(workload).gpus_per_node == 2
+
+
+@pytest.mark.parametrize(
+    ("init", "containers", "expected"),
+    [
+        ([], [{"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 8}], 10),
+        ([("Never", {"nvidia.com/gpu": 8})], [{"nvidia.com/gpu": 8}], 8),
+        ([("Never", {"nvidia.com/gpu": 9})], [{"nvidia.com/gpu": 8}], 9),
+        ([("Always", {"nvidia.com/gpu": 3})], [{"nvidia.com/gpu": 8}], 11),
+        ([("Always", {"nvidia.com/gpu": 3}), ("Never", {"nvidia.com/gpu": 9})], [{"nvidia.com/gpu": 8}], 12),
+        ([("Never", {"nvidia.com/gpu": 9}), ("Always", {"nvidia.com/gpu": 3})], [{"nvidia.com/gpu": 8}], 11),
+        ([("Never", {"nvidia.com/gpu": 8})], [{"nvidia.com/mig-1g.10gb": 2}], 10),
+        ([], [{"nvidia.com/gpu": "2k"}, {"nvidia.com/gpu": 8.0}], 2008),
+        ([], [{"nvidia.com/gpu": "1e1"}], NO_LIMIT),
+        ([], [None], 0),
+    ],
+)
+def test_gpus_count_as_the_scheduler_counts_them(init: list[Any], containers: list[Any], expected: int) -> None:
+    """Containers and sidecars together, or an init container with the sidecars before it; each resource by itself."""
+    spec = {
+        "initContainers": [{"restartPolicy": policy, "resources": {"limits": limits}} for policy, limits in init],
+        "containers": [{"resources": {"limits": limits}} for limits in containers],
+    }
+    workload: dict[str, Any] = {"kind": "Job", "spec": {"parallelism": 1, "template": {"spec": spec}}}
+
+    assert figures(workload).gpus_per_node == expected
 
 
 def test_other_objects_of_a_stack_are_left_alone() -> None:
