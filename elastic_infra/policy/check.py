@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS, at, of_runtime
+from elastic_infra.manifests import Manifests
+from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS, at, of_runtime, workload_of
 from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.policy import rules
 from elastic_infra.policy.rules import Workload
@@ -37,6 +38,14 @@ JOB_RULES: Final[Mapping[str, JobRule]] = {
 }
 """Rules about one job, by their field of `Policy`."""
 
+STORE_RULES: Final[Mapping[str, JobRule]] = {
+    "image_pinned": rules.image_pinned,
+    "restricted_profile": rules.restricted_profile,
+    "registries": rules.registries,
+    "environment": rules.forbidden_variables,
+}
+"""Those that the pod of a job's store has to keep as well, by the same fields."""
+
 STACK_RULES: Final[Mapping[str, tuple[str, Callable[[Workload], int]]]] = {
     "gpu_budget": ("GPUs", rules.gpus),
     "node_budget": ("nodes", rules.nodes),
@@ -61,31 +70,36 @@ class Violation:
 
 
 def check(
-    workloads: Sequence[Workload], policy: Policy, custom: Mapping[str, CustomJudge] | None = None
+    jobs: Sequence[Manifests], policy: Policy, custom: Mapping[str, CustomJudge] | None = None
 ) -> tuple[Violation, ...]:
     """Every violation of every rule that is on, the jobs in their order.
 
     Args:
-        workloads: workload objects of all jobs that belong together, a TrainJob with its runtime (`workload_of`).
+        jobs: the objects of all jobs that belong together.
         custom: the functions of the rules in `policy.custom` that are on, by their names.
     """
-    return tuple(_violations(workloads, policy, custom or {}))
+    return tuple(_violations(jobs, policy, custom or {}))
 
 
-def _violations(
-    workloads: Sequence[Workload], policy: Policy, custom: Mapping[str, CustomJudge]
-) -> Iterator[Violation]:
-    for workload in workloads:
-        for field, judge in JOB_RULES.items():
+def _violations(jobs: Sequence[Manifests], policy: Policy, custom: Mapping[str, CustomJudge]) -> Iterator[Violation]:
+    workloads = [workload_of(job) for job in jobs]
+    for job, workload in zip(jobs, workloads, strict=True):
+        for field in JOB_RULES:
             rule = getattr(policy, field)
             if rule.level != "disabled":
-                yield from _broken(field, rule, workload, judge(workload, rule))
+                yield from _broken(field, rule, workload, dict.fromkeys(_messages(field, rule, workload, job.store)))
         for field, own in custom.items():
             yield from _broken(field, policy.custom[field], workload, own(workload))
     for field in STACK_RULES:
         rule = getattr(policy, field)
         if rule.level != "disabled":
             yield from (Violation(field, rule.level, None, message) for message in over_budget(field, workloads, rule))
+
+
+def _messages(field: str, rule: Rule, workload: Workload, store: Workload | None) -> Iterator[str]:
+    yield from JOB_RULES[field](workload, rule)
+    if store is not None and field in STORE_RULES:
+        yield from STORE_RULES[field](store, rule)
 
 
 def _broken(field: str, rule: Rule, workload: Workload, messages: Iterable[str]) -> Iterator[Violation]:
@@ -139,12 +153,28 @@ def judged(resource: Mapping[str, Any]) -> Workload | None:
 
     A rule sees one object at a time. A TrainJob is judged by its runtime, which holds its pods.
     """
+    job = _job_of(resource)
+    if job is None:
+        return None
+    if resource.get("kind") == RUNTIME_KIND:
+        return of_runtime(resource, job)
+    return resource if resource.get("kind") in _WITH_PODS else None
+
+
+def store_of(resource: Mapping[str, Any]) -> Workload | None:
+    """The Deployment of a job's store, called as the job; None for any other object."""
+    job = _job_of(resource)
+    if job is None or resource.get("kind") != "Deployment":
+        return None
+    return {**resource, "metadata": {**resource["metadata"], "name": job}}
+
+
+def _job_of(resource: Mapping[str, Any]) -> str | None:
+    """The job that an object belongs to; None for an object that this package did not make."""
     labels = at(resource, "metadata.labels")
     if not isinstance(labels, Mapping) or labels.get(MANAGED_BY) != "elastic-infra":
         return None
-    if resource.get("kind") == RUNTIME_KIND:
-        return of_runtime(resource, str(labels.get(INSTANCE)))
-    return resource if resource.get("kind") in _WITH_PODS else None
+    return str(labels.get(INSTANCE))
 
 
 _WITH_PODS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind != "TrainJob")

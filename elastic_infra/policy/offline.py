@@ -7,7 +7,6 @@ from pathlib import Path
 
 from elastic_infra.config import JobConfig
 from elastic_infra.manifests import render
-from elastic_infra.manifests.figures import workload_of
 from elastic_infra.policy.check import Violation, check
 from elastic_infra.policy.custom import load_functions
 from elastic_infra.policy.settings import load_policy
@@ -20,8 +19,7 @@ def violations(policy: Path, jobs: Iterable[tuple[str, JobConfig]]) -> tuple[Vio
         ConfigError: the policy file is not valid, a function that it names is not, or a job's name is not.
     """
     rules = load_policy(policy)
-    workloads = [workload_of(render(name, config)) for name, config in jobs]
-    return check(workloads, rules, load_functions(rules, policy.parent))
+    return check([render(name, config) for name, config in jobs], rules, load_functions(rules, policy.parent))
 
 
 def line(violation: Violation) -> str:

@@ -12,7 +12,16 @@ import pulumi_policy as pulumi
 from pydantic import ValidationError
 
 from elastic_infra.config.errors import faults_of
-from elastic_infra.policy.check import JOB_RULES, STACK_RULES, CustomJudge, exemption, judged, over_budget
+from elastic_infra.policy.check import (
+    JOB_RULES,
+    STACK_RULES,
+    STORE_RULES,
+    CustomJudge,
+    exemption,
+    judged,
+    over_budget,
+    store_of,
+)
 from elastic_infra.policy.settings import Budget, Policy, Rule
 
 NAME: Final = "elastic-infra"
@@ -80,12 +89,13 @@ def _inlined(schema: Any, parts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
 
 def _job_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
-        workload = judged(args.props)
-        if workload is None:
+        store = store_of(args.props)
+        workload, judges = (judged(args.props), JOB_RULES) if store is None else (store, STORE_RULES)
+        if workload is None or field not in judges:
             return
         rule = rule_of(field, args.get_config())
         if exemption(workload, rule) is None:
-            for message in JOB_RULES[field](workload, rule):
+            for message in judges[field](workload, rule):
                 report(f"job {workload['metadata']['name']}: {message}")
 
     return pulumi.ResourceValidationPolicy(

@@ -41,8 +41,9 @@ def registries(workload: Workload, rule: settings.Registries) -> Messages:
 
 
 def _images(workload: Workload) -> Iterator[str]:
-    images = (each.get("image") for each in every_container(workload))
-    yield from (image for image in images if isinstance(image, str))  # unknown in a preview
+    run = (each.get("image") for each in every_container(workload))
+    mounted = (at(each, "image.reference") for each in items(at(pod_template(workload), "spec.volumes")))
+    yield from (image for image in (*run, *mounted) if isinstance(image, str))  # unknown in a preview
 
 
 def _qualified(image: str) -> str:
@@ -113,16 +114,21 @@ def _ends(seconds: int | None, limit: int | None, field: str, verb: str) -> Mess
 
 def environment(workload: Workload, rule: settings.Environment) -> Messages:
     """Variables that must be there are, and those that must not are not. Values are never told."""
-    variables_of_all = (each for container in every_container(workload) for each in items(container.get("env")))
-    for name in dict.fromkeys(str(each["name"]) for each in variables_of_all):
-        if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
-            yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
+    yield from forbidden_variables(workload, rule)
     plain = variables(workload)
     for name, pattern in rule.required.items():
         if name not in plain:
             yield f"lacks the variable {name}. Set env.{name}."
         elif pattern and not re.fullmatch(pattern, str(plain[name] or "")):
             yield f"has a variable {name} whose value does not match {pattern!r}. Fix env.{name}."
+
+
+def forbidden_variables(workload: Workload, rule: settings.Environment) -> Messages:
+    """No container has a variable that must not be there."""
+    found = (each for container in every_container(workload) for each in items(container.get("env")))
+    for name in dict.fromkeys(str(each["name"]) for each in found):
+        if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
+            yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
 
 
 def on_restart(workload: Workload, rule: settings.OnRestart) -> Messages:

@@ -77,7 +77,7 @@ Words = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Registries(Rule):
-    """Images, those of init containers and sidecars too, come from registries that are trusted."""
+    """Images, those of init containers, sidecars and the store too, come from registries that are trusted."""
 
     allowed: Words | None = None
     """Registries, or folders in one: `registry.example.com`, `ghcr.io/team`. `docker.io` is that of a bare name. Unset
@@ -152,7 +152,7 @@ class CheckpointWhenPreemptible(Rule):
 
 
 class RestrictedProfile(Rule):
-    """Pods satisfy the Pod Security profile `restricted`."""
+    """Pods, the store's too, satisfy the Pod Security profile `restricted`."""
 
 
 def _is_pattern(text: str) -> str:

@@ -35,6 +35,21 @@ def test_a_mandatory_rule_refuses_with_2(folder: Path) -> None:
     assert "image_pinned: job good" not in done.stderr
 
 
+def test_the_store_of_a_job_is_judged_with_it(folder: Path) -> None:
+    """Its own image is told; the one that it shares with the nodes is told once."""
+    nodes = "elastic: {nnodes: '2:4'}\n"
+    (folder / "good.yaml").write_text(f"{GOOD}{nodes}rendezvous: {{image: team/store:1}}\n", "utf-8")
+    (folder / "tagged.yaml").write_text(GOOD.replace("@sha256:" + "0" * 64, ":1") + nodes, "utf-8")
+    done = _validate(folder, "good.yaml", "tagged.yaml", "--policy", "policy.yaml")
+    told = [line for line in done.stderr.splitlines() if line.startswith("mandatory")]
+
+    assert done.returncode == 2
+    assert [line.partition(" is not")[0] for line in told] == [
+        "mandatory image_pinned: job good: image 'team/store:1'",
+        "mandatory image_pinned: job tagged: image 'team/train:1'",
+    ]
+
+
 def test_an_advisory_rule_only_tells(folder: Path) -> None:
     """The file is valid all the same."""
     done = _validate(folder, "good.yaml", "--policy", "policy.yaml")

@@ -35,16 +35,16 @@ def test_every_rule_is_a_policy() -> None:
     assert all(policy.description for policy in found)
 
 
-def _ask(config: dict[str, Any], name: str, settings: dict[str, Any]) -> list[str]:
-    """What a policy reports about a job, called as Pulumi calls it."""
-    workload = render("llm", JobConfig.from_mapping(config)).workload
+def _ask(config: dict[str, Any], name: str, settings: dict[str, Any], role: str = "workload") -> list[str]:
+    """What a policy reports about an object of a job, called as Pulumi calls it."""
+    manifest = dict(render("llm", JobConfig.from_mapping(config)).objects())[role]
     policy = next(each for each in pack.policies() if each.name == name)
     options = pulumi.PolicyResourceOptions(
         protect=False, ignore_changes=[], delete_before_replace=None, aliases=[],
         custom_timeouts=pulumi.PolicyCustomTimeouts(0, 0, 0), additional_secret_outputs=[],
     )  # fmt: skip
     args = pulumi.ResourceValidationArgs(
-        "kubernetes:kubeflow.org/v1:PyTorchJob", workload, "urn", "llm-workload", options, None,
+        f"kubernetes:{manifest['apiVersion']}:{manifest['kind']}", manifest, "urn", f"llm-{role}", options, None,
         stack_tags={}, config=settings,
     )  # fmt: skip
     said: list[str] = []
@@ -63,6 +63,22 @@ def test_a_policy_says_what_its_rule_says() -> None:
 
     assert said.startswith("job llm: image 'train:1' is not pinned by digest")
     assert _ask(JOB, "image-pinned", {}) == []
+
+
+def test_the_store_is_judged_by_what_is_about_pods() -> None:
+    """Its image and its security, under the job's name; what is about nodes, or about training, is not asked of it."""
+    foreign = {**JOB, "rendezvous": {"image": "quay.io/store:1"}}
+    trusted = {"allowed": ["registry.example.com"]}
+    required = {"required": {"WANDB_PROJECT": ""}}
+
+    (said,) = _ask(foreign, "image-pinned", {}, "store")
+    assert said.startswith("job llm: image 'quay.io/store:1' is not pinned by digest")
+    assert _ask(foreign, "registries", trusted, "store") != []
+    assert _ask(JOB, "registries", trusted, "store") == []
+    assert _ask({**JOB, "security": {"profile": "baseline"}}, "restricted-profile", {}, "store") != []
+    assert _ask(JOB, "restricted-profile", {}, "store") == []
+    assert _ask(JOB, "environment", {"forbidden": ["PYTHON*"]}, "store") != []
+    assert _ask(JOB, "environment", required, "store") == _ask(JOB, "node-budget", {"per_job": 0}, "store") == []
 
 
 def test_settings_come_from_the_packs_config() -> None:
@@ -134,10 +150,12 @@ def test_the_engine_refuses_what_a_mandatory_rule_forbids(engine: Engine, tmp_pa
     stack = engine.stack()
     # A host older than the CLI starts the program of the stack's folder in place of the pack's.
     shutil.copy(PACK / "__main__.py", stack._stack.workspace.work_dir)
-    outcome = stack.preview(job(), policy_packs=[str(PACK)], policy_pack_configs=[str(tmp_path / "config.json")])
+    foreign = job(rendezvous={"image": "registry.example.com/store:1"})
+    outcome = stack.preview(foreign, policy_packs=[str(PACK)], policy_pack_configs=[str(tmp_path / "config.json")])
 
     assert outcome.failed
     assert "[mandatory]  image-pinned" in outcome.text
+    assert "job train: image 'registry.example.com/store:1' is not pinned" in outcome.text
     assert "[advisory]  labels" in outcome.text
     assert "[advisory]  node-budget-of-the-stack" in outcome.text
     assert "restricted-profile" not in outcome.text

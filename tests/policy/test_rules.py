@@ -10,7 +10,7 @@ import pytest
 from elastic_infra import ConfigError, JobConfig, render
 from elastic_infra.manifests.figures import NO_LIMIT, figures, workload_of
 from elastic_infra.policy import Policy, check, load_policy
-from elastic_infra.policy.check import JOB_RULES, judged
+from elastic_infra.policy.check import JOB_RULES, judged, store_of
 
 PINNED = f"registry.example.com/train@sha256:{'0' * 64}"
 RUN_POLICY = {"ttl_seconds_after_finished": 3600, "on_restart": "refuse"}
@@ -98,10 +98,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "another registry": ({"image": PINNED.replace("registry.", "registry2.")}, "registries"),
     "another folder of a registry": ({"image": PINNED.replace("registry.example.com", "ghcr.io/teams")}, "registries"),
     "Docker Hub": ({"image": PINNED.replace("registry.example.com/", "")}, "registries"),
+    "a tag of the store's image": ({"rendezvous": {"image": "registry.example.com/store:1"}}, "image_pinned"),
+    "the registry of the store's image": ({"rendezvous": {"image": f"quay.io/{PINNED}"}}, "registries"),
     "a sidecar's registry": ({"overlays": {"pod": {"spec": {"initContainers": [
         {"name": "agent", "image": f"quay.io/{PINNED.rpartition('/')[2]}", "securityContext": {
             "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}},
     ]}}}}, "registries"),
+    "a mounted image": ({"overlays": {"pod": {"spec": {"volumes": [
+        {"name": "tools", "image": {"reference": "registry.example.com/tools:1"}}]}}}}, "image_pinned"),
     "another namespace": ({"namespace": "default"}, "namespaces"),
     "another queue": ({"placement": {"priority_class": "batch", "queue": "urgent"}}, "queues"),
     "another gang queue": (
@@ -130,8 +134,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 def broken_rules(*jobs: dict[str, Any], policy: dict[str, Any] | None = None) -> list[str]:
     """The rules that these jobs break, taken as one stack."""
-    workloads = [render(f"job{i}", JobConfig.from_mapping(job)).workload for i, job in enumerate(jobs)]
-    return [violation.rule for violation in check(workloads, Policy.model_validate(policy or EVERYTHING))]
+    objects = [render(f"job{i}", JobConfig.from_mapping(job)) for i, job in enumerate(jobs)]
+    return [violation.rule for violation in check(objects, Policy.model_validate(policy or EVERYTHING))]
 
 
 def test_a_job_within_every_rule_passes() -> None:
@@ -181,7 +185,7 @@ def test_budgets_of_teams(budget: dict[str, Any], teams: list[str | None], said:
     policy = Policy.model_validate({"node_budget": {"level": "mandatory", **budget}})
     labels: list[dict[str, Any]] = [{"labels": {"team": team} if team else {}} for team in teams]
     configs = [JobConfig.from_mapping({**JOB, **NODES, **label}) for label in labels]
-    found = check([render(f"job{i}", config).workload for i, config in enumerate(configs)], policy)
+    found = check([render(f"job{i}", config) for i, config in enumerate(configs)], policy)
 
     assert len(found) == len(said)
     assert all(violation.message.startswith(text) for violation, text in zip(found, said, strict=True))
@@ -202,7 +206,7 @@ def test_a_job_with_the_labels_is_exempt_with_a_reason(labels: dict[str, str], r
     """All labels must be there; an empty value stands for any."""
     policy = Policy.model_validate({"image_pinned": {"level": "mandatory", "exempt": EXEMPT}})
     config = JobConfig.from_mapping({**JOB, "image": "registry.example.com/train:1", "labels": labels})
-    (found,) = check([render("llm", config).workload], policy)
+    (found,) = check([render("llm", config)], policy)
 
     assert found.exempt == reason
 
@@ -250,7 +254,7 @@ def test_no_value_of_a_variable_is_told() -> None:
     """It may be a secret; its name is enough."""
     policy = Policy.model_validate({"environment": EVERYTHING["environment"]})
     config = JobConfig.from_mapping({**JOB, "env": {"AWS_SECRET_ACCESS_KEY": "s3cret", "WANDB_PROJECT": "S3CRET"}})
-    found = check([render("llm", config).workload], policy)
+    found = check([render("llm", config)], policy)
 
     assert len(found) == 2
     assert "s3cret" not in " ".join(violation.message for violation in found).lower()
@@ -274,7 +278,7 @@ def test_a_limit_that_counts_nothing_is_not_asked_for(limit: int) -> None:
 def test_a_violation_says_what_to_do() -> None:
     """The message names the field to edit, the violation its job and level."""
     config = JobConfig.from_mapping({**JOB, "run_policy": {**RUN_POLICY, "active_deadline_seconds": 60}})
-    (found,) = check([render("llm", config).workload], Policy.model_validate(EVERYTHING))
+    (found,) = check([render("llm", config)], Policy.model_validate(EVERYTHING))
 
     assert (found.job, found.level) == ("llm", "advisory")
     assert "Remove run_policy.active_deadline_seconds" in found.message
@@ -343,6 +347,8 @@ def test_other_objects_of_a_stack_are_left_alone() -> None:
     assert judged(ours.workload) == ours.workload
     assert judged({"kind": "Job", "metadata": {"labels": {"app": "migration"}}}) is None
     assert judged({"kind": "ConfigMap", "metadata": ours.workload["metadata"]}) is None
+    assert store_of({"kind": "ConfigMap", "metadata": ours.workload["metadata"]}) is None
+    assert store_of({"kind": "Deployment", "metadata": {"labels": {"app": "web"}}}) is None
 
 
 def test_a_train_job_is_judged_by_its_runtime() -> None:
