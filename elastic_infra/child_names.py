@@ -6,6 +6,7 @@ the same resources when the component is renamed.
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import dataclasses
 import functools
@@ -100,6 +101,17 @@ def claimed(names: ChildNames, urn: pulumi.Output[str]) -> pulumi.Output[str]:
     return urn.apply(claim)
 
 
+def hook_name(name: str) -> str:
+    """The name with a number where another job's hook has it: parents of two types may each have a job of one name.
+
+    The engine knows hooks by name, all over a deployment. It looks up those that the program of this run has
+    registered, so that the state may hold others; the same ones in each run only spare it a write.
+    """
+    numbers = _HOOKS.setdefault(deployment(), collections.Counter())
+    numbers[name] += 1
+    return name if numbers[name] == 1 else f"{name}-{numbers[name]}"
+
+
 def deployment() -> object:
     """The key for what the jobs of one deployment share."""
     return DEPLOYMENT.get() or get_monitor()
@@ -110,6 +122,9 @@ DEPLOYMENT: Final[contextvars.ContextVar[object | None]] = contextvars.ContextVa
 
 _CLAIMED: Final[weakref.WeakKeyDictionary[object, dict[str, list[ChildNames]]]] = weakref.WeakKeyDictionary()
 """Names by the deployment, which is one connection to the engine, and by the types in the component's URN."""
+
+_HOOKS: Final[weakref.WeakKeyDictionary[object, collections.Counter[str]]] = weakref.WeakKeyDictionary()
+"""How many hooks wanted each name, by the deployment."""
 
 
 def _clash(resource: str, other: str, name: str) -> str:

@@ -81,9 +81,9 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         job = config.name or name
         names = child_names.child_names(name, config)
         newest = newest_launcher(job, config)
-        guarded = () if config.adopted else guards.guards(config, stable)
+        guarded = guards.Guarded(name, () if config.adopted else guards.guards(config, stable))
         refusals = _REFUSALS.setdefault(child_names.deployment(), guards.Refusals())
-        options = _guarded(name, job, guarded, refusals, opts)
+        options = _guarded(job, guarded, refusals, opts)
         super().__init__(TYPE, name, inputs.summary(job, config, stable), options)
         self._claimed_urn = child_names.claimed(names, super().urn)
         for notice in inputs.notices(config, opts):
@@ -145,14 +145,14 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             known.apply(lambda is_secret, name=each: warn(name, is_secret=is_secret))  # type: ignore[misc]
 
     def _first(
-        self, names: child_names.ChildNames, guarded: tuple[guards.Guard, ...], refusals: guards.Refusals
+        self, names: child_names.ChildNames, guarded: guards.Guarded, refusals: guards.Refusals
     ) -> pulumi.ResourceOptions:
         """Options of every child: it waits for what may refuse the whole job."""
         first = pulumi.ResourceOptions(parent=self)
-        if not guarded:
+        if not guarded.guards:
             return first
         stash = _stash(names, guarded, refusals, first)
-        allowed = refusals.allowed(names.resource, stash)
+        allowed = refusals.allowed(guarded, stash)
         return child_names.merged(first, pulumi.ResourceOptions(depends_on=[allowed]))
 
     def _mounting(
@@ -324,7 +324,7 @@ def _own_options(
     if role == "store":
         return pulumi.ResourceOptions(depends_on=list(before.values()))  # a store that starts without its token is open
     if role == "checkpoint":
-        hook = pulumi.ResourceHook(f"{name}-claim", guards.claim_notice(name, manifest))
+        hook = pulumi.ResourceHook(child_names.hook_name(f"{name}-claim"), guards.claim_notice(name, manifest))
         return pulumi.ResourceOptions(
             ignore_changes=["spec"],  # expanded in the cluster and refreshed, it must stay
             retain_on_delete=True,
@@ -345,30 +345,26 @@ _REFUSALS: Final[weakref.WeakKeyDictionary[object, guards.Refusals]] = weakref.W
 
 
 def _guarded(
-    name: str,
-    job: str,
-    guarded: tuple[guards.Guard, ...],
-    refusals: guards.Refusals,
-    opts: pulumi.ResourceOptions | None,
+    job: str, guarded: guards.Guarded, refusals: guards.Refusals, opts: pulumi.ResourceOptions | None
 ) -> pulumi.ResourceOptions | None:
-    if not guarded:
+    if not guarded.guards:
         return opts
-    hook = _hook(f"{name}-refuse-rename", guards.component_hook(name, job, guarded, refusals))
+    hook = _hook(f"{guarded.resource}-refuse-rename", guards.component_hook(guarded, job, refusals))
     hooks = pulumi.ResourceHookBinding(before_update=[hook])
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))
 
 
 def _stash(
     names: child_names.ChildNames,
-    guarded: tuple[guards.Guard, ...],
+    guarded: guards.Guarded,
     refusals: guards.Refusals,
     options: pulumi.ResourceOptions,
 ) -> pulumi.Resource:
     """The records of what must not change: updated, and so checked, before any object is touched."""
-    hook = _hook(f"{names.resource}-refuse", guards.stash_hook(names.resource, guarded, refusals))
+    hook = _hook(f"{guarded.resource}-refuse", guards.stash_hook(guarded, refusals))
     hooks = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
     return child_names.stash(names, "guard", guards.records(guarded), options, hooks)
 
 
 def _hook(name: str, check: Callable[[pulumi.ResourceHookArgs], Awaitable[None]]) -> pulumi.ResourceHook:
-    return pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))
+    return pulumi.ResourceHook(child_names.hook_name(name), check, pulumi.ResourceHookOptions(on_dry_run=True))

@@ -37,6 +37,19 @@ class Guard:
     remedy: str
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Guarded:
+    """One job with its guards, equal to itself alone: parents of two types may each have a job of one name.
+
+    Attributes:
+        resource: name of the component.
+        guards: none where nothing is guarded.
+    """
+
+    resource: str
+    guards: tuple[Guard, ...]
+
+
 def guards(config: JobConfig, manifests: Manifests) -> tuple[Guard, ...]:
     """Every guard of a job."""
     found = []
@@ -78,12 +91,12 @@ class Refusals:
     program fails once all jobs were checked. An update touches nothing of a job whose hook fails.
     """
 
-    resources: list[str] = dataclasses.field(default_factory=list)
-    """Names of the components that refuse."""
+    refusing: list[Guarded] = dataclasses.field(default_factory=list)
+    """The jobs that refuse."""
     checked: list[pulumi.Output[str]] = dataclasses.field(default_factory=list)
     """For each job with guards the URN of its stash, which is known once the job was checked."""
 
-    def add(self, resource: str, text: str) -> None:
+    def add(self, guarded: Guarded, text: str) -> None:
         """Refuse a job's change.
 
         Raises:
@@ -92,9 +105,9 @@ class Refusals:
         if not pulumi.runtime.is_dry_run():
             raise pulumi.RunError(text)
         pulumi.log.error(text)
-        self.resources.append(resource)
+        self.refusing.append(guarded)
 
-    def allowed(self, resource: str, stash: pulumi.Resource) -> pulumi.Input[pulumi.Resource]:
+    def allowed(self, guarded: Guarded, stash: pulumi.Resource) -> pulumi.Input[pulumi.Resource]:
         """For the `depends_on` of a job's children: its stash, or the error that ends a preview.
 
         Raises:
@@ -105,21 +118,21 @@ class Refusals:
         self.checked.append(stash.urn)
 
         def after_all(_urns: object) -> pulumi.Resource:
-            names = ", ".join(map(repr, sorted(self.resources)))
+            names = ", ".join(sorted({repr(each.resource) for each in self.refusing}))
             message = f"Refused by {names}: the errors before this one say why, and what to do instead."
             raise pulumi.RunError(message)
 
         def after_own(_urn: str) -> pulumi.Input[pulumi.Resource]:
-            if resource in self.resources:
+            if guarded in self.refusing:
                 return pulumi.Output.all(*self.checked).apply(after_all)
             return stash
 
         return stash.urn.apply(after_own)
 
 
-def records(guarded: tuple[Guard, ...]) -> dict[str, Value]:
+def records(guarded: Guarded) -> dict[str, Value]:
     """The content of a job's stash."""
-    return {MADE_BY: _version(), **{guard.key: guard.record for guard in guarded}}
+    return {MADE_BY: _version(), **{guard.key: guard.record for guard in guarded.guards}}
 
 
 MADE_BY: Final = "made_by"
@@ -131,7 +144,7 @@ def _version() -> str:
     return metadata.version("elastic-infra")
 
 
-def stash_hook(resource: str, guarded: tuple[Guard, ...], refusals: Refusals) -> _Hook:
+def stash_hook(guarded: Guarded, refusals: Refusals) -> _Hook:
     """Fails the stash's update when it would change a guarded record; no object has been touched by then.
 
     The hook looks at the records and not at the objects, since the provider decides on some replacements itself, and a
@@ -140,25 +153,29 @@ def stash_hook(resource: str, guarded: tuple[Guard, ...], refusals: Refusals) ->
 
     async def check(change: pulumi.ResourceHookArgs) -> None:
         old = await _resolved((change.old_inputs or {}).get("input")) or {}
-        found = [(guard, await _changed(guard, old.get(guard.key))) for guard in guarded]
-        if text := _refusal(resource, found, old.get(MADE_BY)):
-            refusals.add(resource, text)
+        found = [(guard, await _changed(guard, old.get(guard.key))) for guard in guarded.guards]
+        if text := _refusal(guarded.resource, found, old.get(MADE_BY)):
+            refusals.add(guarded, text)
 
     return check
 
 
-def component_hook(resource: str, job: str, guarded: tuple[Guard, ...], refusals: Refusals) -> _Hook:
+def component_hook(guarded: Guarded, job: str, refusals: Refusals) -> _Hook:
     """Fails the component's update when its job would get another name, which makes another stash and other objects.
 
     A component made before there was a stash holds the records itself: they are compared this last time.
+
+    Args:
+        job: the job's name in Kubernetes.
     """
 
     async def check(change: pulumi.ResourceHookArgs) -> None:
         old = change.old_inputs or {}
         renamed = ["metadata.name"] if old.get("name") not in {None, job} else []
-        found = [(guard, [*renamed, *await _changed(guard, await _resolved(old.get(guard.key)))]) for guard in guarded]
-        if text := _refusal(resource, found, None if "name" in old else "an earlier version"):
-            refusals.add(resource, text)
+        olds = [(guard, await _resolved(old.get(guard.key))) for guard in guarded.guards]
+        found = [(guard, [*renamed, *await _changed(guard, record)]) for guard, record in olds]
+        if text := _refusal(guarded.resource, found, None if "name" in old else "an earlier version"):
+            refusals.add(guarded, text)
 
     return check
 

@@ -148,6 +148,24 @@ def test_another_language_is_guarded(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("plugin")
+def test_another_language_has_namesakes(scratch: Stack) -> None:
+    """Two jobs of one name below parents of two types, each with a guard, come to one plugin."""
+
+    def program() -> None:
+        for team in ("vision", "speech"):
+            options = pulumi.ResourceOptions(
+                parent=pulumi.ComponentResource(f"acme:index:{team}", "team"), version=VERSION
+            )
+            config = {**JOB, "namespace": team, "runPolicy": {"onRestart": "refuse"}}
+            pulumi.ComponentResource(TOKEN, "train", config, options, remote=True)
+
+    shown = scratch.preview(program)
+
+    assert not shown.failed, shown.text
+    assert [step.name for step in shown.steps].count(WORKLOAD) == 2
+
+
+@pytest.mark.usefixtures("plugin")
 def test_another_language_is_told_of_names_that_clash(scratch: Stack) -> None:
     """Each job has its own connection to the engine, and the jobs' names are compared all the same."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pulumi
 import pytest
 
 from elastic_infra import ElasticTrainingJob
-from tests.engine.engine import Engine, Stack
+from tests.engine.engine import Engine, Program, Stack
 from tests.engine.jobs import FULL, JOB, job
 
 REFUSE = {"run_policy": {"on_restart": "refuse"}}
@@ -96,6 +97,63 @@ def test_two_jobs_of_one_name_live_in_two_namespaces(stack: Stack) -> None:
     assert "Traceback" not in refused.text
     assert not made.failed
     assert {"llm-workload", "two-workload"} <= set(made.ops())
+
+
+def namesakes(**teams: dict[str, Any]) -> Program:
+    """A program with a job `train` below a component of each team, which is of the team's own type.
+
+    Args:
+        teams: what the config of each team's job has beside the rest.
+    """
+
+    def program() -> None:
+        for team, changes in teams.items():
+            parent = pulumi.ComponentResource(f"acme:index:{team}", "team")
+            config: Any = {**JOB, **FULL, "namespace": team, **changes}
+            ElasticTrainingJob("train", config, pulumi.ResourceOptions(parent=parent))
+
+    return program
+
+
+def test_namesakes_below_parents_of_two_types_are_two_jobs(stack: Stack) -> None:
+    """Each with its claim and its guard: made, left alone by a second run, and destroyed without the program."""
+    both = namesakes(vision=REFUSE, speech=REFUSE)
+    preview, made = stack.preview(both), stack.up(both)
+    recorded = {each["urn"]: each.get("resourceHooks") for each in stack.state()}
+    again = stack.up(both)
+
+    assert (preview.failed, made.failed) == (False, False), preview.text + made.text
+    assert [step.name for step in made.steps].count("train-checkpoint") == 2
+    assert again.ops() == {}
+    assert {each["urn"]: each.get("resourceHooks") for each in stack.state()} == recorded
+    assert not stack.destroy().failed
+
+
+def test_a_hook_that_the_state_remembers_is_nobody_elses(stack: Stack) -> None:
+    """Where the first of two goes, the other one's hook is the first one's by name, and guards the other one alone."""
+    stack.up(namesakes(vision=REFUSE, speech=REFUSE))
+    fewer = stack.up(namesakes(speech=REFUSE))
+    changed = stack.preview(namesakes(speech={**REFUSE, **NEW_IMAGE}))
+
+    assert not fewer.failed, fewer.text
+    assert [step.name for step in fewer.steps if step.op == "delete"].count("train-workload") == 1
+    assert changed.failed
+    assert "ElasticTrainingJob 'train' would be restarted" in changed.text
+
+
+def test_a_refusal_is_not_its_namesakes(stack: Stack) -> None:
+    """`--continue-on-error`: one job refuses its change, the other one of its name is made anew."""
+    stack.up(namesakes(vision=REFUSE, speech={}))
+    changed = namesakes(vision={**REFUSE, **NEW_IMAGE}, speech=NEW_IMAGE)
+    preview, update = stack.preview(changed), stack.up(changed, continue_on_error=True)
+    workloads = [each["inputs"] for each in stack.state() if each["urn"].endswith("::train-workload")]
+
+    assert (preview.failed, update.failed) == (True, True)
+    assert "Refused by 'train'" in preview.text
+    assert {each["metadata"]["namespace"]: NEW_IMAGE["image"] in str(each) for each in workloads} == {
+        "vision": False,
+        "speech": True,
+    }
 
 
 def test_destroying_a_job_leaves_its_checkpoints(stack: Stack) -> None:
