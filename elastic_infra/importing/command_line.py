@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.config import ConfigError, Fault
@@ -16,8 +17,8 @@ _PYTHON: Final = re.compile(r"python[0-9.]*")
 _LAUNCHERS: Final = ("torchrun", "elasticrun")
 _MODULES: Final = ("torch.distributed.run", "torch.distributed.launch", "elastic_infra.launcher")
 _SHELLS: Final = ("bash", "sh")
-_SHELL_WORK: Final = re.compile(r"[;&|<>`\n*?]|\$(?!\()")
-"""What only a shell understands; ``$(NAME)`` is Kubernetes'."""
+_SHELL_WORK: Final = re.compile(r"[;&|<>`\n*?$]")
+"""What only a shell understands."""
 
 _ELSEWHERE: Final = frozenset({"rdzv_endpoint", "master_addr", "master_port", "node_rank", "local_addr", "standalone"})
 """Options that place a node, for which the job's own objects stand."""
@@ -38,24 +39,35 @@ class Command:
     notes: tuple[str, ...] = ()
 
 
-def only_command(text: str) -> list[str]:
-    """The words of the one command line in a file.
+def only_command(text: str, variables: Collection[str] = ()) -> list[str]:
+    """The words of the one command in a shell's file, or in the line of its `-c`.
+
+    Args:
+        variables: those that Kubernetes puts into the text, for `$(NAME)`, before the shell reads it.
 
     Raises:
         ConfigError: as `split`, or a shell has more to do than to start that command.
     """
-    plain = _COMMENT.sub("", _QUOTED.sub("quoted", text.replace("\\\n", " ")))
-    if len(list(filter(str.strip, plain.splitlines()))) > 1 or _OPERATOR.search(plain):
+    known = _REFERENCE.sub(lambda found: "known" if found[1] in variables else found[0], text.replace("\\\n", " "))
+    if _SHELL_WORK.search(_LITERAL.sub(_left_to_the_shell, known).strip()):
         raise ConfigError([Fault("command", _MORE_THAN_ONE)])
-    return split(text)
+    words = split(text)
+    return words[1:] if words[0] == "exec" else words
 
 
-_QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
-_COMMENT: Final = re.compile(r"(^|(?<=\s))#.*", re.MULTILINE)
-_OPERATOR: Final = re.compile(r"[;&|<>`]")
+_REFERENCE: Final = re.compile(r"\$\(([-.\w]+)\)")
+_LITERAL: Final = re.compile(
+    r"(?P<comment>(?:^|(?<=\s))#.*)|'[^']*'|\"(?P<inside>(?:[^\"\\]|\\.)*)\"|\\.", re.MULTILINE
+)
+"""What a shell takes as it is: a comment, quoted words, a quoted character."""
 _MORE_THAN_ONE: Final = (
     "is more than one plain command in a shell. Move the rest into the image or the script, and leave one."
 )
+
+
+def _left_to_the_shell(literal: re.Match[str]) -> str:
+    """What a shell works on all the same: ``$`` and backquotes between double quotes."""
+    return "" if literal["comment"] else "quoted" + re.sub(r"[^$`]", "", literal["inside"] or "")
 
 
 def split(text: str) -> list[str]:
@@ -73,31 +85,36 @@ def split(text: str) -> list[str]:
     return words
 
 
-def read_command(words: Sequence[str]) -> Command:
+def read_command(words: Sequence[str], variables: Collection[str] = ()) -> Command:
     """What a command line runs.
+
+    Args:
+        variables: as in `only_command`.
 
     Raises:
         ConfigError: it runs nothing, a shell does the work, or torchrun's options are wrong.
     """
+    words = _without_shell(words, variables)
     if not words:
         reason = "has no command and no args, so what the image runs is not known. Write the command out."
         raise ConfigError([Fault("command", reason)])
-    words = _without_shell(words)
     program = words[0].rpartition("/")[2]
     if program in _LAUNCHERS:
         return _torchrun(words[1:])
     if _PYTHON.fullmatch(program):
-        return _python([word for word in words[1:] if word != "-u"])
+        return _python([*itertools.dropwhile(lambda word: word == "-u", words[1:])])
     return Command({"command": [words[0]], "args": [*words[1:]]})
 
 
-def _without_shell(words: Sequence[str]) -> Sequence[str]:
-    if words[0].rpartition("/")[2] not in _SHELLS or len(words) < 3 or not words[1].startswith("-"):  # noqa: PLR2004
+def _without_shell(words: Sequence[str], variables: Collection[str]) -> Sequence[str]:
+    """The command that a shell is given as its last word; other words as they are."""
+    if not _LINE_FOLLOWS.fullmatch(" ".join(words[1:-1])) or words[0].rpartition("/")[2] not in _SHELLS:
         return words
-    line = " ".join(words[2:]).strip().removeprefix("exec ")
-    if _SHELL_WORK.search(line.replace("\\\n", " ")):
-        raise ConfigError([Fault("command", _MORE_THAN_ONE)])
-    return split(line)
+    return only_command(words[-1], variables)
+
+
+_LINE_FOLLOWS: Final = re.compile(r"(-\w*o \w+ |-[-\w]+ )*-\w*c\w*")
+"""A shell's options that end with `-c`, such as ``-euo pipefail -c``."""
 
 
 def _python(words: Sequence[str]) -> Command:

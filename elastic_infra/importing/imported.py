@@ -63,7 +63,8 @@ def import_manifest(manifest: Mapping[str, Any], name: str) -> Imported:
     container = pod.training_container(template)
     if not container:
         raise ConfigError([Fault("containers", "has no container, so nothing runs.")])
-    command = read_command([*map(str, container.get("command") or ()), *map(str, container.get("args") or ())])
+    words = [*map(str, container.get("command") or ()), *map(str, container.get("args") or ())]
+    command = read_command(words, pod.plain_variables(container))
     job, dropped = _valid(_merged(name, workload.fields, pod.fields(template), command.fields, {
         "elastic": _elastic(command.elastic, workload),
     }))  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from elastic_infra.config.env import reserved
+from elastic_infra.config.env import RESERVED, reserved
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.resources import VENDOR_RESOURCES
@@ -103,6 +104,15 @@ def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield name, {"value": str(each.get("value", ""))}
             case _:
                 pass  # an overlay has it
+
+
+def plain_variables(container: Mapping[str, Any]) -> frozenset[str]:
+    """Variables whose `$(NAME)` in a command is one word: the operator's, and others but for values that are not."""
+    return RESERVED | {
+        str(each.get("name"))
+        for each in container.get("env") or ()
+        if each.get("valueFrom") or shlex.quote(value := str(each.get("value", ""))) == value
+    }
 
 
 def _resources(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Data:

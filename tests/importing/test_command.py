@@ -47,11 +47,16 @@ def test_standard_input(content: bytes, code: int, monkeypatch: pytest.MonkeyPat
     ("script", "is_one"),
     [
         ("#!/bin/bash\n# a; b\ntorchrun train.py --note 'a; b' \"c | d\"  # e && f\n\n", True),
+        ("# don't stop\nexec torchrun train.py --note '$(date)' it\\'s\n", True),
         ("torchrun \\\n  --nnodes 2 \\\n  train.py\n", True),
         ("cd /src && torchrun train.py\n", False),
         ("torchrun train.py | tee log\n", False),
         ("export NCCL_DEBUG=INFO\ntorchrun train.py\n", False),
         ("torchrun train.py > log\n", False),
+        ("torchrun train.py --name $(date +%F)\n", False),
+        ('torchrun train.py --data "$DATA"\n', False),
+        ("torchrun train.py data/*.tar\n", False),
+        ("# don't stop\ncd /src; torchrun train.py 'a'\n", False),
     ],
 )
 def test_a_file_has_one_plain_command(tmp_path: Path, script: str, is_one: bool) -> None:  # noqa: FBT001 - a case

@@ -155,6 +155,12 @@ COMMANDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "torchrun --no-python ./train --x": ({"command": ["./train"], "args": ["--x"]}, {"nproc_per_node": "1"}),
     "bash -c 'exec torchrun --standalone t.py'": ({"script": "t.py"}, {"nproc_per_node": "1"}),
+    "bash -euo pipefail -c 'torchrun t.py'": ({"script": "t.py"}, {"nproc_per_node": "1"}),
+    "sh -lc \"exec python t.py --note 'a; b'  # c | d\"": ({"script": "t.py", "args": ["--note", "a; b"]}, {}),
+    "bash -e run.sh": ({"command": ["bash"], "args": ["-e", "run.sh"]}, {}),
+    "bash run.sh -c 5": ({"command": ["bash"], "args": ["run.sh", "-c", "5"]}, {}),
+    "python -u train.py -u 5 --x": ({"script": "train.py", "args": ["-u", "5", "--x"]}, {}),
+    "python -u -m pkg.train -u": ({"module": "pkg.train", "args": ["-u"]}, {}),
     "python train.py a": ({"script": "train.py", "args": ["a"]}, {}),
     "python -m pkg.train": ({"module": "pkg.train"}, {}),
     "/usr/bin/train --fast": ({"command": ["/usr/bin/train"], "args": ["--fast"]}, {}),
@@ -185,6 +191,9 @@ def test_a_command_line_becomes_fields(line: str, expected: tuple[dict[str, Any]
         ("torchrun --nnodes=two t.py", "elastic.nnodes"),
         ("bash -c 'pip install x && torchrun t.py'", "is more than one plain command in a shell"),
         ("bash -c 'torchrun --nnodes $N t.py'", "is more than one plain command in a shell"),
+        ("bash -c 'torchrun t.py --name $(date +%F)'", "is more than one plain command in a shell"),
+        ("bash -c 'torchrun t.py --name \"$(hostname)\"'", "is more than one plain command in a shell"),
+        ("bash -c '# do not stop\npip install x && torchrun t.py'", "is more than one plain command in a shell"),
         ("python -c 1", "starts Python with options of its own"),
     ],
 )
@@ -194,6 +203,29 @@ def test_a_command_line_that_cannot_be_imported_says_why(line: str, said: str) -
         import_command(split(line), "train")
 
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_word"),
+    [
+        ({"name": "RUN", "value": "first-run"}, True),
+        ({"name": "RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, True),
+        ({"name": "RUN", "value": "two words"}, False),
+        ({"name": "RUN"}, False),
+        ({"name": "OTHER", "value": "1"}, False),
+    ],
+)
+def test_what_kubernetes_puts_into_a_line_of_a_shell_is_kept(variable: dict[str, Any], is_word: bool) -> None:  # noqa: FBT001 - a case
+    """Where it is one word: a shell takes others apart, and runs what is no variable as a command."""
+    line = "torchrun --master-addr=$(MASTER_ADDR) t.py --name $(RUN)"
+    container = {**POD["spec"]["containers"][0], "command": ["bash", "-c", line], "env": [variable]}
+    manifest = {**JOB, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+    if is_word:
+        assert import_manifest(manifest, "j").job["args"] == ["--name", "$(RUN)"]
+    else:
+        with pytest.raises(ConfigError, match="is more than one plain command in a shell"):
+            import_manifest(manifest, "j")
 
 
 POD: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["python", "t.py"]}]}}
