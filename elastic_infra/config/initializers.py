@@ -16,7 +16,10 @@ Kind = Literal["huggingface", "s3", "git", "command"]
 _SOURCES: Final = {
     "huggingface": (r"[\w.-]+(/[\w.-]+)?", "a repository such as 'org/model'"),
     "s3": (r"s3://[^\s/]+(/\S*)?", "an address such as 's3://bucket/folder'"),
-    "git": (r"(?!-)(?!\w+://[^/@\s]*:[^/@\s]*@)\S+", "an address without a password, which belongs into a Secret"),
+    "git": (
+        r"(?!-)(?!\w+://[^/@\s]*:[^/@\s]*@)(?!(?i:https?)://[^/\s]*@)\S+",
+        "an address without a password and, with https, without a name or a token: these belong into a Secret",
+    ),
 }
 """What the source of a kind looks like."""
 

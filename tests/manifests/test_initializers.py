@@ -87,6 +87,9 @@ def test_credentials_are_references_and_programs_have_a_home() -> None:
         ({"source": "a/b/c"}, "source must be a repository"),
         ({"kind": "s3"}, "source must be an address such as 's3://bucket/folder'"),
         ({"kind": "git", "source": "https://me:hunter2@example.com/x"}, "without a password"),
+        ({"kind": "git", "source": "ssh://git:hunter2@example.com/x"}, "without a password"),
+        ({"kind": "git", "source": "https://hunter2@example.com/x"}, "without a name or a token"),
+        ({"kind": "git", "source": "HTTP://hunter2@example.com/x"}, "without a name or a token"),
         ({"kind": "git", "source": "--upload-pack=x"}, "without a password"),
         ({"kind": "s3", "source": "s3://a", "revision": "b"}, "revision goes with kinds"),
         ({"kind": "git", "source": "x", "repository": "dataset"}, "repository goes with kind"),
@@ -104,6 +107,16 @@ def test_what_cannot_be_fetched_is_refused_with_the_reason(changes: dict[str, An
 
     assert why in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["https://example.com/o/r@v1", "ssh://git@example.com/o/r", "git@example.com:o/r", "file:///srv/a@b"]
+)
+def test_an_address_that_names_no_more_than_the_user_of_ssh_is_taken(source: str) -> None:
+    """The key of ssh is in no address, and a path may hold any character."""
+    [found] = containers("job", {**MODEL, "kind": "git", "source": source}, storage=CACHE)
+
+    assert json.loads(found["command"][3])["source"] == source
 
 
 def test_two_initializers_do_not_meet() -> None:
