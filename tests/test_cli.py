@@ -379,6 +379,11 @@ class TestSchema:
         assert not validator.is_valid({"image": "i", "script": "s", **wrong})
 
 
+def queued(mode: str) -> dict[str, Any]:
+    """A job in a queue of Kueue."""
+    return {"placement": {"queue": "gpus", "kueue": {"mode": mode}}}
+
+
 class TestExplain:
     def test_json_has_size_and_budgets(self) -> None:
         """Everything a program asks, as numbers."""
@@ -426,6 +431,32 @@ class TestExplain:
 
         assert "2 to 4, 4 at first, in multiples of 2" in said
         assert "(8 a node), of which only 16, 32 train" in said
+
+    @pytest.mark.parametrize(
+        ("fields", "owner", "said"),
+        [
+            ({"elastic": {"nnodes": 4}}, "config", "fixed"),
+            ({"elastic": {"nnodes": "2:4", "initial_nodes": 3}}, "config", "the config's elastic.initial_nodes, which"),
+            ({"target": "trainjob"}, "config", "the TrainJob asks for all"),
+            ({"autoscaling": {"policy": "capacity"}}, "autoscaler", "grows into idle capacity"),
+            ({"target": "job", **queued("partial")}, "queue", "Kueue sets it when it admits the job"),
+            (
+                {"target": "job", **queued("elastic"), "elastic": {"nnodes": "2:4", "initial_nodes": 3}},
+                "scale",
+                "elastic-infra scale changes it",
+            ),
+            ({}, "scale", "elastic-infra scale changes it"),
+        ],
+    )
+    def test_who_sets_the_number_of_nodes(self, tmp_path: Path, fields: dict[str, Any], owner: str, said: str) -> None:
+        """The one who does for `up` and for `scale`."""
+        job = {"image": "i", "script": "s.py", "elastic": {"nnodes": "2:4"}, **fields}
+        file = tmp_path / "job.yaml"
+        file.write_text(json.dumps(job))
+        found = json.loads(elastic_infra("explain", file, "--name", "j", "--format", "json").out)
+
+        assert JobConfig.from_mapping(job).size_owner == owner
+        assert found["scaled_by"].startswith(said)
 
     def test_restarts_of_containers_are_those_that_the_preview_names(self, tmp_path: Path) -> None:
         """Pods that are made anew restart no container; those of OnFailure are counted up to the limit."""

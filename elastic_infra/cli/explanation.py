@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from elastic_infra.config import Initializer, JobConfig
+from elastic_infra.config import Autoscaling, Initializer, JobConfig
 from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.time_budgets import Budget, budgets
 from elastic_infra.config.values import quantity
@@ -172,19 +172,26 @@ def _span(config: JobConfig, each: int) -> Span:
 
 
 def _scaled_by(config: JobConfig) -> str:
-    if config.follows_capacity:
-        return "grows into idle capacity, and makes room for pods that wait; the driver has a token and a Role for it"
-    if config.autoscaling is not None:
-        owner = "our autoscaler" if config.autoscaling.owner == "component" else "the operator's autoscaler"
-        followed = (metric.name or metric.type for metric in config.autoscaling.metrics)
-        return f"{owner} changes it ({', '.join(followed)})"
-    if config.keeps_its_size and config.elastic.is_range:
+    if not config.elastic.is_range:
+        return "fixed"
+    if config.keeps_its_size:
         return "the TrainJob asks for all, and those that have come train"
-    if config.elastic.is_range and config.elastic.initial_nodes is not None and config.kind != "PyTorchJob":
-        return "the config's elastic.initial_nodes, which holds it"
-    if config.elastic.is_range:
-        return "elastic-infra scale changes it" if config.has_indices else "kubectl scale changes it"
-    return "fixed"
+    return _autoscaler(config.autoscaling) if config.autoscaling is not None else _SIZE_OWNERS[config.size_owner]
+
+
+_SIZE_OWNERS = {
+    "config": "the config's elastic.initial_nodes, which holds it",
+    "queue": "Kueue sets it when it admits the job",
+    "scale": "elastic-infra scale changes it",
+}
+
+
+def _autoscaler(autoscaling: Autoscaling) -> str:
+    if autoscaling.policy == "capacity":
+        return "grows into idle capacity, and makes room for pods that wait; the driver has a token and a Role for it"
+    owner = "our autoscaler" if autoscaling.owner == "component" else "the operator's autoscaler"
+    followed = (metric.name or metric.type for metric in autoscaling.metrics)
+    return f"{owner} changes it ({', '.join(followed)})"
 
 
 def _shared_memory(config: JobConfig) -> str:
