@@ -91,8 +91,12 @@ def make(venv: Path, first: First, *, clear: bool) -> None:
     """Make the environment, with the pinned uv in it where the machine has none.
 
     Raises:
-        SetupError: it cannot be made; the message has the installer's last words.
+        SetupError: it cannot be made, and the message has the installer's last words; or what would be cleared is
+            another checkout's.
     """
+    if clear and venv.is_symlink():
+        message = f"{venv} is a link to an environment that was made for another checkout. Delete the link."
+        raise SetupError(message)
     options = ["--clear"] if clear and venv.exists() else []
     lock = ["install", "--quiet", "--require-hashes", "-r", BOOTSTRAP_LOCK]
     if first == "venv":

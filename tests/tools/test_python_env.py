@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +70,15 @@ def test_uv_is_told_what_pip_is_configured_for(config: str, environ: dict[str, s
     found = python_env.uv_environ(config, environ)
 
     assert {name: value for name, value in found.items() if name != "UV_HTTP_TIMEOUT"} == expected
+
+
+def test_an_environment_behind_a_link_is_not_cleared(tmp_path: Path) -> None:
+    """It is another checkout's, which works there."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "kept").touch()
+    link = tmp_path / ".venv"
+    link.symlink_to(tmp_path / "theirs")
+
+    with pytest.raises(SetupError, match="was made for another checkout"):
+        python_env.make(link, "venv", clear=True)
+    assert (tmp_path / "theirs" / "kept").exists()
