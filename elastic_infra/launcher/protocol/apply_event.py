@@ -32,7 +32,9 @@ def _store_connected(state: State, event: events.StoreConnected, now: float) -> 
         peers=peers,
         master=event.master,
     )
-    state = replace(state, store=store, published=None)
+    # What was written last on the connection before may not have arrived.
+    workers = replace(state.workers, met=False) if state.workers else None
+    state = replace(state, store=store, published=None, workers=workers)
     return _generation(state, event.generation, event.version)
 
 

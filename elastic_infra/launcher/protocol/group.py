@@ -62,16 +62,15 @@ def start(state: State, now: float) -> Step:
 
 
 def meet(state: State, now: float) -> Step:
-    """The leader publishes the meeting place, once in every incarnation of the store."""
+    """The leader publishes the meeting place, once on every connection to the store."""
     generation, workers = state.generation, state.workers_of(state.generation)
     # There is no port to publish yet, or no store to publish it in.
     if generation is None or workers is None or not workers.port or not state.store.connected:
         return state, ()
-    # This incarnation of the store has the meeting place, or another node leads.
-    if workers.met_in == state.store.incarnation or generation.members[0].uuid != state.node.uuid:
+    # The meeting place was published on this connection, or another node leads.
+    if workers.met or generation.members[0].uuid != state.node.uuid:
         return state, ()
-    workers = replace(workers, met_in=state.store.incarnation)
-    return with_workers(state, workers), (actions.PublishMaster(_master(state, workers)),)
+    return with_workers(state, replace(workers, met=True)), (actions.PublishMaster(_master(state, workers)),)
 
 
 def is_newest(state: State) -> bool:

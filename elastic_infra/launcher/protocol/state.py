@@ -132,8 +132,8 @@ class LocalWorkers:
     started: float = 0.0
     port_asked: bool = False
     port: int = 0
-    met_in: str = ""
-    """The store's incarnation in which this node, as leader, last published the meeting place."""
+    met: bool = False
+    """This node, as leader, has published the meeting place on the present connection to the store."""
     exits: tuple[tuple[int, int, bool], ...] = ()
     """(local rank, exit code, told to stop) of each ended worker, in the order of the ends."""
     failure: Cause | None = None

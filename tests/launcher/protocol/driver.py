@@ -147,12 +147,13 @@ class Driver:
         return with_host(world, i, host)
 
     def _write(self, world: World, i: int, action: Publish | PublishMaster) -> World:
-        """A write arrives, unless the connection it was given to is gone or cut."""
+        """A write arrives, unless the connection it was given to is gone, cut or about to end."""
         host, store = world.hosts[i], world.store
         if (
             store is None
             or not host.connected
             or host.cut
+            or host.mute
             or host.seen is None
             or host.seen.incarnation != store.incarnation
         ):
@@ -166,7 +167,7 @@ class Driver:
         if host.workers is not None:
             message = f"node {i} exits while its workers run"
             raise BrokenError(message)
-        says_farewell = host.connected and not host.cut and world.store is not None
+        says_farewell = host.connected and not (host.cut or host.mute) and world.store is not None
         over = with_host(world, i, host.over(f"exit {action.code}"))
         return self._see(over, i, "ended" if says_farewell else "disconnected")
 

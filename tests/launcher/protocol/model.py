@@ -263,14 +263,20 @@ class Model(Driver):
         if "cut" in kinds and not host.cut:
             yield f"cut {i}", with_host(world, i, replaced(host, cut=True))
         if "close" in kinds and host.connected and not host.cut and world.store is not None:
-            closed = self._see(with_host(world, i, replaced(host, cut=True)), i, "disconnected")
-            yield f"close {i}", self._lose(closed, i, closed.hosts[i], seen_closing=True)
+            yield from self._closings(world, i, host)
         if "leave" in kinds and host.state and not host.state.leaving:
             yield f"leave {i}", self._feed(world, i, events.SignalSeen(15))
         if "fail" in kinds and host.workers and not (host.stopping or host.exited or host.suspended):
             # Workers on standby are in no generation that could be charged.
             failures = world.failures + (host.workers != NOWHERE)
             yield f"fail {i}", self._exit_worker(replaced(world, failures=failures), i, 0, 1)
+
+    def _closings(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
+        """Something on the way ends a connection, perhaps behind an answer, so that what this leads to is lost."""
+        yield f"close {i}", self._close(world, i)
+        muted = with_host(world, i, replaced(host, mute=True))
+        for label, answered in self._store_steps(muted, i, muted.hosts[i]):
+            yield f"close {i} behind {label}", self._close(answered, i)
 
     def _bad_starts(self, world: World, i: int, host: Host) -> Iterator[tuple[str, World]]:
         """Workers of a size that the script cannot use fail at about the same time."""
@@ -313,6 +319,13 @@ class Model(Driver):
         fresh = fresh or seen_closing
         lost = replaced(host, connected=False, compare_and_set=None)
         return self._feed(with_host(world, i, lost), i, events.StoreLost(fresh))
+
+    def _close(self, world: World, i: int) -> World:
+        if world.hosts[i].state is None:
+            return world
+        closed = with_host(world, i, replaced(world.hosts[i], cut=True, mute=False))
+        closed = self._see(closed, i, "disconnected")
+        return self._lose(closed, i, closed.hosts[i], seen_closing=True)
 
     def _deliver(self, world: World, i: int, host: Host) -> World:
         store, seen = world.store, host.seen

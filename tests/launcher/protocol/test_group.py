@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import actions, group
+from elastic_infra.launcher.protocol import actions, events, group, machine
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation, Master
 from elastic_infra.launcher.protocol.state import LocalWorkers
-from tests.launcher.protocol.states import FAILURE, PAIR, connected, peer
+from tests.launcher.protocol.states import FAILURE, INCARNATION, PAIR, connected, peer
 
 LIMITS = Limits(max_nodes=2, shutdown_grace=30.0, failure_grace=5.0)
 RUNNING = LocalWorkers(PAIR.identity, "running")
@@ -56,6 +56,22 @@ def test_a_follower_waits_for_its_own_generations_master(number: int, starts: bo
     _, orders = group.start(replace(state, store=replace(state.store, master=master)), 1.0)
 
     assert bool(orders) == starts
+
+
+def test_the_leader_publishes_again_on_every_connection() -> None:
+    """What it wrote last on a connection that ended may be lost, though the store is the same and knows it still."""
+    state = connected(LIMITS, PAIR, peer("n1", "member"))
+    state, _ = machine.step(state, events.Tick(), 0.0)
+    state, first = machine.step(state, events.PortChosen(PAIR.number, 4000), 1.0)
+    state, meanwhile = machine.step(state, events.Tick(), 2.0)
+    state, _ = machine.step(state, events.StoreLost(fresh=True), 3.0)
+    again = events.StoreConnected(INCARNATION, PAIR, 1, (peer("n1", "member"),), None)
+    state, second = machine.step(state, again, 4.0)
+    place = actions.PublishMaster(Master(PAIR.number, INCARNATION, "", 4000))
+
+    assert place in first
+    assert place not in meanwhile
+    assert place in second
 
 
 @pytest.mark.parametrize(

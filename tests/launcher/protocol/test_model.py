@@ -31,6 +31,7 @@ from elastic_infra.launcher.protocol.actions import (
     ParkWorkers,
     PrepareWorkers,
     Publish,
+    PublishMaster,
     ResumeWorkers,
 )
 from elastic_infra.launcher.protocol.limits import Limits
@@ -346,6 +347,14 @@ def takes_a_disconnected_node_for_dead(state: State, event: events.Event, now: f
     return machine.step(state, event, now)
 
 
+def meets_once(state: State, event: events.Event, now: float) -> Step:
+    """Wrong on purpose: takes a meeting place that it has sent for one that has arrived."""
+    after, actions = machine.step(state, event, now)
+    if isinstance(event, events.StoreConnected) and event.incarnation == state.store.incarnation:
+        actions = tuple(action for action in actions if not isinstance(action, PublishMaster))
+    return after, actions
+
+
 def counts_by_its_own_clock(state: State, event: events.Event, now: float) -> Step:
     """Wrong on purpose: takes its own clock for the store's."""
     if isinstance(event, events.StoreConnected):
@@ -409,6 +418,7 @@ def waits_for_ever(state: State, event: events.Event, now: float) -> Step:
         (resumes_unasked, scenario("freeze", 1, nodes=2, settled=1)),
         (counts_by_its_own_clock, scenario("skew", 1, nodes=2, settled=1, finish=True)),
         (takes_a_disconnected_node_for_dead, scenario("close", 1, nodes=2, settled=1)),
+        (meets_once, scenario("close", 1, nodes=2, settled=1)),
     ],
 )
 def test_checker_finds_a_broken_machine(mutant: world.Stepper, explored: world.Scenario) -> None:

@@ -85,6 +85,8 @@ class Host:
     connected: bool = False
     cut: bool = False
     """Whether the node is partitioned from the store."""
+    mute: bool = False
+    """Its connection is about to end: the store's answers still come, and what the node writes is lost."""
     frozen: bool = False
     slow: bool = False
     """Whether the store's notices reach the node at any later time."""
