@@ -15,6 +15,7 @@ from typing import Final
 
 from . import move, node_faults, ranks
 from .actions import Action, PrepareWorkers, StartWorkers
+from .limits import UNKNOWN_START
 from .member_status import member_statuses
 from .records import Generation
 from .state import NOWHERE, LocalWorkers, State, with_workers
@@ -35,7 +36,7 @@ def prepare(state: State, now: float) -> Step:
     kept = move.alive(state.workers) if state.workers is not None and keeps(state) else ()
     if state.active and not kept:
         return state, ()
-    workers = LocalWorkers(NOWHERE, "parking", now, parked=kept, stop_by=now + state.limits.patience(None))
+    workers = LocalWorkers(NOWHERE, "parking", now, parked=kept, stop_by=now + UNKNOWN_START)
     return with_workers(state, workers), (PrepareWorkers(_next_place(state, generation), kept),)
 
 

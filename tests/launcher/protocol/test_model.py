@@ -55,7 +55,7 @@ def scenario(
     gap = world.MOMENT / 2
     limits = Limits(low, high, initial_nodes=high, max_restarts=1, join_timeout=1e9, planned_gap=gap)
     limits = limits if more.get("steps") else replace(limits, startup_patience=gap)  # there, no step is ever seen
-    own = {name: more.pop(name) for name in ("node_unit", "node_faults") if name in more}
+    own = {name: more.pop(name) for name in ("node_unit", "node_faults", "startup_patience") if name in more}
     limits = replace(limits, **own)  # type: ignore[arg-type]  # numbers
     chosen = ALL_FAULTS if kinds == "all" else frozenset(kinds.split())
     return replace(world.Scenario(limits, faults, chosen, nodes=nodes, settled=settled), **more)  # type: ignore[arg-type]  # its fields
@@ -116,6 +116,9 @@ MOVES = {
     "the end of two that can move": scenario("crash", 1, nodes=2, settled=2, finish=True, moves=True),
     "another joins in place": scenario("", 0, nodes=2, settled=1, steps=1, moves=True),
     "a newcomer prepares, and a fault": scenario("leave fail", 1, nodes=2, settled=1, moves=True),
+    "another joins in place, and newcomers have no patience": scenario(
+        "", 0, nodes=2, settled=1, moves=True, startup_patience=0.0
+    ),
     "a newcomer takes long to prepare": scenario("", 1, nodes=2, settled=1, moves=True, late=True),
     "a spare beside a full job": scenario("crash", 1, settled=2, nnodes="1:2", moves=True),
     "the end beside a spare": scenario("", 0, nodes=2, settled=1, nnodes="1:1", finish=True, moves=True),
@@ -214,6 +217,7 @@ def test_laws_hold_and_no_state_is_stuck(name: str) -> None:
     [
         "two that can move, and a loss",
         "another joins in place",
+        "another joins in place, and newcomers have no patience",
         "one that can move leaves",
         "a spare beside a full job",
     ],
@@ -475,6 +479,15 @@ def test_checker_finds_a_newcomer_that_is_not_ready(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(world.BrokenError, match="workers have yet to start"):
         checker.explore(MOVES["another joins in place"], (laws.newcomers_are_ready,), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_newcomer_that_has_no_time_to_prepare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where workers on standby have as little time as newcomers have patience, all of a newcomer's start twice."""
+    monkeypatch.setattr(standby, "UNKNOWN_START", 0.0)
+    explored = MOVES["another joins in place, and newcomers have no patience"]
+
+    with pytest.raises(world.BrokenError, match="started its workers 2 times"):
+        checker.explore(explored, (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,16 @@ def test_workers_that_are_never_ready_are_killed_and_started_as_on_any_node() ->
     assert (gone.workers, again, record(gone).state) == (None, [], "ready")
 
 
+@pytest.mark.parametrize("patience", [0.0, 30.0])
+def test_a_short_patience_of_newcomers_does_not_end_their_workers(patience: float) -> None:
+    """It bounds the wait for workers that may hang: those on standby, which nobody waits for, have time to import."""
+    impatient = replace(newcomer(), limits=replace(LIMITS, startup_patience=patience))
+    loading, _ = ordered(impatient, events.Tick(), 1.0)
+    _, orders = ordered(loading, events.Tick(), 599.0)
+
+    assert orders == []
+
+
 def test_a_worker_that_fails_on_standby_is_no_failure_of_the_job() -> None:
     """It is started again with the generation that its node enters."""
     state, _ = ordered(on_standby(), events.WorkerExited(0, 0, 1, "ImportError"), 1.0)
