@@ -78,7 +78,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Kill:
-    """End these workers and their children at once; the others live on. Answered by ``WorkerEnded``."""
+    """End these workers and their children at once, also before they run; the others live on.
+
+    Answered by ``WorkerEnded`` for each.
+    """
 
     spawn: int
     local_ranks: tuple[int, ...]
@@ -167,7 +170,7 @@ class WorkerStarted:
 
 @dataclass(frozen=True)
 class WorkerEnded:
-    """A worker was reaped, or could not be started (``pid`` 0, ``error`` says why)."""
+    """A worker was reaped, or never ran (``pid`` 0): it was killed before, or not started (``error`` says why)."""
 
     spawn: int
     local_rank: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from .. import ipc
@@ -65,10 +65,10 @@ class ForkRequests:
         self.late_at = now + ANSWER_SECONDS if self.outstanding else None
         return found
 
-    def forget(self, spawn: int) -> tuple[Pending, ...]:
-        """The spawn ends before these workers ran; their answers are still to come."""
-        numbers = [number for number, pending in self.wanted.items() if pending.spawn == spawn]
-        self.forgotten.update(dict.fromkeys(numbers, spawn))
+    def forget(self, is_meant: Callable[[Held], bool]) -> tuple[Pending, ...]:
+        """These workers are to end before they ran; their answers are still to come."""
+        numbers = {number: pending.spawn for number, pending in self.wanted.items() if is_meant(pending)}
+        self.forgotten.update(numbers)
         return tuple(self.wanted.pop(number) for number in numbers)
 
     def clear(self) -> tuple[Pending, ...]:

@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 from .. import ipc, processes
@@ -241,11 +241,18 @@ class ForkServer:
             os.write(pending.go, b"1")
         os.close(pending.go)
 
-    def forget(self, spawn: int) -> None:
-        """End the workers of a spawn that ends before they ran."""
-        for pending in self.requests.forget(spawn):
-            os.close(pending.go)
-        self.held = [held for held in self.held if held.spawn != spawn]
+    def forget(self, spawn: int, local_ranks: Collection[int] | None = None) -> list[int]:
+        """End workers of a spawn before they ran: those of these local ranks, or all; returns their local ranks."""
+
+        def is_meant(worker: Held) -> bool:
+            return worker.spawn == spawn and (local_ranks is None or worker.spec.local_rank in local_ranks)
+
+        pending = self.requests.forget(is_meant)
+        for each in pending:
+            os.close(each.go)
+        held = [each for each in self.held if is_meant(each)]
+        self.held = [each for each in self.held if not is_meant(each)]
+        return [each.spec.local_rank for each in (*pending, *held)]
 
     def reaped(self, pid: int) -> None:
         """Take down that a child was reaped: its pid may soon be another process's."""

@@ -162,6 +162,8 @@ class Supervisor:
         group.stop(message.first, message.grace_seconds, time.monotonic())
 
     def _on_kill(self, message: ipc.Kill) -> None:
+        for rank in self._warm.forget(message.spawn, message.local_ranks):
+            self._worker_ended(message.spawn, rank, 0, -signal.SIGKILL)
         if message.spawn in self._groups:
             self._groups[message.spawn].kill_workers(message.local_ranks)
 

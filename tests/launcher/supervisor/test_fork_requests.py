@@ -30,7 +30,9 @@ from elastic_infra.launcher.supervisor.ownership import Owner
 FORK_SERVER = 2
 LOAD = fork_server_client.Load({}, Entrypoint("script", "train.py"), (), (), comes_first=False)
 LAST_GENERATION = 2
-"""The script fails in the generations before."""
+"""The script fails in the generations before, or its second worker is killed."""
+LATE = 1
+"""The local rank that is killed."""
 
 
 class BrokenError(AssertionError):
@@ -69,13 +71,14 @@ class World:
         self.pids = itertools.count(10)
         self.workers: dict[int, Worker] = {}
         self.sent: list[ipc.Message] = []
-        self.generation = 0
-        self.phase = "gone"
+        self.generation, self.phase = 0, "gone"
         self.is_frozen = False
         self.unread = 0
         """Answers that wait in the socket."""
         self.failed: set[int] = set()
         self.over: set[int] = set()
+        self.killed: set[tuple[int, int]] = set()
+        """Generation and local rank."""
         self.client = fork_server_client.ForkServer(RunDir("", "", "", 0), LOAD, now=0.0)
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         os.set_blocking(self.theirs.fileno(), False)
@@ -144,10 +147,9 @@ class World:
     def events(self) -> dict[str, Callable[[], None]]:
         """Everything that may happen next."""
         found: dict[str, Callable[[], None]] = {"tick": self.tick}
-        if self.phase == "gone" and self.generation < LAST_GENERATION:
-            found["spawn"] = self.spawn
-        if self.phase == "failed":
-            found["stop"] = self.stop
+        orders = {"gone": self.spawn, "running": self.kill, "failed": self.stop}
+        if self.phase in orders and self.generation < LAST_GENERATION:
+            found[orders[self.phase].__name__] = orders[self.phase]
         if not self.is_frozen:
             found["fork"] = self.fork
             found["freeze"] = lambda: setattr(self, "is_frozen", True)
@@ -193,6 +195,11 @@ class World:
         self.failed.add(pid)
         self.workers[pid].state = "zombie 1"
 
+    def kill(self) -> None:
+        self.phase = "killing"
+        self.killed.add((self.generation, LATE))
+        self.supervisor._on_kill(ipc.Kill(self.generation, (LATE,)))
+
     def stop(self) -> None:
         self.phase = "stopping"
         self.supervisor._on_stop(ipc.Stop(self.generation, 0.0, "SIGTERM", "a failure"))
@@ -214,8 +221,12 @@ class World:
             worker = self.workers[message.pid]
             is_its = (worker.generation, worker.local_rank) == (message.spawn, message.local_rank)
             require("Told of another worker:", message, worker, holds=is_its)
+            is_killed = (message.spawn, message.local_rank) in self.killed
+            require("Runs though it was killed:", message, holds=not is_killed)
         elif isinstance(message, ipc.WorkerEnded) and self.phase == "running":
             require("Charged though it did not fail:", message, holds=message.pid in self.failed)
+            self.phase = "failed"
+        elif isinstance(message, ipc.WorkerEnded) and self.phase == "killing" and message.local_rank == LATE:
             self.phase = "failed"
         elif isinstance(message, ipc.GroupGone):
             left = [w for w in self.workers.values() if w.generation == message.spawn and w.state != "reaped"]
@@ -237,7 +248,7 @@ class World:
         pending = tuple((each.spawn, each.spec.local_rank) for each in requests.wanted.values())
         queues = len(requests.forgotten), self.unread, self.client.pid
         known = tuple(sorted(self.supervisor._groups)), tuple(sorted(self.supervisor._strays))
-        return self.generation, self.phase, self.is_frozen, workers, pending, queues, known
+        return self.generation, self.phase, self.is_frozen, workers, pending, queues, known, tuple(self.killed)
 
 
 def explore(workers: int) -> int:
@@ -297,7 +308,10 @@ def at(workers: int, path: tuple[str, ...], look: Callable[[World], Any]) -> Any
 
 
 def test_every_answer_reaches_its_own_generation() -> None:
-    """No worker is taken for another, nothing is charged that did not fail, nothing outlives its end."""
+    """No worker is taken for another, nothing is charged that did not fail, nothing outlives its end or runs after it.
+
+    Every order to kill a worker is answered by its end.
+    """
     assert explore(workers=2) > 100
 
 
@@ -312,8 +326,8 @@ class ByLocalRank(ForkRequests):
         rank = self.ranks[number]
         return super().answer(rank, now) if rank in self.wanted else -1
 
-    def forget(self, spawn: int) -> tuple[fork_requests.Pending, ...]:
-        gone = super().forget(spawn)
+    def forget(self, is_meant: Callable[[fork_requests.Held], bool]) -> tuple[fork_requests.Pending, ...]:
+        gone = super().forget(is_meant)
         self.forgotten.clear()
         return gone
 
@@ -346,3 +360,29 @@ def test_the_model_finds_what_it_is_for(
 
     with pytest.raises(BrokenError, match=found):
         explore(workers=2)
+
+
+def test_the_model_finds_a_kill_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only workers that have a process are killed, one that is being forked runs."""
+
+    def kills_processes(of: supervisor.Supervisor, message: ipc.Kill) -> None:
+        of._groups[message.spawn].kill_workers(message.local_ranks)
+
+    monkeypatch.setattr(supervisor.Supervisor, "_on_kill", kills_processes)
+
+    with pytest.raises(BrokenError, match="Runs though it was killed"):
+        explore(workers=2)
+
+
+def test_a_worker_that_waits_for_the_fork_server_to_load_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told as ended without a process, and is not started once the fork server is ready; the others are."""
+    world = World(2, monkeypatch)
+    try:
+        world.client._load_by = math.inf
+        world.spawn()
+        world.supervisor._on_kill(ipc.Kill(1, (LATE,)))
+
+        assert [(each.spawn, each.spec.local_rank) for each in world.client.held] == [(1, 0)]
+        assert world.sent == [ipc.WorkerEnded(1, LATE, 0, -9, world.now)]
+    finally:
+        world.close()
