@@ -66,6 +66,17 @@ def propose(state: State, now: float) -> Generation | None:
     return replace(generation, phase="proposed", cause=cause, stop_step=stop_step, next_mode=mode)
 
 
+def keep_finish(state: State, now: float) -> Generation | None:
+    """The generation with the members that have finished and answer no more, whose own records will be gone."""
+    generation = state.generation
+    # Not this node's generation, or its members stop at once and nobody works on.
+    if generation is None or state.own_member() is None or generation.phase not in {"running", "proposed", "draining"}:
+        return None
+    ended = (each.member.uuid for each in member_statuses(state, generation, now) if each.finished and each.gone)
+    finished = (*generation.finished, *(uuid for uuid in ended if uuid not in generation.finished))
+    return replace(generation, finished=finished) if finished != generation.finished else None
+
+
 def agree(state: State, now: float) -> Generation | None:
     """The stop step holds once all have accepted it; where this node is past the stop step, it is raised."""
     generation, workers = state.generation, state.workers_of(state.generation)

@@ -240,6 +240,7 @@ DECISIONS: Final = (
     commit.commit,
     change.agree,
     change.propose,
+    change.keep_finish,
 )
 """The possible changes of the generation record, most urgent first: the first change that is due is asked for."""
 

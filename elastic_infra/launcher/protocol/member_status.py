@@ -152,10 +152,14 @@ def _can_move(said: NodeRecord) -> bool:
 def _unseen(state: State, generation: Generation, member: Member, now: float) -> MemberStatus:
     """A member without a record: the store forgot it long after its end, or was reborn and has yet to see it.
 
+    Whether the member had finished is in the generation's own record, which nodes bring into a reborn store.
     After the store's rebirth a member trains on until it has reconnected, so the member counts as present while the
     generation runs; once the generation has to stop, the others wait for it briefly. Without a confirmed record the
     member may be in a generation that only it knows, so only its death counts.
     """
+    # None of its workers is left, wherever its own record is.
+    if member.uuid in generation.finished:
+        return MemberStatus(member, done=True, finished=True, gone=True, dead=True)
     # The store that committed the generation had the member's record and has dropped it: the member ended long ago.
     if generation.incarnation == state.store.incarnation:
         return MemberStatus(member, gone=True, dead=True)

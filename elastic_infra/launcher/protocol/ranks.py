@@ -58,11 +58,12 @@ def of_finished_nodes(generation: Generation, records: Iterable[NodeRecord]) -> 
     """The ranks on the nodes all of whose workers of this generation have exited 0 by themselves.
 
     Args:
-        generation: the generation with its members.
+        generation: the generation with its members, and those that have finished and answer no more.
         records: what the nodes say of themselves; a record of another generation says nothing of this one.
     """
     identity = generation.identity
-    finished = {record.uuid for record in records if record.state == "finished" and record.identity == identity}
+    said = (record.uuid for record in records if record.state == "finished" and record.identity == identity)
+    finished = {*generation.finished, *said}
     owners = [member.uuid for member in generation.members for _ in range(member.local_world_size)]
     return tuple(rank for rank, uuid in enumerate(owners) if uuid in finished)
 

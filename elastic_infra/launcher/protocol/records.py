@@ -98,6 +98,8 @@ class Generation:
     attempt: int = 0
     finishing: bool = False
     """A node has finished: newcomers are not admitted any more."""
+    finished: tuple[str, ...] = ()
+    """Members that have finished this generation and answer no more: their own records are kept for minutes only."""
     charged: bool = False
     """Whether the failure that led to this generation was charged."""
     confirmed: bool = False

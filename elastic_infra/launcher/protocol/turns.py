@@ -32,7 +32,7 @@ def _is_own_news(state: State, wanted: Generation) -> bool:
         return False
     if workers is not None and workers.suspension:
         return True
-    raises_stop_step = wanted.phase == "proposed" and before.phase == "proposed"
+    raises_stop_step = wanted.phase == before.phase == "proposed" and wanted.stop_step != before.stop_step
     is_own_cause = wanted.cause is not None and wanted.cause.uuid == state.node.uuid and wanted.cause != before.cause
     return raises_stop_step or is_own_cause
 

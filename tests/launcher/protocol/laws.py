@@ -107,6 +107,18 @@ def the_end_stands(world: World) -> None:
         raise BrokenError(message)
 
 
+def a_finish_stands(world: World) -> None:
+    """A node that had finished and was told to leave is never lost, however long ago that was."""
+    generation = world.store.generation if world.store else None
+    if generation is None or generation.cause is None or generation.cause.kind != "node_lost":
+        return
+    for i, host in enumerate(world.hosts):
+        had_finished = host.finished == generation.identity and host.end == "exit 143"
+        if had_finished and generation.cause.uuid == f"n{i}":
+            message = f"generation {generation.number} breaks for node {i}, which had finished"
+            raise BrokenError(message)
+
+
 def faults_are_bounded(names: tuple[str, ...], most: int) -> Callable[[World], None]:
     """No workers run on a node whose namesakes have ended so many generations by faults of their own."""
 

@@ -3,7 +3,7 @@
 Faults are charged to the scenario's allowance, their ends are not. The store's notices reach a prompt node at once and
 a slow node at any later time, with any events in between; compare-and-sets of both are under way for any
 time and arrive in any order. Time passes only while no node has anything left to do, or for the silence of a node
-that is cut off.
+that is cut off; also while workers work, until the store has forgotten the nodes that ended.
 """
 
 from __future__ import annotations
@@ -66,11 +66,17 @@ class Model(Driver):
         slow = [step for i, host in enumerate(world.hosts) for step in self._worker_steps(world, i, host)]
         slow += [step for i, host in enumerate(world.hosts) for step in self._lingering(world, i, host)]
         passing = [] if prompt else [("moment", self._age(world, MOMENT))]
-        passing += [] if prompt or slow else [("age", self._age(world, AGE))]
+        passing += [] if prompt or (slow and not self._works_for_an_age(world)) else [("age", self._age(world, AGE))]
         for label, successor in (*prompt, *slow, *self._recoveries(world), *passing):
             yield label, self._settled(successor), True
         for label, successor in self._faults(world):
             yield label, self._settled(successor), False
+
+    def _works_for_an_age(self, world: World) -> bool:
+        """Whether no worker is being stopped and no node leaves, which takes no age, and the store forgets a node."""
+        forgets = world.store is not None and world.store.without_the_ended() != world.store
+        ends = any(host.stopping or host.exited or host.told for host in world.hosts)
+        return forgets and not ends and not any(host.state.leaving for host in world.hosts if host.state)
 
     def _settled(self, world: World) -> World:
         """All that the store has to tell has reached the prompt nodes."""
@@ -378,11 +384,15 @@ class Model(Driver):
             yield f"silent {i}", self._see(world, i, "silent")
 
     def _age(self, world: World, seconds: float) -> World:
-        """Time passes: a node without beats grows silent, and a node without an answer for an age ends its workers."""
+        """Time passes: a node without beats grows silent, and a node without an answer for an age ends its workers.
+
+        The store forgets in an age which nodes have ended.
+        """
         for i, host in enumerate(world.hosts):
             if host.connected and (host.frozen or host.cut):
                 world = next((silent for _, silent in self._silence(world, i)), world)
         store = aged_store(world.store, seconds)
+        store = store.without_the_ended() if store and seconds >= AGE else store
         world = replaced(world, store=self.canonical(store) if store else None, over=world.over and seconds < AGE)
         for i, host in enumerate(world.hosts):
             if host.state is not None:

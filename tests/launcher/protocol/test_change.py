@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_infra.launcher.protocol import change
+from elastic_infra.launcher.protocol import actions, change, events, machine
 from elastic_infra.launcher.protocol.limits import Limits
-from elastic_infra.launcher.protocol.state import LocalWorkers
+from elastic_infra.launcher.protocol.state import LocalWorkers, State
 from tests.launcher.protocol.states import ALONE, FAILURE, PAIR, connected, peer, ready
 
 LIMITS = Limits(max_nodes=3)
@@ -37,6 +37,41 @@ def test_a_failure_beside_a_crash_is_the_crash() -> None:
     assert (broken.cause and broken.cause.kind, broken.cause and broken.cause.uuid) == ("node_lost", "n1")
     assert change.break_up(state, LIMITS.reconnect_wait - 0.1) is None
     assert change.break_up(state, LIMITS.reconnect_wait) is not None
+
+
+def settled(state: State, event: events.Event, now: float) -> State:
+    """The state after an event, once the store has taken the changes of the generation that it leads to."""
+    state, orders = machine.step(state, event, now)
+    for order in orders:
+        if isinstance(order, actions.CompareAndSet):
+            state = settled(state, events.GenerationSeen(order.generation, order.version + 1), now)
+            state = settled(state, events.CompareAndSetDone(succeeded=True), now)
+    return state
+
+
+@pytest.mark.parametrize(
+    "forgets",
+    [
+        (events.PeerForgotten("n1"),),
+        (events.StoreLost(fresh=True), events.StoreConnected("reborn", None, 0, (), None)),
+    ],
+    ids=["after minutes", "reborn"],
+)
+def test_a_member_that_finished_is_no_loss_once_the_store_forgets_it(forgets: tuple[events.Event, ...]) -> None:
+    """The store keeps the record of a node that ended for minutes; its peer may export for hours."""
+    state = connected(LIMITS, PAIR, peer("n1", "finished"), phase="running")
+    for event in (events.PeerSeen(replace(peer("n1", "finished"), presence="ended")), *forgets):
+        state = settled(state, event, 1.0)
+    state = settled(state, events.Tick(), 1000.0)
+
+    assert state.store.peer("n1") is None
+    assert state.generation is not None
+    assert (state.generation.phase, state.generation.finished) == ("running", ("n1",))
+
+
+def test_the_record_keeps_no_finish_of_a_member_that_answers() -> None:
+    """At the end of a job all finish within moments, and the record need not change for each."""
+    assert change.keep_finish(connected(LIMITS, PAIR, peer("n1", "finished"), phase="running"), 1.0) is None
 
 
 @pytest.mark.parametrize("state", ["member", "finished"])

@@ -95,6 +95,14 @@ def test_a_member_without_a_record_is_dead_only_where_the_store_remembers() -> N
     assert status_of_n1(None, LIMITS.dead_after, reborn).dead
 
 
+@pytest.mark.parametrize("incarnation", [PAIR.incarnation, "before"])
+def test_a_member_without_a_record_has_finished_where_the_generation_says_so(incarnation: str) -> None:
+    """Its own record ends with its node; the generation's is brought into a reborn store."""
+    status = status_of_n1(None, generation=replace(PAIR, incarnation=incarnation, finished=("n1",)))
+
+    assert (status.done, status.finished, status.dead, status.lost) == (True, True, True, False)
+
+
 def test_a_loss_is_anything_but_a_finish() -> None:
     """Leaving, orphaned and unreachable members are lost to the next generation; a finished one is not."""
     assert status_of_n1(peer("n1", "stopped", leaving=True)).lost

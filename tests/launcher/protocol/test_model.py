@@ -139,6 +139,7 @@ DEEP = {
     "a cut node and a lost store": scenario("cut store", 2, nodes=2, settled=2, nnodes="1:2"),
     "any one fault among three": scenario("all", 1),
     "any one fault while the third joins": scenario("all", 1, settled=2),
+    "a stop step when one leaves, at the end": scenario("leave", 1, nodes=2, settled=2, steps=1, finish=True),
     "a stop step when one leaves, late news": scenario("leave slow", 2, nodes=2, settled=2, steps=1),
     **{
         f"two faults between two nodes: {one} or {other}": scenario(f"{one} {other}", 2, nodes=2, settled=2)
@@ -188,7 +189,7 @@ def laws_of(explored: world.Scenario) -> tuple[checker.Law, ...]:
     """Those that can be told in this scenario."""
     stepping = (laws.newcomers_wait_for_a_step,) if explored.steps else ()
     sizes = (laws.a_bad_size_ends_nothing,) if explored.bad_sizes else ()
-    end = (laws.the_end_stands,) if explored.finish and "store" not in explored.kinds else ()
+    end = (laws.the_end_stands, laws.a_finish_stands) if explored.finish and "store" not in explored.kinds else ()
     faults = (laws.faults_are_bounded(explored.names, explored.limits.node_faults),) if explored.faulty else ()
     only_leave = explored.moves and explored.steps and explored.kinds == {"leave"}
     saved = (laws.the_last_saves, laws.the_state_survives) if only_leave else ()
@@ -488,6 +489,15 @@ def test_checker_finds_a_newcomer_that_has_no_time_to_prepare(monkeypatch: pytes
 
     with pytest.raises(world.BrokenError, match="started its workers 2 times"):
         checker.explore(explored, (laws.survivors_keep_their_workers,), laws.is_good, LIMIT)
+
+
+def test_checker_finds_a_finish_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only a node's own record says that it has finished, its peer's last work is broken off in the end."""
+    monkeypatch.setattr(machine, "DECISIONS", tuple(each for each in machine.DECISIONS if each != change.keep_finish))
+    explored = SCENARIOS["the end, with a fault"]
+
+    with pytest.raises(world.BrokenError, match="which had finished"):
+        checker.explore(explored, laws_of(explored), laws.is_good, LIMIT)
 
 
 def test_checker_finds_a_start_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,4 +85,7 @@ def test_ranks_of_nodes_that_have_finished(
     members = tuple(Member(uuid, uuid, 2) for uuid in ("a", "b", "c"))
     record = NodeRecord("b", "b", state, 2, generation=number, incarnation=incarnation)
 
-    assert ranks.of_finished_nodes(Generation(3, members=members, incarnation="i"), [record]) == expected
+    generation = Generation(3, members=members, incarnation="i")
+
+    assert ranks.of_finished_nodes(generation, [record]) == expected
+    assert ranks.of_finished_nodes(replace(generation, finished=("a",)), [record]) == (0, 1, *expected)

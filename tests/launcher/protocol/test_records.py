@@ -26,6 +26,7 @@ GENERATIONS = st.builds(
     incarnation=st.text(),
     budget=st.builds(records.Budget, restarts=st.integers(0), failed_step=st.none() | st.integers()),
     finishing=st.booleans(),
+    finished=st.lists(st.text(), max_size=3).map(tuple),
     trained=SIZES,
     refused=SIZES,
 )

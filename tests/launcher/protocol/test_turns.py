@@ -65,6 +65,19 @@ def test_a_member_asks_at_once_for_what_only_it_knows() -> None:
     assert [generation.phase for generation in asked if generation] == ["broken"]
 
 
+def test_what_all_see_while_they_agree_on_a_step_is_asked_in_turn() -> None:
+    """Only a stop step that is raised is one node's own news: all see that a member which had finished has ended."""
+    state = member(NODES - 1, frozenset({0}))
+    proposed = replace(state.generation or MANY, phase="proposed", stop_step=9)
+    first, *others = state.store.peers
+    finished = replace(first, record=replace(first.record, state="finished"))
+    store = replace(state.store, generation=proposed, peers=(finished, *others))
+
+    assert asks_at(replace(state, store=store, latest_seen=proposed)) == pytest.approx(
+        turns.TURN_SECONDS * (NODES - 2), abs=turns.TURN_SECONDS
+    )
+
+
 def test_a_change_that_another_made_ends_the_wait() -> None:
     """The time begins anew with the next due change, so that no node asks early for another one."""
     state = member(50, frozenset({1}))

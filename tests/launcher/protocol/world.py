@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from elastic_infra.launcher.protocol import actions, machine
-from elastic_infra.launcher.protocol.events import Event, GenerationSeen, MasterSeen, Peer, PeerSeen, Presence
+from elastic_infra.launcher.protocol.events import (
+    Event,
+    GenerationSeen,
+    MasterSeen,
+    Peer,
+    PeerForgotten,
+    PeerSeen,
+    Presence,
+)
 from elastic_infra.launcher.protocol.limits import Limits
 from elastic_infra.launcher.protocol.records import Generation, Master, NodeRecord
 from elastic_infra.launcher.protocol.state import LocalWorkers, State
@@ -57,6 +65,10 @@ class Store:
         old = self.peer(record.uuid)
         arrived = old.arrived if old else (self.moves + 1 if names else 0)
         return self.with_peer(Peer(record, "live", 0.0, arrived, old.departed if old else 0))
+
+    def without_the_ended(self) -> Store:
+        """The same once it has forgotten the nodes that said farewell."""
+        return replace(self, peers=tuple(peer for peer in self.peers if peer.presence != "ended"))
 
     def with_peer(self, peer: Peer) -> Store:
         others = [other for other in self.peers if other.record.uuid != peer.record.uuid]
@@ -253,6 +265,8 @@ def newest_master(store: Store) -> Master | None:
 def changes(old: Store, new: Store) -> tuple[Event, ...]:
     """The events that bring a node from ``old`` to ``new``; the generation last."""
     events: list[Event] = [PeerSeen(peer) for peer in new.peers if peer not in old.peers]
+    uuids = {peer.record.uuid for peer in new.peers}
+    events += [PeerForgotten(peer.record.uuid) for peer in old.peers if peer.record.uuid not in uuids]
     master = newest_master(new)
     if master is not None and new.masters != old.masters:
         events.append(MasterSeen(master))
