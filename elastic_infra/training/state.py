@@ -412,6 +412,9 @@ class ElasticState:
     def share(self, *, holds: bool, confirm: Callable[[], None] = lambda: None) -> Restored:
         """Bring the ranks of a new group to the newest state that any of them holds; without one as ``restore``.
 
+        Where there is no snapshot either all take what the first of the ranks with the most steps has, which is rank
+        0's initial state at a fresh start.
+
         Args:
             holds: whether the members of this process are the state after ``step`` whole steps. False in a process that
             has just begun, or that was interrupted while its optimizer changed the members.
@@ -426,10 +429,32 @@ class ElasticState:
             raise StateError(message)
         self._tell_data()
         ranks = self._exchange(self.step if holds else -1)
+        if max(said.step for said in ranks) >= 0:
+            return self._take_newest(ranks, confirm)
+        restored = self.restore()
+        return restored if restored.source != "nothing" else self._take_first(ranks, confirm)
+
+    def _take_first(self, ranks: Sequence[_Said], confirm: Callable[[], None]) -> Restored:
+        """Bring all ranks to what the first of those with the most steps has, where none holds a whole state."""
+        # Each was built without peers, with weights of its own, or has a part of a broken step: no two are equal.
+        unequal = [
+            dataclasses.replace(said, step=step, attempt=-rank)
+            for rank, (said, step) in enumerate(zip(ranks, _gather(self.step), strict=True))
+        ]
+        taken = self._take_newest(unequal, confirm)
+        if not self.step:
+            return Restored(0, "nothing")
+        warn_for_job(
+            f"Training goes on from step {self.step} with what the broken step after it may have changed already, "
+            "because no rank holds the state before that, and there is no snapshot. Keep snapshots in memory, or save "
+            "more often."
+        )
+        return taken
+
+    def _take_newest(self, ranks: Sequence[_Said], confirm: Callable[[], None]) -> Restored:
+        """Bring all ranks to the newest state that any of these has said to hold."""
         versions = [said.version for said in ranks]
         newest = max(versions)
-        if newest[0] < 0:
-            return self.restore()
         lacks = versions[_rank()] != newest
         if any(version != newest for version in versions):
             tree = _from_peer(None if lacks else self.capture(), versions)
@@ -437,7 +462,7 @@ class ElasticState:
             if lacks:
                 self.load(tree, rng=False)
         is_new, self.step = not self.step, newest[0]
-        if lacks and is_new:
+        if lacks and is_new and self.step:
             generators.begin(self.step, _rank())
         return _from_rank(ranks) if lacks else Restored(self.step, "process")
 

@@ -1,7 +1,8 @@
 """Where the process of a test script ends itself by SIGKILL, as if a fault had struck it there.
 
 A fault is ``WHEN:POINT`` or ``WHEN:POINT:NUMBER``. In a step WHEN: ``forward``, ``backward`` (in front of the last
-gradient, with others under way), ``bucket`` (in front of the exchange of DDP's bucket NUMBER, from 0), ``optimizer``.
+gradient, with others under way), ``bucket`` (in front of the exchange of DDP's bucket NUMBER, from 0), ``optimizer``,
+``metric`` (in front of an exchange after the optimizer's step, which the script must make).
 While the process enters generation WHEN: ``meeting`` (in front of the store), ``making`` (its address is in the store,
 and its peers connect to it), ``settling`` and ``settled`` (before and after all say what they hold), ``receiving`` (it
 has NUMBER of the tensors in which the state comes), ``sending`` (a part of the NUMBERth is on its way).

@@ -46,6 +46,7 @@ class Driver:
     ballast: int = 0
     """MiB of state beside the model's."""
     is_compiled: bool = False
+    has_metric: bool = False
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     connections: dict[str, channel.Connection] = field(default_factory=dict)
     said: dict[str, list[channel.Message]] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Driver:
         """Start a worker, with its fault if one is given."""
         environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo", "WAY": self.way}
         environ |= {"BALLAST": str(self.ballast), "COMPILED": "yes" if self.is_compiled else ""}
+        environ |= {"METRIC": "yes" if self.has_metric else ""}
         argv = (str(self.script), str(self.folder), name, str(self.steps), *fault)
         self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
         self.said[name] = []
@@ -210,6 +212,11 @@ def undisturbed(steps: int) -> float:
 
 def assert_trained(lines: list[Line], steps: int) -> None:
     """When a step was last begun, its ranks had its samples, each once; the weights are an undisturbed run's."""
+    assert assert_equal(lines, steps) == pytest.approx(undisturbed(steps), abs=1e-9)
+
+
+def assert_equal(lines: list[Line], steps: int) -> float:
+    """The samples as in ``assert_trained``, and after each step all ranks have the same weights; the last of these."""
     sampler = ElasticSampler(50, global_batch=12)
     sums: list[float] = []
     for step in range(1, steps + 1):
@@ -220,7 +227,7 @@ def assert_trained(lines: list[Line], steps: int) -> None:
         sums = [float(str(line["sum"])) for line in lines if line["event"] == "done" and line["step"] == step]
         assert max(sums) - min(sums) < 1e-9, f"step {step}"
         sampler.advance()
-    assert sums[0] == pytest.approx(undisturbed(steps), abs=1e-9)
+    return sums[0]
 
 
 def pids(lines: list[Line]) -> dict[object, set[object]]:
@@ -248,6 +255,38 @@ def test_grows_and_shrinks_in_the_same_processes(driver: Driver) -> None:
     assert_trained(lines, driver.steps)
     assert all(len(found) == 1 for found in pids(lines).values())
     assert [line["finished"] for line in lines if line["event"] == "end"] == [False, True, True]
+
+
+@pytest.mark.parametrize("first", ["a", "d"])
+def test_processes_that_begin_together_train_the_first_rank_s_weights(driver: Driver, first: str) -> None:
+    """Each has built its model alone, with initial weights of its own, and a plain script seeds nothing."""
+    driver.ballast = BALLAST
+    driver.spawn_ready("a", "b", "d")
+    driver.enter(first, *({"a", "b", "d"} - {first}))
+
+    lines = driver.finish()
+    last = assert_equal(lines, driver.steps)
+    assert (last == pytest.approx(undisturbed(driver.steps), abs=1e-9)) == (first == "a")
+    assert {line["ballast"] for line in lines if line["event"] == "end"} == {float(BALLAST if first == "a" else 0)}
+
+
+@pytest.mark.parametrize("step", [1, 9])
+def test_survivors_that_cannot_undo_a_step_are_equal_without_a_snapshot(driver: Driver, step: int) -> None:
+    """A worker is lost after the optimizer's step. No rank has the state before it; a newcomer starts with theirs."""
+    driver.has_metric = True
+    driver.spawn("c", f"{step}:metric")
+    driver.spawn_ready("a", "b", "d")
+    driver.await_said(channel.Ready, "c")
+    driver.enter("a", "b", "c")
+    assert driver.await_end("c") == -signal.SIGKILL
+    driver.park("a", "b")
+    driver.enter("a", "b", "d")
+
+    lines = driver.finish()
+    assert_equal(lines, driver.steps)
+    assert min(int(str(line["step"])) for line in lines if (line["event"], line["name"]) == ("step", "d")) == step
+    said = f"Training goes on from step {step - 1} with what the broken step after it may have changed already"
+    assert driver.logs().count(said) == (step > 1)
 
 
 def test_a_survivor_keeps_what_it_has_compiled(driver: Driver) -> None:

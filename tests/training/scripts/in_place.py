@@ -2,7 +2,8 @@
 
 Writes the samples of every step to FOLDER/journal. This process ends at FAULT (``tests.training.faults``) by SIGKILL.
 With the variable BALLAST the state has so many MiB more, which a newcomer does not have by itself. With COMPILED the
-model is compiled, and each finished step says how many graphs that took so far.
+model is compiled, and each finished step says how many graphs that took so far. With METRIC the ranks exchange a number
+after the optimizer's step.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ for step, micro in elastic.steps(until):
         if fault.point == "forward":
             die()
         train(elastic, sampler, micro, note)
+        if fault.point == "metric":
+            die()
+        if os.environ.get("METRIC"):
+            dist.all_reduce(torch.ones(1))
         time.sleep(0 if (folder / "hurry").exists() else 0.02)
     weights = float(sum(parameter.detach().sum() for parameter in model.parameters()))
     graphs = counters["stats"]["unique_graphs"] if is_compiled else 0
