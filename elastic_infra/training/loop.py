@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Literal
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from ..launcher.workers import channel
 from . import generators, preemption, schedule, transfer
@@ -138,8 +140,9 @@ class Elastic:
             forward and backward pass; none without a loader.
 
         Raises:
-            RuntimeError: the loop went on without ``with elastic.step()`` around the step's work, or the model is
-                sharded and neither is there a function that builds it nor was the group made for that.
+            RuntimeError: the loop went on without ``with elastic.step()`` around the step's work; the model is sharded
+                and neither is there a function that builds it nor was the group made for that; or, in place, a
+                DistributedDataParallel trains weights that no member of the state has.
             StateError: the restored snapshot does not fit the state.
             TypeError: the state's ``build`` does not return members by name.
         """
@@ -260,6 +263,7 @@ class Elastic:
             )
             raise RuntimeError(message)
         if self._group.is_movable:
+            self._check_wrappers()
             self._dismissed_by(self._group.begin(self._settle))
         else:
             self._tell(self.state.restore())
@@ -294,14 +298,39 @@ class Elastic:
             self._tell(restored)
             self._holds = True
             return
-        for member in self.state.members.values():
-            if isinstance(member, torch.nn.parallel.DistributedDataParallel):
-                rebind(member)
+        for wrapper in self._wrappers():
+            rebind(wrapper)
         holds = self._holds and not self._group.is_behind
         restored = self.state.share(holds=holds, confirm=self._group.confirm)
         self._group.confirm()
         self._tell(restored)
         self._holds = True
+
+    def _wrappers(self) -> set[DistributedDataParallel]:
+        """The wrappers around members, inside of them and beside them: the model's forward pass may be any one's."""
+        modules = [member for member in self.state.members.values() if isinstance(member, torch.nn.Module)]
+        inside = {part for module in modules for part in module.modules() if isinstance(part, DistributedDataParallel)}
+        return inside | set(self._group.wrappers)
+
+    def _check_wrappers(self) -> None:
+        """Refuse a wrapper that would train other weights on each rank.
+
+        Raises:
+            RuntimeError: there is one; the message names it.
+        """
+        if any(map(self._fault_of, self._wrappers())):
+            gc.collect()  # the script may have thrown it away
+        for fault in filter(None, map(self._fault_of, self._wrappers())):
+            raise RuntimeError(fault)
+
+    def _fault_of(self, wrapper: DistributedDataParallel) -> str:
+        """Why a wrapper cannot follow this process from group to group; empty where it can."""
+        name = f"DistributedDataParallel({type(wrapper.module).__name__})"
+        if self.state.is_rebuilt:
+            return f"{name} was made before the loop, and would stay in the group of this process: make it in build=..."
+        missed = self.state.missed(wrapper.module)
+        advice = "so that new workers would have other weights. Give the model to ElasticState, under any name."
+        return f"{name} trains {missed}, which is in no member of the state, {advice}" if missed else ""
 
     def _tell(self, restored: Restored) -> None:
         self.restored = restored

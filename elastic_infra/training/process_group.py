@@ -13,12 +13,15 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from typing import Final
 
 import torch
 import torch.distributed as dist
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from ..launcher.workers import channel
 from . import regroup
@@ -159,6 +162,10 @@ class ElasticGroup:
         """The generation in whose group this process is; 0 before the first."""
         self.is_behind = False
         """Whether others went on while this process was parked, so that its state is not the job's."""
+        self.wrappers: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+        """The living ones that were made since, whoever holds them, where the launcher can move this process."""
+        if connection is not None:
+            register_module_module_registration_hook(self._note_wrapper)
 
     @classmethod
     def start(
@@ -307,6 +314,11 @@ class ElasticGroup:
         self._free_left(_FREEING_SECONDS)
         regroup.release()
 
+    def _note_wrapper(self, module: torch.nn.Module, *_: object) -> None:
+        """Called with each module of the process that gets a part, as a wrapper does when it is made."""
+        if isinstance(module, DistributedDataParallel):
+            self.wrappers.add(module)
+
     def _park(self, step: int) -> None:
         if self._orders is not None:
             self._orders.leave()
@@ -454,7 +466,7 @@ def _names_of_groups() -> frozenset[str]:
     return frozenset(dist.distributed_c10d._world.pg_names.values())  # noqa: SLF001  torch has no public list
 
 
-def rebind(wrapper: torch.nn.parallel.DistributedDataParallel) -> None:
+def rebind(wrapper: DistributedDataParallel) -> None:
     """Have the wrapper use the current group, with the buckets that a new wrapper would have.
 
     Unpickling makes a new reducer on the same parameters without a collective. Buckets begin anew because a survivor's

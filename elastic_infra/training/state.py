@@ -320,6 +320,15 @@ class ElasticState:
         """Whether a durable snapshot is being written; on rank 0, until it is whole or given up."""
         return self._writing is not None and self._writing.is_alive()
 
+    def missed(self, module: torch.nn.Module) -> str:
+        """The name of a parameter that the module trains and no member has; empty where there is none."""
+        held = [*host_memory.tensors_in(self.capture()["members"])]
+        for member in self.members.values():  # a model may save copies of its parameters
+            held += member.parameters() if isinstance(member, torch.nn.Module) else ()
+        places = {tensor.untyped_storage().data_ptr() for tensor in held}
+        trained = [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+        return next((name for name, each in trained if each.untyped_storage().data_ptr() not in places), "")
+
     def save_alone(
         self, saved: Callable[[int], None] | None = None, failed: Callable[[int], None] | None = None
     ) -> None:

@@ -67,6 +67,7 @@ def train(
     data: ElasticSampler | RecordedStream,
     micro: Iterator[tuple[Any, AbstractContextManager[None]]],
     note: Callable[..., None],
+    model: torch.nn.Module | None = None,
 ) -> None:
     """Do one step of the state's model and optimizer; call within ``elastic.step()``.
 
@@ -76,15 +77,17 @@ def train(
         micro: the step's micro-batches.
         note: writes an event with its fields. The step is noted before the collectives, so that every rank of a
             finished step has written its samples.
+        model: computes the forward pass; None: the state's model.
     """
     members = elastic.state.members
+    forward = model if model is not None else members["model"]
     seen = [index for part in data.step() if part.weight for index in part.indices]
     note("step", step=elastic.state.step + 1, seen=seen)
     read = []
     for (inputs, target, index), sync in micro:
         read += index.tolist()
         with sync:
-            elastic.backward(torch.nn.functional.mse_loss(members["model"](inputs), target))
+            elastic.backward(torch.nn.functional.mse_loss(forward(inputs), target))
     assert set(seen) <= set(read), "the loader gives other samples than were said"
     members["optimizer"].step()
     members["optimizer"].zero_grad()

@@ -47,6 +47,7 @@ class Driver:
     """MiB of state beside the model's."""
     is_compiled: bool = False
     has_metric: bool = False
+    held: str = "wrapper"
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     connections: dict[str, channel.Connection] = field(default_factory=dict)
     said: dict[str, list[channel.Message]] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Driver:
         """Start a worker, with its fault if one is given."""
         environ = {channel.VARIABLE: self.server.path, "GLOO_SOCKET_IFNAME": "lo", "WAY": self.way}
         environ |= {"BALLAST": str(self.ballast), "COMPILED": "yes" if self.is_compiled else ""}
-        environ |= {"METRIC": "yes" if self.has_metric else ""}
+        environ |= {"METRIC": "yes" if self.has_metric else "", "HELD": self.held}
         argv = (str(self.script), str(self.folder), name, str(self.steps), *fault)
         self.processes[name] = forked.start(FORKS, argv, environ, self.folder / f"{name}.log")
         self.said[name] = []
@@ -287,6 +288,20 @@ def test_survivors_that_cannot_undo_a_step_are_equal_without_a_snapshot(driver: 
     assert min(int(str(line["step"])) for line in lines if (line["event"], line["name"]) == ("step", "d")) == step
     said = f"Training goes on from step {step - 1} with what the broken step after it may have changed already"
     assert driver.logs().count(said) == (step > 1)
+
+
+@pytest.mark.parametrize("held", ["network", "part", "compiled"])
+def test_gradients_are_exchanged_whoever_holds_the_wrapper(driver: Driver, held: str) -> None:
+    """The state has the model without its wrapper, or a model around that: each group of two has the whole batch."""
+    driver.held = held
+    driver.spawn_ready("a", "b", "d")
+    driver.enter("a", "b")
+    driver.await_step(3, "a", "b")
+    driver.processes["b"].kill()
+    driver.park("a")
+    driver.enter("a", "d")
+
+    assert_trained(driver.finish(), driver.steps)
 
 
 def test_a_survivor_keeps_what_it_has_compiled(driver: Driver) -> None:

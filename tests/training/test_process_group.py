@@ -343,6 +343,68 @@ def test_an_error_of_the_device_restarts_the_worker(
     assert not group.takes(error)
 
 
+@pytest.fixture
+def entering(agent_and_worker: tuple[channel.Connection, channel.Connection]) -> Iterator[ElasticGroup]:
+    """A process in a group of its own, which the agent has enter the next one."""
+    agent, connection = agent_and_worker
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        agent.send(channel.Enter(1, {}))
+        yield listening(connection)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("held", ["wrapper", "model", "whole"])
+def test_a_wrapper_enters_a_group_whoever_holds_it(entering: ElasticGroup, held: str) -> None:
+    """The state has the wrapper, the model in it, or one around it; else its gradients would stay in this process."""
+    model = torch.nn.Linear(1, 1)
+    wrapper = DistributedDataParallel(model)
+    members = {"wrapper": wrapper, "model": model, "whole": torch.nn.Sequential(wrapper)}
+    before = wrapper.reducer
+    elastic = Elastic(ElasticState(None, model=members[held]), group=entering)
+
+    next(elastic.steps(until=1))
+    assert wrapper.reducer is not before
+
+
+def test_a_wrapper_inside_of_an_object_that_is_no_module_enters_too(entering: ElasticGroup) -> None:
+    """The state sees the weights that such an object has in its ``state_dict``."""
+
+    class Engine:
+        def __init__(self) -> None:
+            self.wrapper = DistributedDataParallel(torch.nn.Linear(1, 1))
+            self.state_dict, self.load_state_dict = self.wrapper.state_dict, self.wrapper.load_state_dict
+
+    engine = Engine()
+    before = engine.wrapper.reducer
+
+    next(Elastic(ElasticState(None, engine=engine), group=entering).steps(until=1))
+    assert engine.wrapper.reducer is not before
+
+
+def test_a_wrapper_whose_weights_no_member_has_is_refused(entering: ElasticGroup) -> None:
+    """New workers would train others; one that the script has thrown away is none."""
+    state = ElasticState(None, model=torch.nn.Linear(1, 1))
+    wrapper = DistributedDataParallel(torch.nn.Bilinear(1, 1, 1))
+    said = r"DistributedDataParallel\(Bilinear\) trains weight, which is in no member .* Give the model to ElasticState"
+    with pytest.raises(RuntimeError, match=said):
+        next(Elastic(state, group=entering).steps(until=1))
+
+    wrapper.itself = [wrapper]
+    del wrapper
+    assert next(Elastic(state, group=entering).steps(until=1))[0] == 1
+
+
+def test_a_wrapper_beside_a_function_that_builds_the_model_is_refused(entering: ElasticGroup) -> None:
+    """It would stay in the group of this process, while the built model changes groups."""
+    wrapper = DistributedDataParallel(torch.nn.Linear(1, 1))
+    state = ElasticState(None, critic=wrapper, build=lambda: {"model": torch.nn.Linear(1, 1)})
+
+    with pytest.raises(RuntimeError, match=r"made before the loop, and would stay .*: make it in build="):
+        next(Elastic(state, group=entering).steps(until=1))
+
+
 @pytest.mark.slow  # the import of the compiler takes longer than the test
 def test_what_is_compiled_inside_of_the_wrapper_is_not_compiled_again() -> None:
     """In three groups after one another, of which the wrapper is given each."""

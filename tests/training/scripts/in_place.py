@@ -3,7 +3,8 @@
 Writes the samples of every step to FOLDER/journal. This process ends at FAULT (``tests.training.faults``) by SIGKILL.
 With the variable BALLAST the state has so many MiB more, which a newcomer does not have by itself. With COMPILED the
 model is compiled, and each finished step says how many graphs that took so far. With METRIC the ranks exchange a number
-after the optimizer's step.
+after the optimizer's step. With HELD=network the state has the model without its wrapper, with HELD=part one that holds
+the wrapper, and with HELD=compiled one that is compiled around it.
 """
 
 from __future__ import annotations
@@ -55,11 +56,18 @@ if is_compiled:
     # What dynamo does is the matter here, and "eager" takes no compiler. By its own method torch 2.6 to 2.9 compile
     # nothing of a Sequential.
     network = torch.compile(network, backend="eager")
-model = DistributedDataParallel(network, bucket_cap_mb=None if is_compiled else 0.0001)
+has_one_bucket = is_compiled or os.environ.get("HELD") == "compiled"  # dynamo wants buckets of the usual size
+model = DistributedDataParallel(network, bucket_cap_mb=None if has_one_bucket else 0.0001)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 sampler = ElasticSampler(dataset, global_batch=12, micro_batch=2)
 ballast = Ballast(int(os.environ.get("BALLAST", "0")), 1.0 if name in {"a", "b", "c"} else 0.0)
-state = ElasticState(folder / "checkpoints", model=model, optimizer=optimizer, data=sampler, ballast=ballast)
+held = {
+    "wrapper": lambda: model,
+    "network": lambda: network,
+    "part": lambda: torch.nn.Sequential(model),
+    "compiled": lambda: torch.compile(model, backend="eager"),
+}[os.environ.get("HELD", "wrapper")]()
+state = ElasticState(folder / "checkpoints", model=held, optimizer=optimizer, data=sampler, ballast=ballast)
 elastic = Elastic(state, DataLoader(dataset, batch_sampler=sampler), group=group)
 
 
@@ -86,7 +94,7 @@ for step, micro in elastic.steps(until):
     with elastic.step():
         if fault.point == "forward":
             die()
-        train(elastic, sampler, micro, note)
+        train(elastic, sampler, micro, note, model if held is network else held)
         if fault.point == "metric":
             die()
         if os.environ.get("METRIC"):
