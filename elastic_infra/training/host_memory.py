@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import io
 import mmap
 import os
@@ -27,6 +28,8 @@ _PREFIX_BYTES: Final = 32
 _ALIGNMENT: Final = 64
 """Tensors begin at multiples of a cache line, so that numbers of any type can be read in place."""
 _TENSOR: Final = "__tensor__"
+_BLOCK_BYTES: Final = 512
+"""The unit of ``st_blocks``, whatever the file system's own is."""
 
 Tree = Any
 """Dictionaries, lists, tuples, numbers, text, None and tensors, nested as state_dicts are."""
@@ -362,32 +365,63 @@ class SharedMemory:
         kept = self._maps[turn]
         if kept is not None and len(kept) >= size:
             return kept
-        self._require_room(size)
-        descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._claim(size)
+        descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.posix_fallocate(descriptor, 0, size)  # with a full memory this call fails, and not the copy with SIGBUS
-            self._maps[turn] = made = mmap.mmap(descriptor, max(size, os.fstat(descriptor).st_size))
+            length = os.fstat(descriptor).st_size
+            # With a full memory this call fails, and not the copy with SIGBUS.
+            os.posix_fallocate(descriptor, 0, length)
+            self._maps[turn] = made = mmap.mmap(descriptor, length)
         finally:
             os.close(descriptor)
         return made
 
-    def _require_room(self, size: int) -> None:
-        """Raise an OSError unless both turns fit, so that a snapshot that cannot have a successor takes no room."""
-        missing = sum(max(0, size - _size_of(path)) for path in self._paths)
+    def _claim(self, size: int) -> None:
+        """Make both files so long: from then on their room counts as taken, although allocating it takes seconds more.
+
+        The workers of a node store at the same time, and would all find the same room free.
+
+        Raises:
+            OSError: not both turns fit, so that a snapshot that cannot have a successor takes no room.
+        """
         folder = Path(self._paths[0]).parent
-        volume = os.statvfs(folder)
-        rooms = {str(folder): volume.f_bavail * volume.f_frsize, "the memory limit": memory_room.bytes_left()}
-        for name, room in rooms.items():
-            if room is not None and room < missing:
-                message = f"two copies need {_in_mib(missing)}, and {name} leaves {_in_mib(room)}"
-                raise OSError(errno.ENOMEM, message)
+        with _locked(folder):
+            own = {path: _extent_of(path) for path in self._paths}
+            missing = sum(max(0, max(size, length) - allocated) for length, allocated in own.values())
+            others = (_extent_of(path) for path in folder.iterdir() if str(path) not in own)
+            # Before the room is asked for: what is allocated in between counts twice, and not never.
+            claimed = sum(max(0, length - allocated) for length, allocated in others)
+            volume = os.statvfs(folder)
+            rooms = {str(folder): volume.f_bavail * volume.f_frsize, "the memory limit": memory_room.bytes_left()}
+            for name, room in rooms.items():
+                if room is not None and room < claimed + missing:
+                    left = _in_mib(max(0, room - claimed))
+                    message = f"two copies need {_in_mib(missing)}, and {name} leaves {left}"
+                    raise OSError(errno.ENOMEM, message)
+            for path, (length, _) in own.items():
+                Path(path).touch(0o600)
+                os.truncate(path, max(size, length))
 
 
-def _size_of(path: str) -> int:
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Be the only thread and process that is in such a block for this folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return Path(path).stat().st_size
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the descriptor open
+        os.close(descriptor)
+
+
+def _extent_of(path: str | Path) -> tuple[int, int]:
+    """Bytes of a file, and how many of them are allocated; none of a file that is not there."""
+    try:
+        found = Path(path).stat()
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return found.st_size, found.st_blocks * _BLOCK_BYTES
 
 
 def _in_mib(size: int) -> str:
@@ -405,8 +439,11 @@ def _read_file(path: str) -> tuple[int, Tree] | None:
     except FileNotFoundError:
         return None
     try:
+        # Not asked of the mapping, which would allocate what was only claimed, and end the worker at a full memory.
+        if not any(os.pread(descriptor, _PREFIX_BYTES, 0)):  # no snapshot was ever whole in it
+            return None
         mapped = mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
-    except (ValueError, OSError):  # empty: its writer ended before it wrote
+    except OSError:
         return None
     finally:
         os.close(descriptor)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +145,63 @@ def test_both_turns_must_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         SharedMemory(str(tmp_path), "other").store(1, {"weight": torch.zeros(1 << 18)})
     assert raised.value.errno == errno.ENOMEM
     assert not list(tmp_path.glob("other*"))
+
+
+def limited(folder: Path, limit: int) -> Callable[[], int]:
+    """A memory limit that counts what the files of a folder have allocated, as the kernel does."""
+    return lambda: limit - sum(file.stat().st_blocks * 512 for file in folder.iterdir())
+
+
+def test_the_second_turn_is_reserved_with_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker of the node finds no room in what the first one has yet to allocate."""
+    monkeypatch.setattr(memory_room, "bytes_left", limited(tmp_path, 7 << 19))
+    first = SharedMemory(str(tmp_path), "state")
+    first.store(1, {"weight": torch.zeros(1 << 18)})
+
+    with pytest.raises(OSError, match=r"two copies need 2\.0 MiB, and the memory limit leaves 1\.5 MiB"):
+        SharedMemory(str(tmp_path), "generators-1").store(1, {"weight": torch.zeros(1 << 18)})
+    first.store(2, {"weight": torch.zeros(1 << 18)})
+    assert {step for step, _ in first.whole()} == {1, 2}
+
+
+def test_of_two_workers_that_ask_at_once_one_gets_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a worker's before another one asks how much is left, although neither has allocated any."""
+    left, asked = limited(tmp_path, 7 << 19), threading.Barrier(2)
+
+    def bytes_left() -> int:
+        found = left()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            asked.wait(0.5)
+        return found
+
+    monkeypatch.setattr(memory_room, "bytes_left", bytes_left)
+
+    def store(name: str) -> bool:
+        try:
+            SharedMemory(str(tmp_path), name).store(1, {"weight": torch.zeros(1 << 18)})
+        except OSError:
+            return False
+        return True
+
+    with ThreadPoolExecutor() as threads:
+        assert sorted(threads.map(store, ("first", "second"))) == [False, True]
+    assert left() >= 0
+
+
+def test_a_turn_that_was_never_written_is_no_damage(tmp_path: Path) -> None:
+    """A worker that ended after its first snapshot leaves the room for the second: no line speaks of it."""
+    SharedMemory(str(tmp_path), "state").store(1, {"weight": torch.tensor([1.0])})
+    warnings: list[str] = []
+
+    assert SharedMemory(str(tmp_path), "state", warnings.append).newest() == (1, {"weight": torch.tensor([1.0])})
+    assert warnings == []
+
+
+def test_room_that_was_claimed_is_allocated_to_its_end(tmp_path: Path) -> None:
+    """Also for a smaller state: one that grows again would else end the worker at a full memory."""
+    memory = SharedMemory(str(tmp_path), "state")
+    memory.store(1, {"weight": torch.zeros(1 << 18)})
+    memory.store(2, {"weight": torch.zeros(1)})
+
+    for file in tmp_path.iterdir():
+        assert file.stat().st_blocks * 512 >= file.stat().st_size > 1 << 20
