@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from ..launcher.workers import progress
-from . import exchange, fitting, generators, host_memory, shards, snapshots, transfer
+from . import exchange, fitting, generators, host_memory, lent, shards, snapshots, transfer
 from .buddies import Buddies
 from .console import warn, warn_for_job, warn_for_node
 from .copies import Copies
@@ -493,8 +493,13 @@ class ElasticState:
             raise TypeError(message)
         return {"members": tree, **rest, "shards": mine, "run": _run()}
 
-    def load(self, tree: Tree, *, rng: bool = True) -> None:
-        """Load a captured state; with ``rng`` False the random number generators stay as they are.
+    def load(self, tree: Tree, *, rng: bool = True, is_lent: bool = False) -> None:
+        """Load a captured state.
+
+        Args:
+            tree: the state. Members may keep its tensors.
+            rng: whether the random number generators are loaded too, and do not stay as they are.
+            is_lent: whether the tensors lie in the node's memory, which changes, so that members get copies to keep.
 
         Raises:
             StateError: members are missing, too many, or of another form.
@@ -508,11 +513,15 @@ class ElasticState:
             raise _misfit(*found)
         for name, member in members.items():
             try:
-                member.load_state_dict(tree["members"][name])
+                if is_lent:
+                    lent.load(member, tree["members"][name])
+                else:
+                    member.load_state_dict(tree["members"][name])
             except (RuntimeError, ValueError, KeyError, TypeError) as error:
                 what = f"{name}: {' '.join(str(error).split())}"
                 raise _misfit(what) from error
-        self.plain.update({name: value for name, value in tree["plain"].items() if name in self.plain})
+        plain = {name: value for name, value in tree["plain"].items() if name in self.plain}
+        self.plain.update(lent.copied(plain) if is_lent else plain)
         if rng:
             generators.restore(tree["rng"])
 
@@ -684,7 +693,7 @@ class ElasticState:
         if any(version != best for version in versions):
             with _gloo() as group:
                 tree = _from_peer(tree, versions, group)
-        self.load(tree, rng=False)
+        self.load(tree, rng=False, is_lent=not lacks)
         self.step = best[0]
         self._go_on_drawing(_generators_of_rank([said.parts.get(self.step, ()) for said in ranks], parts))
         if lacks and sum(said.keeps_state and said.version == best for said in ranks) == 1:
@@ -748,7 +757,7 @@ class ElasticState:
         with _gloo() as group:
             from_others = exchange.fill(assembly, own, boxes, _gather(assembly.wanted()), group)
         tree = {**cast("Tree", shared), "members": assembly.put_into(cast("Tree", shared)["members"])}
-        self.load(tree, rng=False)
+        self.load(tree, rng=False, is_lent=True)
         if self._memory is not None:
             self._memory.spare(key)
         self.step = key[0]

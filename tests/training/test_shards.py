@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from elastic_infra.launcher.workers import channel
+from elastic_infra.launcher.workers import channel, progress
 from elastic_infra.training import Elastic, ElasticGroup, ElasticState, Restored, StateError, exchange, shards
 from elastic_infra.training.shards import Assembly, Box, Held, Target, box_of
 
@@ -133,6 +133,25 @@ def test_training_goes_on_with_shards(tmp_path: Path) -> None:
     assert isinstance(momentum, DTensor)
     assert torch.equal(momentum.full_tensor(), torch.ones(3, 2))
     assert torch.equal(state.model.weight.full_tensor(), expected)
+
+
+@pytest.mark.usefixtures("alone")
+def test_later_snapshots_do_not_reach_what_was_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not sharded lies in the node's memory, which the second one overwrites in another place."""
+    monkeypatch.setenv(progress.VARIABLE, f"0:{tmp_path}/progress-1")
+    members = sharded(None).members
+    state = ElasticState(None, **members, best=torch.rand(2000), note="")
+    state.optimizer.state[state.model.weight]["step"] = torch.rand(2000)
+    state.snapshot()
+    saved = [state.best.clone(), state.optimizer.state[state.model.weight]["step"].clone()]
+    assert state.restore() == Restored(0, "memory")
+    state.note = "longer " * 100
+    for _ in range(2):
+        state.step += 1
+        state.snapshot()
+
+    assert torch.equal(state.best, saved[0])
+    assert torch.equal(state.optimizer.state[state.model.weight]["step"], saved[1])
 
 
 @pytest.mark.usefixtures("alone")

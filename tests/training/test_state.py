@@ -15,7 +15,15 @@ import torch
 import torch.distributed as dist
 
 from elastic_infra.launcher.workers.progress import VARIABLE
-from elastic_infra.training import ElasticIterable, ElasticSampler, ElasticState, Restored, StateError, memory_room
+from elastic_infra.training import (
+    ElasticIterable,
+    ElasticSampler,
+    ElasticState,
+    Restored,
+    StateError,
+    host_memory,
+    memory_room,
+)
 from elastic_infra.training import state as state_module
 from elastic_infra.training.places import MANIFEST
 from elastic_infra.training.snapshots import Writer
@@ -364,3 +372,64 @@ def test_an_unknown_name_is_an_attribute_error(tmp_path: Path) -> None:
         _ = state.bets
     with pytest.raises(AttributeError, match="'model' is a member"):
         state.model = None
+
+
+class Kept:
+    """A member that keeps the tensors that it is given, as a replay buffer does."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {"seen": [torch.zeros(2000)]}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it holds."""
+        return self.given
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Keep what is given."""
+        self.given = given
+
+
+class Metric(torch.nn.Module):  # type: ignore[misc]
+    """A module with a tensor that is neither a parameter nor a buffer, as torchmetrics has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = torch.zeros(2000)
+
+    def get_extra_state(self) -> torch.Tensor:
+        """What is saved besides parameters and buffers."""
+        return self.total
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """Keep what is given."""
+        self.total = state
+
+
+def test_later_snapshots_do_not_reach_what_was_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one overwrites the memory from which all came, in another place as the header is longer.
+
+    Moments of a parameter without gradients, plain tensors and members that keep what they are given do not change.
+    """
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+
+    def begun() -> ElasticState:
+        state = trained(None, 1, note="", best={"weight": torch.rand(2000)}, kept=Kept(), metric=Metric())
+        state.metric.total.copy_(torch.rand(2000))
+        state.kept.given["seen"][0].copy_(torch.rand(2000))
+        return state
+
+    state = begun()
+    state.snapshot()
+    saved = [tensor.clone() for tensor in host_memory.tensors_in(state.capture()["members"])]
+    best = state.best["weight"].clone()
+
+    resumed = begun()
+    assert resumed.restore() == Restored(1, "memory")
+    resumed.note = "longer " * 100
+    for _ in range(2):
+        resumed.step += 1
+        resumed.snapshot()
+
+    for before, after in zip(saved, host_memory.tensors_in(resumed.capture()["members"]), strict=True):
+        assert torch.equal(before, after)
+    assert torch.equal(resumed.best["weight"], best)
