@@ -14,7 +14,7 @@ import io
 import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -160,18 +160,9 @@ def read(source: memoryview | mmap.mmap) -> Tree:
         DamagedError: the bytes are no whole snapshot.
     """
     view = memoryview(source)
-    if len(view) >= _PREFIX_BYTES and bytes(view[:8]) == bytes(8):
-        message = "its writer ended before it was whole"
-        raise DamagedError(message)
-    if len(view) < _PREFIX_BYTES or bytes(view[:8]) != MAGIC:
-        message = "it does not begin as a snapshot does"
-        raise DamagedError(message)
-    length = int.from_bytes(view[8:16], "little")
-    header = bytes(view[_PREFIX_BYTES : _PREFIX_BYTES + length])
-    if len(header) != length or zlib.crc32(header) != int.from_bytes(view[16:24], "little"):
-        message = "its header is damaged"
-        raise DamagedError(message)
-    given = torch.load(io.BytesIO(header), weights_only=True)
+    prefix = bytes(view[:_PREFIX_BYTES])
+    length = _header_bytes(prefix)
+    given = _parsed(prefix, bytes(view[_PREFIX_BYTES : _PREFIX_BYTES + length]))
     begin = _aligned(_PREFIX_BYTES + length)
     if len(view) < begin + given["size"]:
         message = f"{begin + given['size']} bytes are expected and {len(view)} are there"
@@ -180,11 +171,13 @@ def read(source: memoryview | mmap.mmap) -> Tree:
     return _with_tensors(given["structure"], tensors)
 
 
-def state_of(part: bytes | None) -> Tree:
-    """The state in the bytes that ``bytes_of`` has made.
+def state_of(part: Iterable[bytes] | None) -> Tree:
+    """The state in the bytes that ``bytes_of`` has made, each tensor in memory of its own.
+
+    So it is in memory once while it is read, and what is not used any more does not stay because something else is.
 
     Args:
-        part: the bytes of a rank's part of a snapshot; None where the snapshot has none.
+        part: the bytes of a rank's part of a snapshot, in pieces of any length; None where the snapshot has none.
 
     Raises:
         DamagedError: there are none, or they are no whole snapshot.
@@ -192,7 +185,58 @@ def state_of(part: bytes | None) -> Tree:
     if part is None:
         message = "the part of a rank is missing"
         raise DamagedError(message)
-    return read(memoryview(bytearray(part)))["state"]
+    pieces = _Pieces(part)
+    prefix = b"".join(pieces.take(_PREFIX_BYTES))
+    given = _parsed(prefix, b"".join(pieces.take(_header_bytes(prefix))))
+    begin, tensors = _aligned(pieces.taken), []
+    for dtype, shape, offset, size in given["places"]:
+        pieces.skip_to(begin + offset)
+        room, at = memoryview(bytearray(size)), 0
+        for view in pieces.take(size):
+            room[at : at + len(view)] = view
+            at += len(view)
+        tensors.append(_tensor(room, 0, dtype, shape, 0, size))
+    pieces.skip_to(begin + given["size"])
+    pieces.end()
+    return _with_tensors(given["structure"], tensors)["state"]
+
+
+class _Pieces:
+    """Bytes that come in pieces, and are taken in other lengths."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.taken = 0
+        """Number of bytes that were taken or skipped."""
+        self._pieces = iter(pieces)
+        self._rest = memoryview(b"")
+        """What is left of the last piece."""
+
+    def take(self, size: int) -> Iterator[memoryview]:
+        """The next bytes, so many in all.
+
+        Raises:
+            DamagedError: there are fewer.
+        """
+        end = self.taken + size
+        while self.taken < end:
+            self._rest = self._rest or memoryview(next(self._pieces, b""))
+            if not self._rest:
+                message = f"it ends after {self.taken} bytes"
+                raise DamagedError(message)
+            view = self._rest[: end - self.taken]
+            self._rest = self._rest[len(view) :]
+            self.taken += len(view)
+            yield view
+
+    def skip_to(self, position: int) -> None:
+        """Take all bytes before a position; raises as ``take`` does."""
+        for _ in self.take(position - self.taken):
+            pass
+
+    def end(self) -> None:
+        """Let the pieces come to their end, where a checksum that is wrong is told."""
+        for _ in self._pieces:
+            pass
 
 
 def empty(header: bytes) -> Tree:
@@ -200,6 +244,25 @@ def empty(header: bytes) -> Tree:
     given = torch.load(io.BytesIO(header), weights_only=True)
     tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape, _, _ in given["places"]]
     return _with_tensors(given["structure"], tensors)
+
+
+def _header_bytes(prefix: bytes) -> int:
+    """The length of a snapshot's header, by its first bytes."""
+    if len(prefix) == _PREFIX_BYTES and prefix[:8] == bytes(8):
+        message = "its writer ended before it was whole"
+        raise DamagedError(message)
+    if len(prefix) < _PREFIX_BYTES or prefix[:8] != MAGIC:
+        message = "it does not begin as a snapshot does"
+        raise DamagedError(message)
+    return int.from_bytes(prefix[8:16], "little")
+
+
+def _parsed(prefix: bytes, header: bytes) -> Tree:
+    """What a snapshot's header says."""
+    if len(header) != _header_bytes(prefix) or zlib.crc32(header) != int.from_bytes(prefix[16:24], "little"):
+        message = "its header is damaged"
+        raise DamagedError(message)
+    return torch.load(io.BytesIO(header), weights_only=True)
 
 
 def _tensor(view: memoryview, begin: int, dtype: str, shape: list[int], offset: int, size: int) -> torch.Tensor:

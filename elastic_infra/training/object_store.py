@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .places import MANIFEST, checksum_of
+from .places import MANIFEST, pieces_of
 
 _CHUNK: Final = 1 << 24
 _USER: Final = re.compile(r"//((?:[^/@]*|.*:.*))@")
@@ -90,10 +90,10 @@ class ObjectStore:
         with self._os_errors():
             return bytes(self._files.cat_file(self._path(name)))
 
-    def checksum(self, name: str) -> int:
-        """CRC-32 of an object's content."""
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The content of an object, piece by piece."""
         with self._os_errors(), self._files.open(self._path(name), "rb") as file:
-            return checksum_of(file)
+            yield from pieces_of(file)
 
     def remove(self, folder: str) -> None:
         """Delete the manifest first, so that what is left in between is no snapshot."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -51,8 +51,8 @@ class Place(Protocol):
     def read(self, name: str) -> bytes:
         """The content of a file."""
 
-    def checksum(self, name: str) -> int:
-        """CRC-32 of a file's content, which is not held in memory as a whole."""
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The content of a large file, one piece after the other, so that it is not in memory twice."""
 
     def remove(self, folder: str) -> None:
         """Delete a folder with its content; a folder that is deleted in part goes the next time."""
@@ -105,11 +105,17 @@ class Readable(Protocol):
         """The next bytes; none at the end."""
 
 
-def checksum_of(file: Readable) -> int:
-    """CRC-32 of the rest of a file, read in pieces."""
+def pieces_of(file: Readable) -> Iterator[bytes]:
+    """The rest of a file."""
+    while piece := file.read(_CHUNK):
+        yield piece
+
+
+def checksum_of(pieces: Iterable[bytes]) -> int:
+    """CRC-32 of the content of a file."""
     value = 0
-    while chunk := file.read(_CHUNK):
-        value = zlib.crc32(chunk, value)
+    for piece in pieces:
+        value = zlib.crc32(piece, value)
     return value
 
 
@@ -184,10 +190,10 @@ class Disk:
         """The content of a file."""
         return (self._root / name).read_bytes()
 
-    def checksum(self, name: str) -> int:
-        """CRC-32 of a file's content."""
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The content of a file, piece by piece."""
         with (self._root / name).open("rb") as file:
-            return checksum_of(file)
+            yield from pieces_of(file)
 
     def remove(self, folder: str) -> None:
         """Delete a folder with its content."""

@@ -17,10 +17,10 @@ import threading
 import time
 import urllib.parse
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .places import MANIFEST, Disk, Place
+from .places import MANIFEST, Disk, Place, checksum_of
 
 FORMAT: Final = 1
 """Version of the folder's form; a snapshot of a newer version is refused by name."""
@@ -165,10 +165,10 @@ class Folder:
         number: int = self._manifest(_name_of(step))["world"]
         return number
 
-    def part(self, step: int, rank: int) -> bytes | None:
-        """The bytes of a rank's part; None where the snapshot has no such rank.
+    def part(self, step: int, rank: int) -> Iterator[bytes] | None:
+        """A rank's part, one piece after the other; None where the snapshot has no such rank.
 
-        Raises:
+        Raises, also with each piece and at the end of all:
             OSError: the part cannot be read.
             ValueError: the part is not what the manifest says.
         """
@@ -177,11 +177,7 @@ class Folder:
         name = next((name for name in parts if name.endswith(_part_name(rank))), None)
         if name is None:
             return None
-        data = self._place.read(f"{folder}/{name}")
-        if zlib.crc32(data) != parts[name]["crc32"]:
-            message = f"{name} has another checksum than the manifest says"
-            raise ValueError(message)
-        return data
+        return self._checked(folder, name, parts[name]["crc32"])
 
     def distrust(self, step: int) -> None:
         """Count a snapshot no more among those that are kept, until its step is saved again.
@@ -189,6 +185,15 @@ class Folder:
         Every rank calls this where any of them could not read its part, because only rank 0 deletes old snapshots.
         """
         self._damaged.add(_name_of(step))
+
+    def _checked(self, folder: str, name: str, checksum: int) -> Iterator[bytes]:
+        found = 0
+        for piece in self._place.pieces(f"{folder}/{name}"):
+            found = zlib.crc32(piece, found)
+            yield piece
+        if found != checksum:
+            message = f"{name} has another checksum than the manifest says"
+            raise ValueError(message)
 
     def _tell_failure(self, what: str, error: OSError) -> None:
         reason = error.strerror or str(error)
@@ -258,7 +263,9 @@ class Folder:
             return False
         parts = self._manifest(name)["parts"]
         try:
-            return all(self._place.checksum(f"{name}/{part}") == note["crc32"] for part, note in parts.items())
+            return all(
+                checksum_of(self._place.pieces(f"{name}/{part}")) == note["crc32"] for part, note in parts.items()
+            )
         except OSError:
             return False
 

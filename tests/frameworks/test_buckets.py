@@ -12,6 +12,7 @@ from elastic_infra.training import ElasticState, Restored
 from elastic_infra.training.object_store import ObjectStore
 from elastic_infra.training.snapshots import Folder, Keep, Writer
 from tests.ports import free_port
+from tests.training.parts import content
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 
@@ -85,7 +86,7 @@ def test_large_parts_are_whole_and_old_snapshots_are_deleted(bucket: str) -> Non
     large = bytes(range(256)) * (LARGE // 256)
 
     assert folder.save(1, memoryview(large), Writer()), warnings
-    assert folder.part(1, 0) == large
+    assert content(folder, 1) == large
     assert folder.save(2, b"small", Writer()), warnings
     assert store.names() == ["step-000000000002"]
     store._write("step-000000000002/0/rank-00000.bin", b"other length")

@@ -65,6 +65,24 @@ def test_damage_is_seen(damage: str) -> None:
         host_memory.read(memoryview(room))
 
 
+@pytest.mark.parametrize("length", [1, 7, 1 << 20])
+def test_a_part_is_read_from_pieces_of_any_length(length: int) -> None:
+    """Each tensor has memory of its own: a small one that stays does not keep all others."""
+    part = bytes(host_memory.bytes_of(3, STATE))
+    found = host_memory.state_of(part[at : at + length] for at in range(0, len(part), length))
+
+    assert_same(STATE, found)
+    for tensor in host_memory.tensors_in(found):
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
+@pytest.mark.parametrize("length", [0, 20, 40, -1])
+def test_a_part_that_ends_early_is_damaged(length: int) -> None:
+    """In its first bytes, in its header, and in its tensors."""
+    with pytest.raises(DamagedError):
+        host_memory.state_of([bytes(host_memory.bytes_of(3, STATE))[:length]])
+
+
 def test_what_a_snapshot_cannot_hold_is_named() -> None:
     """The message says where the value is, and what to do."""
     with pytest.raises(TypeError, match=r"state\.a\[1\] is a set\. Give it a state_dict"):

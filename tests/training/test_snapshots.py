@@ -14,6 +14,7 @@ import pytest
 
 from elastic_infra.training.places import MANIFEST, Disk, Files
 from elastic_infra.training.snapshots import WAIT_SECONDS, Folder, Keep, NewerFormatError, Saving, Writer
+from tests.training.parts import content
 from tests.training.volumes import small_volume
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,7 @@ class PowerLoss(Files):
 
 def read(folder: Folder) -> dict[int, bytes]:
     """Step and content of every whole snapshot."""
-    parts = {step: folder.part(step, 0) for step in folder.steps()}
+    parts = {step: content(folder, step) for step in folder.steps()}
     return {step: part for step, part in parts.items() if part is not None}
 
 
@@ -269,7 +270,7 @@ def test_a_snapshot_that_failed_its_checksum_does_not_count_among_those_kept(
     folder.save(2, CONTENT[2], Writer())
     flip(tmp_path, 2)
     with pytest.raises(ValueError, match="another checksum"):
-        folder.part(2, 0)
+        content(folder, 2)
     folder.distrust(2)
 
     folder.save(3, CONTENT[3], Writer())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,9 @@ from elastic_infra.training import (
 from elastic_infra.training import state as state_module
 from elastic_infra.training.places import MANIFEST
 from elastic_infra.training.snapshots import Writer
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 
 def trained(folder: Path | None, steps: int, **plain: Any) -> ElasticState:
@@ -94,6 +100,16 @@ def test_memory_wins_where_it_is_newer(tmp_path: Path, monkeypatch: pytest.Monke
     for file in tmp_path.glob("state.*"):
         file.unlink()
     assert trained(tmp_path / "c", 0).restore() == Restored(2, "disk")
+
+
+def test_a_restore_from_disk_takes_the_size_of_the_state_once(tmp_path: Path) -> None:
+    """In host memory, for each worker of a node at the same time: a node has no room for two."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for action in ("save", "restore"):
+        command = [sys.executable, str(SCRIPTS / "memory_of_a_restore.py"), action, str(tmp_path)]
+        done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+
+    assert float(done.stdout) < 1.5
 
 
 def flip(folder: Path, step: int) -> None:

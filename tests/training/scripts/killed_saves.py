@@ -20,6 +20,7 @@ from unittest import mock
 from elastic_infra.training import places
 from elastic_infra.training.places import MANIFEST, Disk
 from elastic_infra.training.snapshots import Folder, Keep, Saving, Writer
+from tests.training.parts import content
 
 TRACEME, SYSCALL = 0, 24
 PTRACE = ctypes.CDLL(None, use_errno=True).ptrace
@@ -64,7 +65,7 @@ def whole(root: Path) -> dict[int, bool]:
 
 def _is_right(folder: Folder, root: Path, step: int) -> bool:
     parts = json.loads((root / f"step-{step:012d}" / MANIFEST).read_bytes())["parts"]
-    return all(folder.part(step, rank) == CONTENT[step] for rank in range(len(parts)))
+    return all(content(folder, step, rank) == CONTENT[step] for rank in range(len(parts)))
 
 
 def is_killed_at(call: int, body: Callable[[], None]) -> bool:
