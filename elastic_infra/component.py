@@ -203,18 +203,25 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         children: dict[str, pulumi.Resource] = {}
 
         def register(
-            role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], *, is_new: bool = False
-        ) -> pulumi.Resource:
-            own = _own_options(names.resource, role, config, manifest, before, is_new=is_new)
-            options = child_names.merged(common[role], names.aliases(role), own)
+            role: str, manifest: Manifest, before: Mapping[str, pulumi.Resource], new: MadeAnew | None = None
+        ) -> pulumi.CustomResource:
+            own = _own_options(names.resource, role, config, manifest, before, is_new=new is not None)
+            hooks = new.hooks(names.resource) if new is not None else None
+            options = child_names.merged(common[role], names.aliases(role), own, hooks)
             properties = _with_token(manifest) if role == "token" else dict(manifest)
             return pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
 
         def register_once_known(manifest: Manifest, anew: MadeAnew) -> pulumi.Output[pulumi.Resource]:
             before = {**children, MADE_ANEW: anew.stash}
-            return anew.is_new.apply(
-                lambda is_new: register("workload", manifest, before, is_new=is_new is True), run_with_unknowns=True
-            )
+
+            def register_workload(is_new: object) -> pulumi.Resource:
+                if is_new is not True:
+                    return register("workload", manifest, before)
+                workload = register("workload", manifest, before, anew)
+                anew.record(workload)
+                return workload
+
+            return anew.is_new.apply(register_workload, run_with_unknowns=True)
 
         workload: pulumi.Input[pulumi.Resource] | None = None
         for role, manifest in manifests.objects():

@@ -23,10 +23,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(pulumi_cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def provider() -> KubernetesProvider:
+    """What takes the place of the kubernetes one, for tests that have an operation fail."""
+    return KubernetesProvider()
+
+
+@pytest.fixture(scope="session")
+def engine(
+    pulumi_cli: Path, tmp_path_factory: pytest.TempPathFactory, provider: KubernetesProvider
+) -> Iterator[Engine]:
     """A real engine with the test-only provider."""
     folder = tmp_path_factory.mktemp("engine")
-    with serving(KubernetesProvider()) as providers, Engine.started(pulumi_cli, folder, providers) as engine:
+    with serving(provider) as providers, Engine.started(pulumi_cli, folder, providers) as engine:
         yield Engine(folder, {**engine.environ, **STATE_AT_THE_END})
 
 

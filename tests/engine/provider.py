@@ -2,7 +2,7 @@
 
 It answers as the official provider does while there is no cluster: nested differences, replacement when a name or a
 namespace changes, secrets kept as they come. Each stack has a separate cluster, of which the provider knows only the
-existing objects: creating an object again is an error, as it is from 4.29 on.
+existing objects: creating an object again is an error, as it is from 4.29 on. A test may have one operation fail.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from importlib import metadata
 from typing import Any, Final
 
 import grpc
-from google.protobuf import empty_pb2, json_format, struct_pb2
-from pulumi.runtime.proto import plugin_pb2, provider_pb2_grpc
+from google.protobuf import any_pb2, empty_pb2, json_format, struct_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2_grpc, status_pb2
 from pulumi.runtime.proto import provider_pb2 as proto
 from typing_extensions import override
 
@@ -37,6 +37,22 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self) -> None:
         self._there: dict[tuple[str, ...], struct_pb2.Struct] = {}
+        self._failing: set[tuple[str, str]] = set()
+
+    def fail_once(self, operation: str, name: str) -> None:
+        """Have the next operation on a resource fail, as a cluster does.
+
+        Args:
+            operation: "Create", "Delete", or "wait": the object is made, and waited for in vain.
+            name: the resource's name in Pulumi.
+        """
+        self._failing.add((operation, name))
+
+    def _fails(self, operation: str, urn: str) -> bool:
+        failure = (operation, urn.rpartition("::")[2])
+        found = failure in self._failing
+        self._failing.discard(failure)
+        return found
 
     @override
     def GetPluginInfo(self, request: Any, context: Any) -> plugin_pb2.PluginInfo:
@@ -85,7 +101,11 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
             place = _place(request.urn, name)
             if place in self._there:
                 context.abort(grpc.StatusCode.ALREADY_EXISTS, already_exists(manifest))
+            if self._fails("Create", request.urn):
+                context.abort(grpc.StatusCode.UNKNOWN, "exceeded quota: gpus")
             self._there[place] = request.properties
+            if self._fails("wait", request.urn):
+                _abort_in_part(name, request.properties, context)
         return proto.CreateResponse(id=name, properties=request.properties)
 
     @override
@@ -103,6 +123,8 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @override
     def Delete(self, request: Any, context: Any) -> empty_pb2.Empty:
+        if self._fails("Delete", request.urn):
+            context.abort(grpc.StatusCode.UNKNOWN, "timed out waiting for the pods to be gone")
         self._there.pop(_place(request.urn, request.id), None)
         return empty_pb2.Empty()
 
@@ -120,6 +142,16 @@ def already_exists(manifest: dict[str, Any]) -> str:
     """The API server's answer, as the official provider hands it on."""
     name = manifest["metadata"]["name"]
     return f'resource {name} was not successfully created: {manifest["kind"].lower()}s "{name}" already exists'
+
+
+def _abort_in_part(name: str, properties: struct_pb2.Struct, context: Any) -> None:
+    """Say that the object is there and not ready, as the official provider does when its time is up."""
+    reason = "timed out waiting for the condition"
+    detail = any_pb2.Any()
+    detail.Pack(proto.ErrorResourceInitFailed(id=name, properties=properties, inputs=properties, reasons=[reason]))
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=reason, details=[detail])
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, reason)
 
 
 def _place(urn: str, name: str) -> tuple[str, ...]:

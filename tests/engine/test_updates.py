@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.engine import Engine, Stack
 from tests.engine.jobs import AUTOSCALED, CONTAINER, JOB, WORKLOAD, job
+from tests.engine.provider import KubernetesProvider
 
 REPLICAS = "spec.pytorchReplicaSpecs.Worker.replicas"
 SIZES = {"PyTorchJob": {"nnodes": "2:4"}, "Job": {"nnodes": "1"}}
@@ -135,10 +136,48 @@ def test_a_restart_begins_with_the_size_of_the_config(stack: Stack) -> None:
     stack.up(job(elastic={"nnodes": "2:4"}))
     stack.load([_with_replicas(resource, 3) for resource in stack.state()])
     changed = stack.up(job(elastic={"nnodes": "5:8"}))
-    (workload,) = (each for each in stack.state() if each["urn"].endswith(WORKLOAD))
 
     assert changed.ops()[WORKLOAD] == "delete-replaced"
-    assert workload["inputs"]["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 8
+    assert _replicas(stack) == 8
+
+
+@pytest.mark.parametrize("operation", ["Delete", "Create"])
+def test_a_restart_that_failed_begins_with_the_size_of_the_config(
+    stack: Stack, provider: KubernetesProvider, operation: str
+) -> None:
+    """The update that is run again makes the job, so that the job is new in that one, and in no later one."""
+    stack.up(job(elastic={"nnodes": "2:4"}))
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
+    provider.fail_once(operation, WORKLOAD)
+    changed = job(elastic={"nnodes": "5:8"})
+    failed, again = stack.up(changed), stack.up(changed)
+
+    assert (failed.failed, again.failed) == (True, False)
+    assert _replicas(stack) == 8
+
+    stack.load([_with_replicas(resource, 6) for resource in stack.state()])
+    assert stack.preview(changed).ops() == {}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_job_that_was_waited_for_in_vain_has_been_made(
+    stack: Stack, provider: KubernetesProvider, *, goes_on: bool
+) -> None:
+    """The update fails, with `--continue-on-error` too, and the job is there: what others set in it since is theirs."""
+    provider.fail_once("wait", WORKLOAD)
+    failed = stack.up(job(elastic={"nnodes": "2:4"}), continue_on_error=goes_on)
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
+    again = stack.up(job(elastic={"nnodes": "2:4"}))
+
+    assert (failed.failed, "train-size **creating failed" in failed.text) == (True, False)
+    assert again.ops() == {WORKLOAD: "update"}
+    assert _replicas(stack) == 3
+
+
+def _replicas(stack: Stack) -> int:
+    (workload,) = (each for each in stack.state() if each["urn"].endswith(WORKLOAD))
+    replicas: int = workload["inputs"]["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"]
+    return replicas
 
 
 def _with_replicas(resource: dict[str, Any], replicas: int) -> dict[str, Any]:
@@ -365,3 +404,21 @@ def test_a_queued_job_that_is_made_anew_has_the_placement_of_its_config(stack: S
     assert changed.ops()[WORKLOAD] == "delete-replaced"
     assert "gke-spot" in pod
     assert "'pool': 'a'" in pod
+
+
+@pytest.mark.parametrize("fields", [{}, {"target": "job"}])
+@pytest.mark.parametrize("operation", ["Delete", "Create"])
+def test_a_queued_job_whose_restart_failed_has_the_placement_of_its_config(
+    stack: Stack, provider: KubernetesProvider, operation: str, fields: dict[str, Any]
+) -> None:
+    """The update that is run again puts it where the config says."""
+    stack.up(job(**fields, placement={"queue": "gpu", "node_selector": {"pool": "a"}}))
+    provider.fail_once(operation, WORKLOAD)
+    changed = job(**fields, placement={"queue": "gpu", "spot": "allowed", "node_selector": {"pool": "b"}})
+    failed, again = stack.up(changed), stack.up(changed)
+    (workload,) = (each for each in stack.state() if each["urn"].endswith(WORKLOAD))
+    pod = str(workload["inputs"]["spec"])
+
+    assert (failed.failed, again.failed) == (True, False)
+    assert "gke-spot" in pod
+    assert "'pool': 'b'" in pod
