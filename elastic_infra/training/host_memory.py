@@ -13,6 +13,7 @@ import fcntl
 import io
 import mmap
 import os
+import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ _ALIGNMENT: Final = 64
 _TENSOR: Final = "__tensor__"
 _BLOCK_BYTES: Final = 512
 """The unit of ``st_blocks``, whatever the file system's own is."""
+_PLAIN: Final[tuple[Any, ...]] = (bool, int, float, complex, str, bytes)
+"""The types of numbers and text that a header may have: its parser makes no others."""
 
 Tree = Any
 """Dictionaries, lists, tuples, numbers, text, None and tensors, nested as state_dicts are."""
@@ -240,8 +243,12 @@ class _Pieces:
 
 
 def empty(header: bytes) -> Tree:
-    """A state of the header's form with uninitialised tensors."""
-    given = torch.load(io.BytesIO(header), weights_only=True)
+    """A state of the header's form with uninitialised tensors.
+
+    Raises:
+        DamagedError: it is no header.
+    """
+    given = _unpacked(header)
     tensors = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape, _, _ in given["places"]]
     return _with_tensors(given["structure"], tensors)
 
@@ -262,7 +269,15 @@ def _parsed(prefix: bytes, header: bytes) -> Tree:
     if len(header) != _header_bytes(prefix) or zlib.crc32(header) != int.from_bytes(prefix[16:24], "little"):
         message = "its header is damaged"
         raise DamagedError(message)
-    return torch.load(io.BytesIO(header), weights_only=True)
+    return _unpacked(header)
+
+
+def _unpacked(header: bytes) -> Any:  # noqa: ANN401  what ``header_of`` has packed
+    try:
+        return torch.load(io.BytesIO(header), weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        message = "its header has other values than numbers, text and collections"
+        raise DamagedError(message) from error
 
 
 def _tensor(view: memoryview, begin: int, dtype: str, shape: list[int], offset: int, size: int) -> torch.Tensor:
@@ -281,12 +296,28 @@ def _without_tensors(value: Tree, found: list[tuple[str, torch.Tensor]], path: s
         found.append((path, value))
         return {_TENSOR: len(found) - 1}
     if isinstance(value, Mapping):
-        return {name: _without_tensors(item, found, f"{path}.{name}") for name, item in value.items()}
+        return {_key(name, path): _without_tensors(item, found, f"{path}.{name}") for name, item in value.items()}
     if isinstance(value, list | tuple):
         items = [_without_tensors(item, found, f"{path}[{index}]") for index, item in enumerate(value)]
         return items if isinstance(value, list) else tuple(items)
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+    return _plain(value, path)
+
+
+def _key(name: Tree, path: str) -> Tree:
+    if isinstance(name, tuple):
+        return tuple(_key(item, path) for item in name)
+    return _plain(name, f"A name in {path}")
+
+
+def _plain(value: Tree, path: str) -> Tree:
+    """A number or text as one of Python's own types, which NumPy's numbers and members of an IntEnum are not."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "shape", ()):
+        value = value.item()
+    if value is None or type(value) in _PLAIN:
         return value
+    for base in _PLAIN:
+        if isinstance(value, base):
+            return base(*base.__getnewargs__(value))
     message = f"{path} is a {type(value).__name__}. Give it a state_dict, or keep it out of the state."
     raise TypeError(message)
 

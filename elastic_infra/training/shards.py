@@ -394,7 +394,8 @@ def _replaced(value: Tree, name: str, replace: Callable[[str, Any], Any]) -> Tre
     if isinstance(value, Mapping) and not is_reference(value):
         return {key: _replaced(item, _joined(name, key), replace) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_replaced(item, _joined(name, index), replace) for index, item in enumerate(value))
+        items = [_replaced(item, _joined(name, index), replace) for index, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
     return replace(name, value)
 
 

@@ -482,7 +482,7 @@ class ElasticState:
             TypeError: a tensor is sharded in a way that a restore could not repeat.
         """
         members = self._unwrapped_members()
-        tree = {name: _plain_tree(member.state_dict()) for name, member in members.items()}
+        tree = {name: member.state_dict() for name, member in members.items()}
         rest = {"plain": dict(self.plain), "rng": generators.capture()}
         if not self.is_sharded:
             return {"members": tree, **rest}
@@ -911,17 +911,6 @@ def _node_memory() -> NodeMemory | None:
 def _unwrapped(member: Any) -> Any:  # noqa: ANN401  a member, wrapped or not
     """The module inside DistributedDataParallel, so that a snapshot fits with and without the wrapper."""
     return member.module if isinstance(member, torch.nn.parallel.DistributedDataParallel) else member
-
-
-def _plain_tree(value: Any) -> Tree:  # noqa: ANN401  a state_dict
-    """A state_dict in which NumPy's numbers became Python's."""
-    if isinstance(value, Mapping):
-        return {name: _plain_tree(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_plain_tree(item) for item in value) if type(value) in {list, tuple} else list(value)
-    if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "shape", ()):
-        return value.item()
-    return value
 
 
 def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value

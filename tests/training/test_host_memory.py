@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
+import io
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +20,7 @@ from elastic_infra.training import host_memory, memory_room
 from elastic_infra.training.host_memory import DamagedError, SharedMemory
 
 STATE: dict[str, Any] = {
-    "numbers": [1, 2.5, True, None, "text", b"bytes", (3, 4)],
+    "numbers": [1, 2.5, 1j, True, None, "text", b"bytes", (3, 4)],
     "nested": {0: {"weight": torch.arange(6.0).reshape(2, 3)}, "empty": torch.empty(0, 4)},
     "halves": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
     "scalar": torch.tensor(7),
@@ -50,6 +53,53 @@ def assert_same(left: Any, right: Any) -> None:
 def test_round_trip() -> None:
     """Types, shapes and values of everything that a state_dict holds."""
     assert_same(STATE, host_memory.read(memoryview(written(STATE))))
+
+
+class Stage(enum.IntEnum):
+    """A number with a name."""
+
+    LATE = 2
+
+
+class Kind(str, enum.Enum):
+    """A text with a name, which is not what ``str`` makes of it."""
+
+    BEST = "best"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.float64(0.5), 0.5),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3),
+        (np.complex128(1j), 1j),
+        (np.bool_(True), True),  # noqa: FBT003  NumPy takes no name
+        (np.str_("text"), "text"),
+        (Stage.LATE, 2),
+        (Kind.BEST, "best"),
+    ],
+)
+def test_numbers_and_text_come_back_as_python_s_own(given: Any, expected: Any) -> None:
+    """As values and as names: the parser of a header makes no others, and the snapshot would be lost."""
+    read = host_memory.read(memoryview(written({"value": [given], "names": {("at", given): 1}})))
+
+    assert read == {"value": [expected], "names": {("at", expected): 1}}
+    assert type(read["value"][0]) is type(expected)
+
+
+def test_a_header_with_other_values_is_damage() -> None:
+    """So that this one snapshot is skipped, and training goes on from another one."""
+    layout = host_memory.layout_of({})
+    buffer = io.BytesIO()
+    torch.save({"structure": Stage.LATE, "places": [], "size": 0}, buffer)
+    room = bytearray(host_memory.needed(layout, buffer.getvalue()))
+    host_memory.publish(layout, memoryview(room), buffer.getvalue())
+
+    with pytest.raises(DamagedError, match="other values than numbers"):
+        host_memory.read(memoryview(room))
+    with pytest.raises(DamagedError, match="other values than numbers"):
+        host_memory.empty(buffer.getvalue())
 
 
 @pytest.mark.parametrize("damage", ["cut", "magic", "header"])
@@ -87,6 +137,8 @@ def test_what_a_snapshot_cannot_hold_is_named() -> None:
     """The message says where the value is, and what to do."""
     with pytest.raises(TypeError, match=r"state\.a\[1\] is a set\. Give it a state_dict"):
         host_memory.layout_of({"a": [1, {2}]})
+    with pytest.raises(TypeError, match=r"A name in state\.a is a dtype\."):
+        host_memory.layout_of({"a": {torch.float32: 1}})
 
 
 def test_the_newest_whole_snapshot_is_read(tmp_path: Path) -> None:

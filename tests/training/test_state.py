@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -80,6 +80,28 @@ def test_training_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert dataclasses.astuple(resumed.restore()) == (3, where, "")
     assert (resumed.step, resumed.best, resumed.data.offset) == (3, 0.25, state.data.global_batch)
     assert [train(resumed, 1) for _ in range(3)] == expected
+
+
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_a_mean_of_numpy_s_can_be_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Literal["disk", "memory"]
+) -> None:
+    """``state.best = np.mean(losses)`` looks like a float and is none, in a member too."""
+    if where == "memory":
+        monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    folder = tmp_path / "checkpoints" if where == "disk" else None
+    state = trained(folder, 2, best=0.0, history=[])
+    state.best = np.mean([0.5, 1.0])
+    state.history.append(np.float32(0.25))
+    state.optimizer.param_groups[0]["lr"] = np.float64(0.125)
+    state.snapshot(durable=where == "disk")
+    state.wait()
+
+    resumed = trained(folder, 0, best=0.0, history=[])
+    assert resumed.restore() == Restored(2, where)
+    assert (resumed.best, resumed.history) == (0.75, [0.25])
+    assert type(resumed.best) is float
+    assert resumed.optimizer.param_groups[0]["lr"] == 0.125
 
 
 def test_nothing_saved_is_a_fresh_start(tmp_path: Path) -> None:
