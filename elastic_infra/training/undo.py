@@ -1,14 +1,15 @@
 """Undoes the changes of a step before its optimizer, so that a broken step can be repeated.
 
-The forward pass draws random numbers and moves the running averages of BatchNorm; a script may change plain values.
-Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone. On a device that call
-queues work behind that of the collectives, so these are confirmed before the call.
+The forward pass draws random numbers and changes or replaces buffers, such as the averages of BatchNorm; a script may
+change plain values. Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone.
+On a device that call queues work behind that of the collectives, so these are confirmed before the call.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
@@ -25,23 +26,15 @@ UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNo
 
 
 class StepUndo:
-    """Holds the values that the current step may change; buffers that cannot have changed are not copied again."""
+    """Holds the values that the current step may change."""
 
     def __init__(self, state: ElasticState, confirm: Callable[[], None] = lambda: None) -> None:
         self._state = state
         self._confirm = confirm
         """Waits for the collectives of the step, and raises where their results mean nothing."""
-        self._generators = generators.Held()
+        self._held = (generators.Held(), _Buffers(state))
         self._plain: dict[str, Any] = {}
-        self._buffers: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
-        """By the buffer's identity: the buffer, its version when it was copied, and the copy."""
-        self._versions = itertools.count(-1, -1)
-        """A source of version numbers that no buffer has."""
         self._optimized = False
-        self._found: tuple[list[torch.nn.Module], list[torch.nn.Module]] | None = None
-        """The members that are modules, and their parts with buffers: a search takes milliseconds in a large model."""
-        register_module_module_registration_hook(self._forget_parts)
-        register_module_buffer_registration_hook(self._forget_parts)
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
                 member.register_step_pre_hook(self._before_optimizer)
@@ -50,13 +43,9 @@ class StepUndo:
     def begin(self) -> None:
         """Note the values at the beginning of a step."""
         self._optimized = False
-        self._generators.hold()
         self._plain = dict(self._state.plain)
-        for part in self._parts():
-            # Not `part.buffers()`, which takes three times as long, in every step.
-            for buffer in part._buffers.values():  # noqa: SLF001
-                if buffer is not None:
-                    self._copy(buffer, counted=not isinstance(part, UNCOUNTED))
+        for each in self._held:
+            each.hold()
 
     def confirm(self) -> None:
         """At the end of a step: its collectives are waited for, unless they were before the optimizer."""
@@ -68,36 +57,104 @@ class StepUndo:
         for member in self._state.members.values():
             if isinstance(member, torch.optim.Optimizer | torch.nn.Module):
                 member.zero_grad(set_to_none=True)
-        self._generators.set_back()
         self._state.plain.update(self._plain)
-        with torch.no_grad():
-            for buffer, version, copy in self._buffers.values():
-                if buffer._version != version:  # noqa: SLF001  torch's own counter of changes in place
-                    buffer.copy_(copy)
+        for each in self._held:
+            each.set_back()
         return not self._optimized
-
-    def _copy(self, buffer: torch.Tensor, *, counted: bool) -> None:
-        kept = self._buffers.get(id(buffer))
-        version: int = buffer._version if counted else next(self._versions)  # noqa: SLF001
-        if kept is None or kept[0] is not buffer:
-            self._buffers[id(buffer)] = (buffer, version, buffer.detach().clone())
-        elif kept[1] != version:
-            kept[2].copy_(buffer.detach())
-            self._buffers[id(buffer)] = (buffer, version, kept[2])
-
-    def _parts(self) -> list[torch.nn.Module]:
-        """The modules with buffers, looked for again where any module of the process got a part or a buffer."""
-        modules = [member for member in self._state.members.values() if isinstance(member, torch.nn.Module)]
-        if self._found is None or self._found[0] != modules:
-            found = [part for module in modules for part in module.modules() if part._buffers]  # noqa: SLF001
-            self._found = (modules, found)
-        return self._found[1]
-
-    def _forget_parts(self, *_: object) -> None:
-        self._found = None
 
     def _before_optimizer(self, *_: object) -> None:
         self._confirm()
 
     def _note(self, *_: object) -> None:
         self._optimized = True
+
+
+@dataclasses.dataclass(slots=True)
+class _Copy:
+    """What a tensor held at the beginning of the step."""
+
+    tensor: torch.Tensor
+    version: int
+    """Of the tensor when it was copied: torch counts the changes in place."""
+    values: torch.Tensor
+
+
+def _set_back(copies: Iterable[_Copy]) -> None:
+    with torch.no_grad():
+        for copy in copies:
+            if copy.tensor._version != copy.version:  # noqa: SLF001
+                copy.tensor.copy_(copy.values)
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    """A module's place for a buffer, in which a step may put another tensor."""
+
+    module: torch.nn.Module
+    name: str
+    is_counted: bool
+    """Whether each change is counted in the tensor's version."""
+    held: torch.Tensor | None = None
+    """The buffer at the beginning of the step."""
+
+
+class _Buffers:
+    """The buffers of the members that are modules; those that cannot have changed are not copied again."""
+
+    def __init__(self, state: ElasticState) -> None:
+        self._state = state
+        self._slots: list[_Slot] = []
+        self._copies: dict[int, _Copy] = {}
+        """Of the buffers that the slots hold, by identity: modules may share one."""
+        self._versions = itertools.count(-1, -1)
+        """A source of version numbers that no buffer has."""
+        self._found: tuple[list[torch.nn.Module], list[_Slot]] | None = None
+        """The members that are modules, and their slots: a search takes milliseconds in a large model."""
+        register_module_module_registration_hook(self._forget_slots)
+        register_module_buffer_registration_hook(self._forget_other_slots)
+
+    def hold(self) -> None:
+        """Hold which buffer is in each slot, and a copy of those that may have changed since the last step."""
+        self._slots, copies, is_new = self._search(), self._copies, False
+        for slot in self._slots:
+            buffer = slot.module._buffers.get(slot.name)  # noqa: SLF001  torch names no public way
+            if buffer is not slot.held:
+                slot.held, is_new = buffer, True
+            if buffer is not None and not buffer.is_inference():  # such a tensor cannot change in a step
+                version = buffer._version if slot.is_counted else next(self._versions)  # noqa: SLF001
+                copy = copies.get(id(buffer))
+                if copy is None or copy.tensor is not buffer:
+                    copies[id(buffer)] = _Copy(buffer, version, buffer.detach().clone())
+                elif copy.version != version:
+                    copy.values.copy_(buffer.detach())
+                    copy.version = version
+        if is_new:
+            held = {id(slot.held) for slot in self._slots}
+            self._copies = {identity: copy for identity, copy in copies.items() if identity in held}
+
+    def set_back(self) -> None:
+        """Put the buffers that are held into their slots, with their values."""
+        for slot in self._slots:
+            slot.module._buffers[slot.name] = slot.held  # noqa: SLF001
+        _set_back(self._copies.values())
+
+    def _search(self) -> list[_Slot]:
+        """The slots of all members, looked for again where any module of the process got a part or another slot."""
+        modules = [member for member in self._state.members.values() if isinstance(member, torch.nn.Module)]
+        if self._found is None or self._found[0] != modules:
+            slots = [
+                _Slot(part, name, not isinstance(part, UNCOUNTED))
+                for module in modules
+                for part in module.modules()
+                for name in part._buffers  # noqa: SLF001
+            ]
+            self._found = (modules, slots)
+        return self._found[1]
+
+    def _forget_slots(self, *_: object) -> None:
+        self._found = None
+
+    def _forget_other_slots(self, part: torch.nn.Module, name: str, _: object) -> None:
+        """Called where a module gets a buffer, in the place of another one too, which some do in each step."""
+        if name not in part._buffers:  # noqa: SLF001
+            self._found = None

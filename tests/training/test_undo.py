@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import pytest
 import torch
@@ -95,3 +96,62 @@ def test_a_buffer_that_came_after_the_first_step_is_set_back(comes: str) -> None
     undo.undo()
     assert before
     assert all(torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True))
+
+
+class Mean(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read
+    """A running mean that each forward pass puts in the place of the former one."""
+
+    mean: torch.Tensor
+    first: torch.Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("first", None)
+
+    def forward(self, number: float) -> None:
+        self.mean = 0.5 * self.mean + 0.5 * number
+        if self.first is None:
+            self.first = self.mean
+
+
+def test_a_buffer_that_a_step_replaces_is_put_back() -> None:
+    """The tensor that was there, and its values where the step changed these too; None is put back as well."""
+    model = Mean()
+    undo = StepUndo(ElasticState(None, model=model))
+    undo.begin()
+    before = model.mean
+    model(1.0)
+    before.add_(1)
+
+    undo.undo()
+    assert model.mean is before
+    assert model.mean.tolist() == [0, 0]
+    assert model.first is None
+
+
+def test_buffers_that_steps_replaced_are_let_go() -> None:
+    """One that is of no use any more keeps neither itself nor a copy in memory."""
+    model = Mean()
+    model.first = torch.zeros(2)
+    undo = StepUndo(ElasticState(None, model=model))
+    replaced = []
+    for _ in range(3):
+        undo.begin()
+        replaced.append(weakref.ref(model.mean))
+        model(1.0)
+    undo.begin()
+    assert [each() for each in replaced] == [None] * 3
+
+
+def test_a_buffer_from_an_evaluation_is_held() -> None:
+    """A tensor of inference mode has no version, and does not change either."""
+    model = Mean()
+    undo = StepUndo(ElasticState(None, model=model))
+    with torch.inference_mode():
+        model(1.0)
+    undo.begin()
+    model.mean = torch.ones(2)
+
+    undo.undo()
+    assert model.mean.tolist() == [0.5, 0.5]
