@@ -51,13 +51,22 @@ class Writer:
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """The rule by which whole snapshots stay on disk."""
+    """The rule by which whole snapshots stay on disk; the newest one always stays.
+
+    Raises:
+        ValueError: a number is less than 1.
+    """
 
     last: int = 2
     """Number of the newest snapshots that stay. 2 by default, so that there is another one should the newest be
     damaged."""
     every: int | None = None
     """Snapshots whose step is a multiple of this number stay as well. None: no others."""
+
+    def __post_init__(self) -> None:
+        if self.last < 1 or (self.every is not None and self.every < 1):
+            message = f"last ({self.last}) and every ({self.every}) must be 1 or more; every may be None."
+            raise ValueError(message)
 
 
 @dataclasses.dataclass(frozen=True)

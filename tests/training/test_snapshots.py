@@ -185,6 +185,13 @@ def test_the_last_and_every_nth_stay(tmp_path: Path, warnings: list[str]) -> Non
     assert warnings == []
 
 
+@pytest.mark.parametrize(("last", "every"), [(0, None), (0, 4), (-1, None), (2, 0), (2, -4)])
+def test_a_rule_that_may_keep_no_snapshot_is_refused(last: int, every: int | None) -> None:
+    """The newest snapshot would go, or nobody could say which others stay."""
+    with pytest.raises(ValueError, match=rf"last \({last}\) and every \({every}\) must be 1 or more"):
+        Keep(last, every)
+
+
 @pytest.mark.parametrize("damage", ["manifest", "length", "missing", "format"])
 def test_what_is_not_whole_is_skipped_by_name_and_not_counted(tmp_path: Path, warnings: list[str], damage: str) -> None:
     """A damaged snapshot is no reason to delete a whole one."""
