@@ -26,6 +26,10 @@ FORMAT: Final = 1
 """Version of the folder's form; a snapshot of a newer version is refused by name."""
 WAIT_SECONDS: Final = 600.0
 """How long rank 0 waits for the other ranks' parts: long, so that a slow volume does not cost a snapshot."""
+_PAUSES: Final = (0.1, 1.0, 3.0)
+"""Seconds before a file that cannot be read is tried again: a busy store or volume answers a moment later."""
+_LASTING: Final = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""Faults that another try would meet again."""
 _STEP: Final = "step-"
 _ADVICE: Final = {
     errno.ENOSPC: "Free space there, or enlarge the volume.",
@@ -146,7 +150,7 @@ class Folder:
         Raises:
             NewerFormatError: a newer version saved one. It is not passed over, since an older one, or none, would be
                 trained on from.
-            OSError: the folder cannot be listed.
+            OSError: the folder or a manifest cannot be read. That snapshot may be the newest whole one.
         """
         found = []
         for name in self._names():
@@ -197,7 +201,7 @@ class Folder:
 
     def _checked(self, folder: str, name: str, checksum: int) -> Iterator[bytes]:
         found = 0
-        for piece in self._place.pieces(f"{folder}/{name}"):
+        for piece in self._pieces(f"{folder}/{name}"):
             found = zlib.crc32(piece, found)
             yield piece
         if found != checksum:
@@ -236,7 +240,7 @@ class Folder:
                 message = f"the part of rank {rank} did not come before its generation ended"
                 raise TimeoutError(message)
         names = map(_part_name, range(world))
-        return {name: json.loads(self._place.read(f"{draft}/{name}.json")) for name in names}
+        return {name: json.loads(self._read(f"{draft}/{name}.json")) for name in names}
 
     def _missing_rank(self, draft: str, world: int) -> int | None:
         there = self._place.sizes(draft)
@@ -260,10 +264,10 @@ class Folder:
         return sorted((name for name in self._place.names() if name.startswith(_STEP)), reverse=True)
 
     def _is_whole(self, name: str) -> bool:
-        """Whether this version can use a snapshot; one of a newer version stays where it is, and counts as none."""
+        """Whether this version can use a snapshot; one of a newer version, or that cannot be read, counts as none."""
         try:
             return not self._fault_of(name)
-        except NewerFormatError:
+        except (NewerFormatError, OSError):
             return False
 
     def _is_undamaged(self, name: str) -> bool:
@@ -283,10 +287,11 @@ class Folder:
 
         Raises:
             NewerFormatError: this version cannot know whether it is whole.
+            OSError: the manifest may be there, and cannot be read.
         """
         try:
             manifest = self._manifest(name)
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return "it has no manifest, so it was not finished"
         version = manifest.get("format")
         if isinstance(version, int) and version > FORMAT:
@@ -304,8 +309,38 @@ class Folder:
         return ""
 
     def _manifest(self, name: str) -> Mapping[str, Any]:
-        manifest: Mapping[str, Any] = json.loads(self._place.read(f"{name}/{MANIFEST}"))
+        manifest: Mapping[str, Any] = json.loads(self._read(f"{name}/{MANIFEST}"))
         return manifest
+
+    def _read(self, name: str) -> bytes:
+        """The content of a file, which is tried again after a fault that may pass."""
+        for pause in _PAUSES:
+            try:
+                return self._place.read(name)
+            except _LASTING:
+                raise
+            except OSError:
+                time.sleep(pause)
+        return self._place.read(name)
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        """The content of a large file, read on from where a fault that may pass has broken it off."""
+        given = 0
+        for pause in (*_PAUSES, None):
+            position = 0
+            try:
+                for piece in self._place.pieces(name):
+                    rest = piece[max(0, given - position) :]
+                    position += len(piece)
+                    given = max(given, position)
+                    if rest:
+                        yield rest
+            except OSError as error:
+                if pause is None or isinstance(error, _LASTING):
+                    raise
+                time.sleep(pause)
+            else:
+                return
 
 
 def place_of(folder: str | os.PathLike[str]) -> Place:

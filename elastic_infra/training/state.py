@@ -808,7 +808,7 @@ class ElasticState:
             return (), str(error)
         except OSError as error:
             reason = error.strerror or error
-            return (), f"The snapshots in {folder.root} cannot be listed: {reason}. Check the address and the rights."
+            return (), f"The snapshots in {folder.root} cannot be read: {reason}. Check the address and the rights."
 
     def _read(self, step: int) -> Tree | None:
         """The shared part of a durable snapshot with what this rank has of its own; None where it is damaged."""

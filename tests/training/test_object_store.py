@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
@@ -178,7 +178,7 @@ def test_a_bucket_without_rights_is_named_and_no_secret(
 ) -> None:
     """To list it is needed at the start, to write to it is a warning; the text is the store's."""
     monkeypatch.setitem(known, "refusing", Refusing)
-    with pytest.raises(StateError, match=r"in refusing://bucket/closed cannot be listed: Forbidden for \*\*\*\. Check"):
+    with pytest.raises(StateError, match=r"in refusing://bucket/closed cannot be read: Forbidden for \*\*\*\. Check"):
         ElasticState("refusing://key:se/cret@bucket/closed").restore()
     state = ElasticState("refusing://key:se/cret@bucket/job", model=torch.nn.Linear(1, 1))
     assert state.restore() == Restored(0, "nothing")
@@ -188,6 +188,28 @@ def test_a_bucket_without_rights_is_named_and_no_secret(
     (line,) = capsys.readouterr().err.splitlines()
     assert "step 0 cannot be saved in refusing://bucket/job: Access Denied: https://***@host/" in line
     assert "?X-Amz-Signature=***&X-Amz-Credential=***&part=1. Give the job's account the right to write there." in line
+
+
+class Unreadable(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A bucket that takes objects and lists them, and gives none back."""
+
+    protocol = "unreadable"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        del start, end
+        message = f"Access Denied: {path}"
+        raise PermissionError(message)
+
+
+def test_a_manifest_that_may_not_be_read_is_no_fresh_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right was taken away since it was written: training does not begin again beside the snapshots, and says why."""
+    monkeypatch.setitem(known, "unreadable", Unreadable)
+    ObjectStore("unreadable://bucket/job")._write(f"step-000000000001/{MANIFEST}", b"{}")
+
+    with pytest.raises(StateError, match=r"unreadable://bucket/job cannot be read: Access Denied.* and the rights\."):
+        ElasticState("unreadable://bucket/job", model=torch.nn.Linear(1, 1)).restore()
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_infra.training import snapshots
 from elastic_infra.training.places import MANIFEST, Disk, Files
 from elastic_infra.training.snapshots import WAIT_SECONDS, Folder, Keep, NewerFormatError, Saving, Writer
 from tests.training.parts import content
@@ -258,6 +259,45 @@ def test_a_whole_snapshot_of_another_writer_stays(tmp_path: Path, warnings: list
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000000002"]
 
 
+class Busy(Disk):
+    """A volume that cannot read one file the first ``times`` times."""
+
+    def __init__(self, root: Path, name: str, times: int) -> None:
+        super().__init__(root)
+        self._name, self._left = name, times
+
+    def read(self, name: str) -> bytes:
+        """An error as of a network volume whose server starts anew."""
+        if name.endswith(self._name) and self._left:
+            self._left -= 1
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return super().read(name)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "rank-00000.bin"])
+def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(tmp_path: Path, warnings: list[str], name: str) -> None:
+    """The newest snapshot is used, and no older one."""
+    Folder(Disk(tmp_path), warnings.append).save(2, CONTENT[2], Writer())
+
+    assert read(Folder(Busy(tmp_path, name, times=1), warnings.append)) == {2: CONTENT[2]}
+    assert warnings == []
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error_and_costs_no_snapshot(
+    tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its snapshot may be whole, so it is neither passed over for an older one, nor counted, nor deleted."""
+    monkeypatch.setattr(snapshots, "_PAUSES", ())
+    for step in (1, 2):
+        Folder(Disk(tmp_path), warnings.append).save(step, CONTENT[step], Writer())
+    place = Busy(tmp_path, f"{2:012d}/{MANIFEST}", times=-1)
+
+    with pytest.raises(OSError, match="Stale file handle"):
+        Folder(place, warnings.append).steps()
+    assert Folder(place, warnings.append, Keep(last=2)).save(3, CONTENT[3], Writer())
+    assert Folder(Disk(tmp_path), warnings.append).steps() == (3, 2, 1)
+
+
 def test_a_later_snapshot_that_cannot_be_read_costs_no_earlier_one(tmp_path: Path, warnings: list[str]) -> None:
     """Training has come past it to an earlier step: what is saved now stays, in a process that has not read it too."""
     Folder(Disk(tmp_path), warnings.append).save(5, CONTENT[5], Writer())
@@ -320,3 +360,20 @@ def test_a_disk_that_takes_nothing_is_one_warning(
     assert not folder.save(7, b"x", Writer())
     assert not folder.save(8, b"x", Writer())
     assert warnings == [f"The snapshot of step 7 cannot be saved in {tmp_path}: {said}. {advice}Training goes on."]
+
+
+def test_a_part_is_read_on_from_where_a_fault_broke_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy volume answers a moment later: no byte comes twice, and none is missing."""
+    whole, faults = list(range(10)), [7, 3, 5]
+
+    def pieces(_self: Disk, _name: str) -> Iterator[bytes]:
+        fault = faults.pop() if faults else None
+        for index in range(0, len(whole), 2):
+            if fault is not None and index + 2 > fault:
+                raise OSError(errno.EIO, "input/output error")
+            yield bytes(whole[index : index + 2])
+
+    monkeypatch.setattr(Disk, "pieces", pieces)
+    monkeypatch.setattr(snapshots, "_PAUSES", (0.0, 0.0, 0.0))
+
+    assert b"".join(Folder(Disk(tmp_path), print)._pieces("part")) == bytes(whole)
