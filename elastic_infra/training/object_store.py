@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .places import MANIFEST, pieces_of
+from .places import FAILED, MANIFEST, pieces_of
 
 _CHUNK: Final = 1 << 24
 _USER: Final = re.compile(r"//((?:[^/@]*|.*:.*))@")
@@ -58,6 +58,13 @@ class ObjectStore:
         """Write both objects; a part without its note is in no manifest."""
         self._write(name, data)
         self._write(f"{name}.json", note)
+
+    def write_failure(self, name: str, reason: bytes) -> None:
+        """Write the object."""
+        self._write(f"{name}{FAILED}", reason)
+
+    def give_up(self, draft: str, parts: Iterable[str], seconds: float) -> None:
+        """Nothing: a bucket is not full, and what is left goes once a newer snapshot is whole."""
 
     def publish(self, snapshot: str, run: str, manifest: bytes, is_whole: Callable[[], bool]) -> None:
         """Write the manifest, in place of another one where there is one."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 MANIFEST: Final = "manifest.json"
+FAILED: Final = ".failed"
+"""What the name of a part ends with in a file that says why the part will not come."""
 _CHUNK: Final = 1 << 24
 
 
@@ -38,6 +40,12 @@ class Place(Protocol):
 
     def write_part(self, name: str, data: memoryview | bytes, note: bytes) -> None:
         """Write a part, and then its note, which appears whole as ``<name>.json``."""
+
+    def write_failure(self, name: str, reason: bytes) -> None:
+        """Say why a part will not come, in ``<name>.failed``, which is empty where there is no room for the reason."""
+
+    def give_up(self, draft: str, parts: Iterable[str], seconds: float) -> None:
+        """Give their room back: parts of a draft that is given up, and the drafts that are so much older than it."""
 
     def publish(self, snapshot: str, run: str, manifest: bytes, is_whole: Callable[[], bool]) -> None:
         """Make a snapshot of the parts in the draft; ``is_whole`` says whether there is a whole one already."""
@@ -156,6 +164,17 @@ class Disk:
             self._files.unlink(path)
             raise
         self._files.rename(draft, final)
+
+    def write_failure(self, name: str, reason: bytes) -> None:
+        """Write the file, which is there before its content."""
+        self._files.write(self._root / f"{name}{FAILED}", reason)
+
+    def give_up(self, draft: str, parts: Iterable[str], seconds: float) -> None:
+        """Delete them."""
+        for part in parts:
+            self._files.unlink(self._root / f"{part}.json")
+            self._files.unlink(self._root / part)
+        self.remove_drafts(draft, seconds)
 
     def publish(self, snapshot: str, run: str, manifest: bytes, is_whole: Callable[[], bool]) -> None:
         """Write the manifest and rename the draft; a whole snapshot of another writer stays, a damaged one goes."""

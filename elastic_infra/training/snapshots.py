@@ -1,9 +1,9 @@
 """Durable snapshots: each appears whole or not at all, and the newest whole snapshot is never deleted.
 
 Every rank writes its part, then a note of its length and checksum; rank 0 waits for the notes and publishes the
-manifest. A folder without a manifest, or whose parts do not match their notes, is skipped with a warning and never
-loaded. ``places`` has the disk and ``object_store`` what is behind a URL; ``host_memory`` defines the content of a
-part.
+manifest. Where a rank cannot write its part it says so, and no part is waited for. A folder without a manifest, or
+whose parts do not match their notes, is skipped with a warning and never loaded. ``places`` has the disk and
+``object_store`` what is behind a URL; ``host_memory`` defines the content of a part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .places import MANIFEST, Disk, Place, checksum_of
+from .places import FAILED, MANIFEST, Disk, Place, checksum_of
 
 FORMAT: Final = 1
 """Version of the folder's form; a snapshot of a newer version is refused by name."""
@@ -109,7 +109,8 @@ class Folder:
     def save(self, step: int, part: memoryview | bytes, writer: Writer, saving: Saving | None = None) -> bool:
         """Write this rank's part; on rank 0 also publish the snapshot once every part is there.
 
-        A step that this rank has saved in the same run is not saved again: rank 0 may be publishing that part.
+        A step that this rank has saved in the same run is not saved again: rank 0 may be publishing that part. Nor is
+        one that failed on any rank, because parts of it are deleted.
 
         Args:
             step: number of steps that the snapshot holds.
@@ -131,6 +132,8 @@ class Folder:
                 self._written = (step, writer.run)
         except OSError as error:
             self._tell_failure(f"The snapshot of step {step}", error)
+            if not saving.given_up.is_set():  # else a save of the same step by ranks that leave takes the other parts
+                self._give_up(step, writer, error)
             return False
         if self._failure:
             self._warn(f"Snapshots in {self.root} are saved again, from step {step} on.")
@@ -209,7 +212,7 @@ class Folder:
             raise ValueError(message)
 
     def _tell_failure(self, what: str, error: OSError) -> None:
-        reason = error.strerror or str(error)
+        reason = _reason_of(error)
         if reason != self._failure:
             said = f"{what} cannot be saved in {self.root}: {reason}."
             self._warn(" ".join([said, *_advice(error), "Training goes on."]))
@@ -218,7 +221,38 @@ class Folder:
     def _write_part(self, step: int, part: memoryview | bytes, writer: Writer) -> None:
         draft = self._place.draft(_name_of(step), writer.run)
         note = json.dumps({"bytes": len(part), "crc32": zlib.crc32(part)}).encode()
-        self._place.write_part(f"{draft}/{_part_name(writer.rank)}", part, note)
+        mine = f"{draft}/{_part_name(writer.rank)}"
+        self._place.write_part(mine, part, note)
+        failure = self._failure_of(f"{draft}/{_part_name(0)}") if writer.rank else None
+        if failure is not None:
+            with contextlib.suppress(OSError):
+                self._place.give_up(draft, [mine], WAIT_SECONDS)
+            raise failure
+
+    def _give_up(self, step: int, writer: Writer, error: OSError) -> None:
+        """Say that this rank's part will not come; on rank 0, which publishes nothing then, delete those of all ranks.
+
+        What says so comes first: a rank whose part is written later finds it and deletes that part.
+        """
+        draft = self._place.draft(_name_of(step), writer.run)
+        parts = [f"{draft}/{_part_name(rank)}" for rank in range(writer.world)]
+        if writer.world > 1:
+            reason = json.dumps([_number_of(error), _reason_of(error)]).encode()
+            with contextlib.suppress(OSError):
+                self._place.write_failure(parts[writer.rank], reason)
+        if writer.rank == 0:
+            with contextlib.suppress(OSError):
+                self._place.give_up(draft, parts, WAIT_SECONDS)
+
+    def _failure_of(self, part: str) -> OSError | None:
+        """Why a part of a draft will not come; None where nothing says so."""
+        try:
+            number, reason = json.loads(self._place.read(f"{part}{FAILED}"))
+        except OSError:
+            return None
+        except ValueError:  # there was no room for the reason
+            return OSError("a rank could not write its part")
+        return OSError(number, reason)
 
     def _publish(self, step: int, writer: Writer, given_up: threading.Event) -> None:
         name, prefix = _name_of(step), self._place.prefix(writer.run)
@@ -243,7 +277,15 @@ class Folder:
         return {name: json.loads(self._read(f"{draft}/{name}.json")) for name in names}
 
     def _missing_rank(self, draft: str, world: int) -> int | None:
+        """The first rank whose part is not there yet; None where all are.
+
+        Raises:
+            OSError: a part will not come.
+        """
         there = self._place.sizes(draft)
+        for name in there:
+            if name.endswith(FAILED) and (failure := self._failure_of(f"{draft}/{name.removesuffix(FAILED)}")):
+                raise failure
         return next((rank for rank in range(world) if f"{_part_name(rank)}.json" not in there), None)
 
     def _prune(self, newest: str) -> None:
@@ -361,9 +403,18 @@ def place_of(folder: str | os.PathLike[str]) -> Place:
 
 
 def _advice(error: OSError) -> tuple[str, ...]:
-    """What to do about an error, where that is known; the packages of object stores give no number with theirs."""
-    number = errno.EACCES if isinstance(error, PermissionError) else error.errno
+    """What to do about an error, where that is known."""
+    number = _number_of(error)
     return (_ADVICE[number],) if number in _ADVICE else ()
+
+
+def _number_of(error: OSError) -> int | None:
+    """The errno; the packages of object stores give none with theirs."""
+    return errno.EACCES if isinstance(error, PermissionError) else error.errno
+
+
+def _reason_of(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def _name_of(step: int) -> str:

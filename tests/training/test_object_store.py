@@ -96,6 +96,24 @@ def test_every_rank_s_part_is_in_the_manifest(url: str, warnings: list[str], mon
     assert tuple(content(folder, 2, rank) for rank in range(3)) == (b"zero", b"one", None)
 
 
+def test_a_rank_that_cannot_write_its_part_is_not_waited_for(url: str, warnings: list[str]) -> None:
+    """Rank 0 says why, in the words of that rank's error."""
+
+    class Throttled(ObjectStore):
+        def _write(self, name: str, data: memoryview | bytes) -> None:
+            if name.endswith(".bin"):
+                message = "SlowDown: Please reduce your request rate"
+                raise OSError(message)
+            super()._write(name, data)
+
+    assert not Folder(Throttled(url), warnings.append).save(1, b"one", Writer(1, 2))
+    assert not Folder(ObjectStore(url), warnings.append).save(1, b"zero", Writer(0, 2))
+    assert len(warnings) == 2
+    assert warnings[0] == warnings[1]
+    assert "cannot be saved" in warnings[0]
+    assert "SlowDown: Please reduce your request rate. Training goes on." in warnings[0]
+
+
 def test_a_step_that_is_saved_again_is_the_newer_run_s(url: str, warnings: list[str]) -> None:
     """Training went back behind a damaged snapshot, and comes to its step again."""
     folder = Folder(ObjectStore(url), warnings.append)

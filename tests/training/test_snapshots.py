@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,73 @@ def test_a_full_and_a_read_only_volume_are_one_warning_each(tmp_path: Path) -> N
     assert "Read-only file system. Mount the volume so that it can be written" in refused
     assert told["left behind"] == []
     assert told["steps"] == [4, 1]
+
+
+def test_a_volume_without_room_for_all_parts_keeps_none_of_them(tmp_path: Path) -> None:
+    """Whichever rank found no room: rank 0 says why at once, nothing fills the volume, and the next save succeeds."""
+    (line,) = script("full_volume_ranks.py", tmp_path, prefix=small_volume(tmp_path))
+
+    told = json.loads(line)
+    assert told["seconds"] < WAIT_SECONDS / 60
+    assert told["saved"] == [[False, False], [False, True], [True, True]]
+    assert told["left behind"] == [[], [], []]
+    full, again = told["warnings"]
+    assert "step 1 cannot be saved" in full
+    assert "No space left on device. Free space there, or enlarge the volume. Training goes on." in full
+    assert "are saved again, from step 3 on" in again
+    assert told["steps"] == [3]
+
+
+class FullFor(Files):
+    """A disk on which files of one name find no room."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def write(self, path: Path, data: memoryview | bytes) -> None:
+        """The file is there, and empty."""
+        super().write(path, b"" if path.name == self._name else data)
+        if path.name == self._name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_part_that_comes_after_the_snapshot_was_given_up_is_deleted(tmp_path: Path, warnings: list[str]) -> None:
+    """Rank 0 found no room, and no part waits for it; both ranks say why."""
+    said: list[str] = []
+    assert not Folder(Disk(tmp_path, FullFor("rank-00000.bin")), said.append).save(1, b"zero", Writer(0, 2))
+    assert not Folder(Disk(tmp_path), warnings.append).save(1, b"one", Writer(1, 2))
+
+    assert "No space left" in said[0]
+    assert warnings == said
+    assert [path.name for path in sorted(tmp_path.glob("*/*"))] == ["rank-00000.bin.failed", "rank-00001.bin.failed"]
+
+
+def test_a_rank_without_room_for_its_reason_is_not_waited_for(tmp_path: Path, warnings: list[str]) -> None:
+    """The empty file says that the part will not come."""
+
+    class Full(Files):
+        def write(self, path: Path, data: memoryview | bytes) -> None:
+            del data
+            path.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert not Folder(Disk(tmp_path, Full()), warnings.append).save(1, b"one", Writer(1, 2))
+    assert not Folder(Disk(tmp_path), warnings.append).save(1, b"zero", Writer(0, 2))
+    assert "No space left" in warnings[0]
+    assert "a rank could not write its part. Training goes on." in warnings[1]
+
+
+def test_a_failed_save_frees_what_dead_writers_left(tmp_path: Path, warnings: list[str]) -> None:
+    """Else a full volume stays full: drafts go by their age, and none that another writer may still be writing."""
+    ages = {".draft-old": 2 * WAIT_SECONDS, ".draft-young": 0.0}
+    for name, age in ages.items():
+        (tmp_path / name).mkdir()
+        written = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (written, written))
+
+    assert not Folder(Disk(tmp_path, FullFor("rank-00000.bin")), warnings.append).save(1, b"zero", Writer())
+    assert not (tmp_path / ".draft-old").exists()
+    assert (tmp_path / ".draft-young").exists()
 
 
 def test_every_rank_s_part_is_waited_for(tmp_path: Path, warnings: list[str]) -> None:
@@ -370,7 +438,7 @@ def test_a_part_is_read_on_from_where_a_fault_broke_it_off(tmp_path: Path, monke
         fault = faults.pop() if faults else None
         for index in range(0, len(whole), 2):
             if fault is not None and index + 2 > fault:
-                raise OSError(errno.EIO, "input/output error")
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             yield bytes(whole[index : index + 2])
 
     monkeypatch.setattr(Disk, "pieces", pieces)
