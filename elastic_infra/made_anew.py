@@ -53,8 +53,8 @@ class MadeAnew:
                 await self._record()
             return False  # no second try
 
-        hooks = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{resource}-made", record)])
-        return pulumi.ResourceOptions(hooks=hooks)
+        hook = pulumi.ErrorHook(child_names.hook_name(f"{resource}-made"), record)
+        return pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(on_error=[hook]))
 
     def record(self, workload: pulumi.CustomResource) -> pulumi.Output[bool]:
         """Have it recorded that the workload is there, once it is, and say so; one that failed has no id."""

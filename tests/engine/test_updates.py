@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from elastic_infra import ElasticTrainingJob
 from tests.engine.engine import Engine, Stack
 from tests.engine.jobs import AUTOSCALED, CONTAINER, JOB, WORKLOAD, job
 from tests.engine.provider import KubernetesProvider
@@ -153,6 +154,7 @@ def test_a_restart_that_failed_begins_with_the_size_of_the_config(
     failed, again = stack.up(changed), stack.up(changed)
 
     assert (failed.failed, again.failed) == (True, False)
+    assert {"Delete": "timed out waiting", "Create": "exceeded quota"}[operation] in failed.text
     assert _replicas(stack) == 8
 
     stack.load([_with_replicas(resource, 6) for resource in stack.state()])
@@ -172,6 +174,21 @@ def test_a_job_that_was_waited_for_in_vain_has_been_made(
     assert (failed.failed, "train-size **creating failed" in failed.text) == (True, False)
     assert again.ops() == {WORKLOAD: "update"}
     assert _replicas(stack) == 3
+
+
+def test_two_new_jobs_of_one_name_below_parents_of_two_types_are_made(stack: Stack) -> None:
+    """The engine knows hooks by name, all over a deployment."""
+
+    def program() -> None:
+        for team in ("vision", "speech"):
+            parent = pulumi.ComponentResource(f"acme:index:{team}", "team")
+            config: Any = {**JOB, "namespace": team}
+            ElasticTrainingJob("train", config, pulumi.ResourceOptions(parent=parent))
+
+    made = stack.up(program)
+
+    assert not made.failed, made.text
+    assert stack.preview(program).ops() == {}
 
 
 def _replicas(stack: Stack) -> int:

@@ -156,14 +156,3 @@ def test_unreadable_script(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match="does not exist"):
         plan.check_entrypoint(dataclasses.replace(entrypoint, target=str(tmp_path / "no.py")))
     assert os.access(script, os.R_OK)
-
-
-@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
-def test_each_worker_needs_a_device_of_its_own(name: str) -> None:
-    """It is refused before any worker starts: no further try could help."""
-    given = options.parse(["--virtual-local-rank", "train.py"], {})
-    for workers, environ in ((2, {}), (2, {name: "4,5"})):
-        plan.resolve(given, LauncherSettings.from_env({}), environ, nproc_per_node=workers, new_run_id="fresh")
-
-    with pytest.raises(OptionsError, match=f"3 workers need a device each, and {name} has 2"):
-        plan.resolve(given, LauncherSettings.from_env({}), {name: "4,5"}, nproc_per_node=3, new_run_id="fresh")
