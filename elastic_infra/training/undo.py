@@ -1,8 +1,9 @@
 """Undoes the changes of a step before its optimizer, so that a broken step can be repeated.
 
 The forward pass draws random numbers and changes or replaces buffers, such as the averages of BatchNorm; a script may
-change plain values. Weights and moments change only in ``optimizer.step``, after whose call the step cannot be undone.
-On a device that call queues work behind that of the collectives, so these are confirmed before the call.
+change plain values, learning rates, and members such as a counter or a ``GradScaler``. Weights and moments change only
+in ``optimizer.step``, after whose call the step cannot be undone. On a device that call queues work behind that of the
+collectives, so these are confirmed before the call.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ from torch.nn.modules.module import (
 )
 
 from . import generators
-from .state import ElasticState
+from .host_memory import Tree
+from .state import ElasticState, Member
 
 UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNorm, SyncBatchNorm and InstanceNorm
 """Modules whose kernels change their averages without counting the change in the tensor's version."""
+SMALL_BYTES: Final = 2**20
+"""Bytes of the tensors in a member or a plain value that are copied in each step; a larger one is not undone."""
+MANY: Final = 1000
+"""Items of a collection that are looked into in each step. In a longer one only that items come, go and are replaced is
+undone, so that a history of many steps costs a step little."""
+_NESTED: Final = (dict, list, tuple)
+_UNCHANGEABLE: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 class StepUndo:
@@ -32,8 +41,7 @@ class StepUndo:
         self._state = state
         self._confirm = confirm
         """Waits for the collectives of the step, and raises where their results mean nothing."""
-        self._held = (generators.Held(), _Buffers(state))
-        self._plain: dict[str, Any] = {}
+        self._held = (generators.Held(), _Values(state), _Buffers(state))
         self._optimized = False
         for member in state.members.values():
             if isinstance(member, torch.optim.Optimizer):
@@ -43,7 +51,6 @@ class StepUndo:
     def begin(self) -> None:
         """Note the values at the beginning of a step."""
         self._optimized = False
-        self._plain = dict(self._state.plain)
         for each in self._held:
             each.hold()
 
@@ -57,7 +64,6 @@ class StepUndo:
         for member in self._state.members.values():
             if isinstance(member, torch.optim.Optimizer | torch.nn.Module):
                 member.zero_grad(set_to_none=True)
-        self._state.plain.update(self._plain)
         for each in self._held:
             each.set_back()
         return not self._optimized
@@ -86,6 +92,80 @@ def _set_back(copies: Iterable[_Copy]) -> None:
                 copy.tensor.copy_(copy.values)
 
 
+class _Values:
+    """Plain values, learning rates, and the members that are neither modules nor optimizers."""
+
+    def __init__(self, state: ElasticState) -> None:
+        self._plain = state.plain
+        members = state.members.values()
+        self._optimizers = [member for member in members if isinstance(member, torch.optim.Optimizer)]
+        self._scalers = [member for member in members if isinstance(member, torch.amp.GradScaler)]
+        known = torch.nn.Module | torch.optim.Optimizer | torch.amp.GradScaler
+        # What can be iterated stays: the script may have an iterator, which would go on all the same.
+        self._others = [each for each in members if not isinstance(each, known) and not hasattr(each, "__iter__")]
+        self._collections: list[tuple[Any, Any]] = []
+        """Each dictionary and list that the step may change, with a copy of it."""
+        self._copies: list[_Copy] = []
+        self._states: list[tuple[Member, Tree]] = []
+        """The state of each other member; what can change in it is held as well."""
+
+    def hold(self) -> None:
+        """Hold the values of now."""
+        self._collections, self._copies, self._states = [(self._plain, self._plain.copy())], [], []
+        for value in self._plain.values():
+            self._hold(value)
+        for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
+            self._collections.append((group, group.copy()))
+            for name, value in group.items():
+                if name != "params":
+                    self._hold(value)
+        for scaler in self._scalers:
+            self._hold(vars(scaler))  # its `state_dict` lacks what it has unscaled, and waits for the device
+        for member in tuple(self._others):
+            state = member.state_dict()
+            if self._hold(state):
+                self._states.append((member, state))
+            else:  # it is not asked again, which may take long
+                self._others = [other for other in self._others if other is not member]
+
+    def set_back(self) -> None:
+        """Set all to the values that are held."""
+        for collection, copy in self._collections:
+            collection.clear()
+            collection.update(copy) if isinstance(collection, dict) else collection.extend(copy)
+        _set_back(self._copies)
+        for member, state in self._states:
+            member.load_state_dict(state)
+
+    def _hold(self, value: Any) -> bool:  # noqa: ANN401  a plain value, or the state of a member
+        """Hold what can change in a value; False where that is not small."""
+        if type(value) in _UNCHANGEABLE:
+            return True
+        found = _changeable(value)
+        tensors = [each for each in found if isinstance(each, torch.Tensor)]
+        if sum(tensor.numel() * tensor.element_size() for tensor in tensors) > SMALL_BYTES:
+            return False
+        self._copies += [_Copy(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]  # noqa: SLF001
+        self._collections += [(each, each.copy()) for each in found if not isinstance(each, torch.Tensor)]
+        return True
+
+
+def _changeable(value: Any) -> list[Any]:  # noqa: ANN401  a tree
+    """The dictionaries, lists and tensors in a value."""
+    found, rest = [], [value]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, _NESTED):
+            items = each.values() if isinstance(each, dict) else each
+            if not isinstance(each, tuple):
+                found.append(each)
+            if len(items) <= MANY and not _UNCHANGEABLE.issuperset(map(type, items)):
+                rest.extend(items)
+        elif isinstance(each, torch.Tensor) and not each.is_inference():  # one of that mode cannot change in a step
+            found.append(each)
+    return found
+
+
 @dataclasses.dataclass(slots=True)
 class _Slot:
     """A module's place for a buffer, in which a step may put another tensor."""
@@ -96,6 +176,8 @@ class _Slot:
     """Whether each change is counted in the tensor's version."""
     held: torch.Tensor | None = None
     """The buffer at the beginning of the step."""
+    changes: bool = False
+    """Whether it can change in place: a tensor of inference mode cannot."""
 
 
 class _Buffers:
@@ -120,7 +202,8 @@ class _Buffers:
             buffer = slot.module._buffers.get(slot.name)  # noqa: SLF001  torch names no public way
             if buffer is not slot.held:
                 slot.held, is_new = buffer, True
-            if buffer is not None and not buffer.is_inference():  # such a tensor cannot change in a step
+                slot.changes = buffer is not None and not buffer.is_inference()
+            if slot.changes:
                 version = buffer._version if slot.is_counted else next(self._versions)  # noqa: SLF001
                 copy = copies.get(id(buffer))
                 if copy is None or copy.tensor is not buffer:
