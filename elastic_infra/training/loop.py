@@ -89,6 +89,8 @@ class Elastic:
 
     _weight = 1.0
     """Of the current micro-batch."""
+    _unread: Iterator[Any] | None = None
+    """The step's micro-batches after the current one; None before the first one."""
 
     def __init__(
         self,
@@ -150,7 +152,7 @@ class Elastic:
         batches = self._batches()
         with self._outside.watched():
             while self.state.step < until and not self.stopped:
-                self._step = ""
+                self._step, self._unread = "", None
                 yield self.state.step + 1, self._micro_batches(batches)
                 if not self._step:
                     message = "A step ended outside of `with elastic.step():`. Put the whole step into it."
@@ -169,7 +171,10 @@ class Elastic:
         """One step: the block must hold the whole step, the optimizer's included.
 
         Where the step breaks because a peer is gone, the error ends here, and the loop repeats the step with the
-        members of the next generation.
+        members of the next generation. Micro-batches that the block leaves unread are skipped: they count as done.
+
+        Raises:
+            RuntimeError: there is a loader, and the block read none of its micro-batches.
         """
         if self._undo is not None:
             self._undo.begin()
@@ -186,10 +191,11 @@ class Elastic:
             self._holds = self._undo is not None and self._undo.undo()
             self._step = "broken"
             return
-        self.state.step += 1
         data = self._data()
         if data is not None:
+            self._skip_unread()
             data.advance()
+        self.state.step += 1
         samples = data.samples if data is not None else None
         self._step = "stop" if self.progress.step(self.state.step, samples) else "done"
         self.stopped = self._step == "stop" and not self._group.is_movable
@@ -431,10 +437,25 @@ class Elastic:
     def _micro_batches(self, batches: Iterator[Any]) -> Iterator[tuple[Any, AbstractContextManager[None]]]:
         data = self._data()
         if data is not None and self._loader is not None:
-            for batch, self._weight, is_last in data.parts(batches):
+            self._unread = parts = data.parts(batches)
+            for batch, self._weight, is_last in parts:
                 if self._outside.is_in_step:  # else the error would leave the script
                     self._group.look_for_break()
                 yield batch, self._sync(last=is_last)
+
+    def _skip_unread(self) -> None:
+        """Have the next step begin with its own micro-batches, and not with what this one left."""
+        if self._loader is None:
+            return
+        if self._unread is None:
+            message = (
+                f"Step {self.state.step + 1} read none of its micro-batches, so that its samples would be lost. Read "
+                "`micro` inside of `with elastic.step():`, or give Elastic no loader where the script reads its data "
+                "itself."
+            )
+            raise RuntimeError(message)
+        for _ in self._unread:
+            pass
 
     def _sync(self, *, last: bool) -> AbstractContextManager[None]:
         """The context of a micro-batch: gradients are exchanged once a step, with the last micro-batch."""

@@ -134,15 +134,16 @@ def test_training_does_not_wait_for_a_slow_volume(
     assert f"A snapshot is still being saved in {tmp_path}/snapshots" in line
 
 
-def by_index() -> tuple[ElasticSampler, DataLoader]:
-    """A dataset's samples, and their loader."""
-    sampler = ElasticSampler(8, global_batch=2)
-    return sampler, DataLoader(torch.arange(8.0), batch_sampler=sampler)
+def by_index(global_batch: int = 2, micro_batch: int | None = None) -> tuple[ElasticSampler, DataLoader]:
+    """The samples of a dataset of 24, in its order, and their loader."""
+    sampler = ElasticSampler(24, global_batch=global_batch, micro_batch=micro_batch, shuffle=False)
+    return sampler, DataLoader(torch.arange(24.0), batch_sampler=sampler)
 
 
-def from_stream() -> tuple[ElasticIterable, DataLoader]:
+def from_stream(global_batch: int = 2, micro_batch: int | None = None) -> tuple[ElasticIterable, DataLoader]:
     """The same of a stream with a loader of its own."""
-    data = ElasticIterable(DataLoader(torch.arange(8.0), batch_size=None), global_batch=2)
+    stream = DataLoader(torch.arange(24.0), batch_size=None)
+    data = ElasticIterable(stream, global_batch=global_batch, micro_batch=micro_batch)
     return data, DataLoader(data, batch_size=None)
 
 
@@ -167,3 +168,38 @@ def test_dropout_goes_on_as_in_an_undisturbed_run(
     disturbed = trained(tmp_path / "disturbed", 2, 3, 7)
     assert len(undisturbed) == 7
     assert torch.equal(torch.stack(disturbed), torch.stack(undisturbed))
+
+
+@pytest.mark.parametrize("loaded", [by_index, from_stream])
+def test_micro_batches_that_a_step_leaves_are_skipped(
+    tmp_path: Path, loaded: Callable[..., tuple[ElasticSampler | ElasticIterable, DataLoader]]
+) -> None:
+    """As after a bad loss: each step trains on its own samples, and a restart goes on with the next ones."""
+    read: dict[int, list[float]] = {}
+    for until in (3, 5):
+        data, loader = loaded(global_batch=6, micro_batch=2)
+        state = ElasticState(tmp_path / "c", model=torch.nn.Linear(1, 1), data=data)
+        elastic = Elastic(state, loader, Snapshots(durable_steps=1))
+        for step, micro in elastic.steps(until):
+            with elastic.step():
+                read[step] = []
+                for batch, _ in micro:
+                    read[step] += batch.tolist()
+                    if step == 1:
+                        break
+
+    order = [*range(24), *range(6)]
+    assert read == {1: order[:2], **{step: order[6 * (step - 1) : 6 * step] for step in (2, 3, 4, 5)}}
+
+
+@pytest.mark.parametrize("loaded", [by_index, from_stream])
+def test_a_step_that_reads_nothing_of_its_loader_is_refused(
+    tmp_path: Path, loaded: Callable[..., tuple[ElasticSampler | ElasticIterable, DataLoader]]
+) -> None:
+    """Its samples would be trained on never, and those of each later step be taken for another one's."""
+    data, loader = loaded()
+    state = ElasticState(tmp_path / "c", model=torch.nn.Linear(1, 1), data=data)
+
+    with pytest.raises(RuntimeError, match="Step 1 read none of its micro-batches"):
+        Elastic(state, loader).run(lambda _: None, until=1)
+    assert state.step == 0

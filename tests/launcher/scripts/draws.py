@@ -48,5 +48,9 @@ def step(state: ElasticState) -> None:
     dist.all_reduce(number)
 
 
-elastic.run(step, until)
+for _, micro in elastic.steps(until):
+    with elastic.step():
+        step(elastic.state)
+        for _ in micro:
+            pass
 dist.destroy_process_group()
