@@ -60,7 +60,7 @@ class ObjectStore:
         self._write(f"{name}.json", note)
 
     def write_failure(self, name: str, reason: bytes) -> None:
-        """Write the object."""
+        """Write an object that tells rank 0 why a part is missing."""
         self._write(f"{name}{FAILED}", reason)
 
     def give_up(self, draft: str, parts: Iterable[str], seconds: float) -> None:
