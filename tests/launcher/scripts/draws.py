@@ -51,6 +51,6 @@ def step(state: ElasticState) -> None:
 for _, micro in elastic.steps(until):
     with elastic.step():
         step(elastic.state)
-        for _ in micro:
+        for _batch in micro:
             pass
 dist.destroy_process_group()
