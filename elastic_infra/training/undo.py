@@ -25,7 +25,7 @@ from .state import ElasticState, Member
 
 UNCOUNTED: Final = torch.nn.modules.batchnorm._NormBase  # noqa: SLF001  BatchNorm, SyncBatchNorm and InstanceNorm
 """Modules whose kernels change their averages without counting the change in the tensor's version."""
-SMALL_BYTES: Final = 2**20
+SMALL_BYTES: Final = 1 << 20
 """Bytes of the tensors in a member or a plain value that are copied in each step; a larger one is not undone."""
 MANY: Final = 1000
 """Items of a collection that are looked into in each step. In a longer one only that items come, go and are replaced is

@@ -144,6 +144,7 @@ CONSTANTS: Final = (
     Constant("docs/training.md", "steady training within 100 s", "benchmarks/training/labels.py:LOST_SECONDS"),
     Constant("docs/training.md", "every 600 s, or", "elastic_infra/training/loop.py:durable_seconds"),
     Constant("docs/training.md", "one number in 64 KiB", "elastic_infra/training/overlap.py:SAMPLE_BYTES"),
+    Constant("docs/training.md", "with more than 1 MiB of tensors", "elastic_infra/training/undo.py:SMALL_BYTES"),
     Constant("docs/training.md", "some 15 kB a worker", "tests/training/test_generators.py"),
     Constant("docs/troubleshooting.md", "last change is 30 s ago", f"{_LIMITS}:planned_gap"),
     Constant("docs/upgrade.md", "199 kB of base64", _CONFIG_MAP),
