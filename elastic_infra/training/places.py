@@ -170,7 +170,7 @@ class Disk:
         self._files.write(self._root / f"{name}{FAILED}", reason)
 
     def give_up(self, draft: str, parts: Iterable[str], seconds: float) -> None:
-        """Delete them."""
+        """Delete these parts, and the drafts that nobody continues."""
         for part in parts:
             self._files.unlink(self._root / f"{part}.json")
             self._files.unlink(self._root / part)

@@ -419,7 +419,7 @@ class Kept:
         self.given: dict[str, Any] = {"seen": [torch.zeros(2000)]}
 
     def state_dict(self) -> dict[str, Any]:
-        """What it holds."""
+        """The very object that was given."""
         return self.given
 
     def load_state_dict(self, given: dict[str, Any]) -> None:

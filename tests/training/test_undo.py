@@ -199,12 +199,12 @@ class Tokens:
         self.asked = 0
 
     def add(self, number: int) -> None:
-        """Count some more."""
+        """Count some more samples."""
         self.count += number
         self.values += number
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Both counts, as a member has them."""
         self.asked += 1
         return {"count": self.count, "values": self.values}
 
