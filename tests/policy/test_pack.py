@@ -16,7 +16,7 @@ import yaml
 from elastic_infra import JobConfig, __version__, render
 from elastic_infra.policy import pack
 from elastic_infra.policy.check import JOB_RULES, STACK_RULES
-from tests.engine.conftest import engine  # noqa: F401 - a fixture
+from tests.engine.conftest import engine, provider  # noqa: F401 - fixtures
 from tests.engine.engine import Engine
 from tests.engine.jobs import job
 from tests.policy.test_rules import JOB, SPOT

@@ -12,7 +12,7 @@ from elastic_infra import ElasticTrainingJob, JobConfig, render
 from elastic_infra.manifests import launcher
 from elastic_infra.preview import Consequence, JobDiff
 from elastic_infra.preview.effects import ENDS_PODS, Effect, effects
-from tests.engine.conftest import engine  # noqa: F401 - a fixture
+from tests.engine.conftest import engine, provider  # noqa: F401 - fixtures
 from tests.engine.engine import Engine, Outcome, Program
 from tests.preview.pairs import EDITS_OF, config, diff_of, drawn, is_refused, predictions, refused, two_nodes
 

@@ -20,7 +20,7 @@ from elastic_infra.manifests import launcher
 from elastic_infra.preview.formatting import COSTS
 from elastic_infra.preview.markdown import as_markdown
 from elastic_infra.preview.pulumi_preview import PreviewError, read_preview
-from tests.engine.conftest import engine  # noqa: F401 - a fixture
+from tests.engine.conftest import engine, provider  # noqa: F401 - fixtures
 from tests.engine.engine import Engine, Program, Stack
 from tests.engine.jobs import AUTOSCALED, JOB, job
 from tests.engine.test_adoption import BY_HAND, live
