@@ -18,20 +18,13 @@ from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
 from elastic_infra.made_anew import ROLE as MADE_ANEW
 from elastic_infra.made_anew import MadeAnew, made_anew
-from elastic_infra.manifests import Manifest, Manifests, Value, render
+from elastic_infra.manifests import Manifest, Manifests, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
 from elastic_infra.manifests.model import ROLES
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
-from elastic_infra.manifests.updates import (
-    RUNTIME_RESTARTS,
-    depends_on_novelty,
-    foreign_paths,
-    parts,
-    replacing,
-    restart_paths,
-)
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, depends_on_novelty, foreign_paths, parts, restart_paths
 from elastic_infra.provider import provider_version
 from elastic_infra.traces import short_traces
 
@@ -111,8 +104,6 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 manifests = render(job, config, cast("Late", pin.name))
             of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
             of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
-            if stable.store is not None:
-                of_roles["store"] = child_names.merged(of_roles["store"], _emptied_with(replacing(config, stable)))
             workload = self._register(names, config, manifests, of_roles, anew)
             self._publish(job, config, manifests, workload)
 
@@ -318,19 +309,9 @@ def _token(manifest: Manifest) -> str:
 
 def _made_anew_with(runtime: Manifest | None) -> pulumi.ResourceOptions | None:
     """A TrainJob goes with its runtime also where only values differ that are known late: no name tells them."""
-    trigger = None if runtime is None else launcher_pin.late_fingerprint(parts(runtime, RUNTIME_RESTARTS))
-    return None if trigger is None else pulumi.ResourceOptions(replacement_trigger=trigger)
-
-
-def _emptied_with(workload: Value) -> pulumi.ResourceOptions | None:
-    """The store goes with a workload in which only values differ that are known late: their run ids are the same.
-
-    Its pod may hold nothing of these values, and would end the new job with the result of the old one.
-    """
-    trigger = launcher_pin.late_fingerprint(workload)
-    if trigger is None:
-        return None
-    return pulumi.ResourceOptions(replacement_trigger=trigger, delete_before_replace=True)  # its name stays
+    trigger = None if runtime is None else launcher_pin.fingerprint(parts(runtime, RUNTIME_RESTARTS))
+    is_late = isinstance(trigger, pulumi.Output)
+    return pulumi.ResourceOptions(replacement_trigger=trigger) if is_late else None
 
 
 def _own_options(
