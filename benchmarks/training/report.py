@@ -65,15 +65,14 @@ COPIES_NOTE: Final = """\
 A snapshot goes to memory and to disk, and training waits for the copy to memory alone. The first two snapshots also
 make the memory; the copy of a later one is bound by the speed of the memory. With `overlap` a thread copies while the
 next step computes: training waits at the end of one step and before the optimizer of the next, and computes more slowly
-in between. That snapshot goes to memory alone. A restore is that of a new process whose model and optimizer are built;
-the figure from memory is for the weights, without the copy of the moments that a restore makes besides. Figures are
-medians, with p95 by nearest rank and the number of repetitions."""
+in between. That snapshot goes to memory alone. A restore is that of a new process whose model and optimizer are built.
+Figures are medians, with p95 by nearest rank and the number of repetitions."""
 
 
 COPIED: Final = (
     "Of a state of {size}, training waits {snapshot} s for a snapshot, {first} s for each of the first two, which make "
-    "the memory, and {save} s for `torch.save`; a new worker restores the weights from memory in {memory} s, and "
-    "copies the optimizer's moments besides; all from disk in {disk} s."
+    "the memory, and {save} s for `torch.save`; a new worker restores from memory in {memory} s, and from disk in "
+    "{disk} s."
 )
 """The sentence of the documentation about copies."""
 
