@@ -9,7 +9,7 @@ import pytest
 
 from elastic_infra.inputs import INEFFECTIVE_OPTIONS
 from tests.engine.engine import Stack
-from tests.engine.jobs import AUTOSCALED, WORKLOAD, job
+from tests.engine.jobs import AUTOSCALED, FULL, WORKLOAD, job
 
 ROLES = ("launcher", "network_policy", "service", "store", "token", "autoscaler")
 CHILDREN = {WORKLOAD, *(f"train-{role}" for role in ROLES)}
@@ -45,17 +45,22 @@ def test_a_protected_job_is_changed_in_place_and_never_restarted(stack: Stack) -
             each["urn"]: each["inputs"] for each in state if "Secret" not in each["type"]
         }  # encrypted anew each time
 
-    stack.up(job("train", options))
+    for _ in range(2):
+        stack.up(job("train", options)).ops()
     before = objects()
     restart = stack.up(job("train", options, image="registry.example.com/train:2"))
     after = objects()
     in_place = stack.up(job("train", options, run_policy={"backoff_limit": 30}))
+    unprotected = stack.up(job("train", lambda: pulumi.ResourceOptions(protect=False)))
 
     assert restart.failed
     assert [urn for urn in before | after if before.get(urn) != after.get(urn)] == []
-    assert "protect" in restart.text
+    assert "would be restarted, and its resource option `protect` is set" in restart.text
+    assert "containers[0].image" in restart.text
     assert in_place.attempted()[WORKLOAD] == "update"
     assert not in_place.failed
+    assert not unprotected.failed, unprotected.text
+    assert not stack.destroy().failed
 
 
 def test_a_dependency_comes_before_every_child_and_goes_after_it(stack: Stack) -> None:
@@ -94,6 +99,48 @@ def test_transforms_reach_every_child(scratch: Stack) -> None:
     shown = scratch.preview(job("train", lambda: pulumi.ResourceOptions(transforms=[label]), **AUTOSCALED))
 
     assert {name for name in CHILDREN if shown.inputs(name)["metadata"]["labels"].get("team") == "vision"} == CHILDREN
+
+
+def _as_it_is(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+    return pulumi.ResourceTransformResult(args.props, args.opts)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"elastic": {"nnodes": "1"}},
+        {"target": "trainjob"},
+        {**FULL, "run_policy": {"on_restart": "refuse"}},
+        {"placement": {"queue": "gpu"}},
+        {"env": lambda: {"SEED": pulumi.Output.from_input("1")}},
+        {"env": lambda: {"SEED": pulumi.Output.from_input("1")}, "target": "trainjob"},
+    ],
+    ids=["range", "single pod", "trainjob", "guarded", "queued", "late", "late trainjob"],
+)
+def test_a_transform_that_returns_what_it_was_given_changes_nothing(stack: Stack, fields: dict[str, Any]) -> None:
+    """As one does that tags what has tags: the SDK reads all options of a child, and writes them anew."""
+
+    def through() -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(transforms=[_as_it_is, _as_it_is])
+
+    made = stack.up(job("train", through, **fields))
+
+    assert not made.failed, made.text
+    assert stack.preview(job("train", through, **fields)).ops() == {}
+    assert stack.preview(job("train", **fields)).ops() == {}
+
+
+def test_a_job_below_a_transform_is_made_anew_as_another_is(stack: Stack) -> None:
+    """With the size of its config, and the store that it had."""
+
+    def through() -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(transforms=[_as_it_is])
+
+    stack.up(job("train", through)).ops()
+    changed = stack.up(job("train", through, image="registry.example.com/train:2"))
+
+    assert changed.ops() == {"train": "update", "train-store": "update", "train-workload": "delete-replaced"}
 
 
 def test_options_that_pulumi_drops_are_named(scratch: Stack) -> None:
