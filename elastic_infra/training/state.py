@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -94,6 +95,8 @@ class _Said:
     """The generation that made the state in this rank's memory, as a number that grows."""
     handed: int = -1
     """The step that this rank saves to disk for this group; -1 where it saves none."""
+    start: str = ""
+    """A word of this rank's; rank 0's tells this start of the workers from an earlier one of the same run."""
 
     @property
     def version(self) -> Version:
@@ -171,6 +174,7 @@ class ElasticState:
         object.__setattr__(self, "_overlap", Overlap(warn))
         object.__setattr__(self, "_is_outdated", False)
         object.__setattr__(self, "_handed", -1)
+        object.__setattr__(self, "_start", "")
         object.__setattr__(self, "_data_is_told", False)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a script's own value
@@ -353,7 +357,7 @@ class ElasticState:
             return
         self.wait()
         part = host_memory.bytes_of(self.step, self.capture())
-        alone = snapshots.Writer(run=f"{_run()}-alone-{_rank()}")
+        alone = snapshots.Writer(run=f"{self._run}-alone-{_rank()}")
         object.__setattr__(self, "_saving", snapshots.Saving())
         self._saver(part, alone, saved, failed)()
 
@@ -491,7 +495,7 @@ class ElasticState:
         for name in shards.unplaceable(optimizers, tree):
             message = f"{name} is sharded, and has another shape than its parameter, so that no restore could place it."
             raise TypeError(message)
-        return {"members": tree, **rest, "shards": mine, "run": _run()}
+        return {"members": tree, **rest, "shards": mine, "run": self._run}
 
     def load(self, tree: Tree, *, rng: bool = True, is_lent: bool = False) -> None:
         """Load a captured state.
@@ -537,6 +541,20 @@ class ElasticState:
                 "ElasticState(position=...)."
             )
 
+    def _word(self) -> str:
+        """What rank 0 said at the last exchange; before the first one a word that no other start of the workers has."""
+        return self._start or secrets.token_hex(4)
+
+    @property
+    def _run(self) -> str:
+        """Equal on all ranks; another for each start of the workers, once they have said what they hold.
+
+        The run's id and attempt alone would not do: with torchrun both stay, and a job that is made again has them too.
+        """
+        names = ("TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_ATTEMPT")
+        run = "-".join([*(os.environ.get(name, "0") for name in names), *filter(None, [self._start])])
+        return run.replace("/", "_")
+
     @property
     def _awaits_build(self) -> bool:
         rebuilt = self.__dict__.get("_rebuilt")
@@ -560,7 +578,7 @@ class ElasticState:
     ) -> None:
         """Write this rank's part of a durable snapshot in the background; none may be under way."""
         object.__setattr__(self, "_saving", snapshots.Saving())
-        save = self._saver(part, _writer(), saved, failed)
+        save = self._saver(part, _writer(self._run), saved, failed)
         thread = threading.Thread(target=save, name="snapshot", daemon=True)
         thread.start()
         object.__setattr__(self, "_writing", thread)
@@ -661,8 +679,11 @@ class ElasticState:
         mine = self._copies.invitation() if self._copies is not None and self._memory is not None else None
         held = {step: tuple(ranks) for step, ranks in (parts or {}).items()}
         keeps_state = self._copies is not None
-        said = _Said(step, socket.gethostname(), mine, held, keeps_state, durable, fault, attempt, self._handed)
+        said = _Said(
+            step, socket.gethostname(), mine, held, keeps_state, durable, fault, attempt, self._handed, self._word()
+        )
         ranks = _gather(said)
+        self._start = ranks[0].start
         if self._copies is not None:
             self._copies.join([said.invitation for said in ranks], mine)
         return ranks
@@ -716,9 +737,10 @@ class ElasticState:
         copies = self._memory.copies() if self._memory is not None else {}
         parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}
         mine = {key: shards.inventory(found) for key, found in parts.items()}
-        everywhere = _gather((mine, self._handed, *(self._durable_steps() if _rank() == 0 else ((), ""))))
+        disk, fault = self._durable_steps() if _rank() == 0 else ((), "")
+        everywhere = _gather((mine, self._handed, disk, fault, self._word()))
         inventories = [inventory for inventory, *_ in everywhere]
-        _, _, disk, fault = everywhere[0]
+        _, _, disk, fault, self._start = everywhere[0]
         if fault:
             raise StateError(fault)
         key, reason = exchange.newest_whole(inventories)
@@ -922,17 +944,12 @@ def _gather(value: Any) -> list[Any]:  # noqa: ANN401  any small value
     return values
 
 
-def _writer() -> snapshots.Writer:
-    return snapshots.Writer(_rank(), _world(), _run())
+def _writer(run: str) -> snapshots.Writer:
+    return snapshots.Writer(_rank(), _world(), run)
 
 
 def _attempt() -> int:
     return int(os.environ.get("ELASTIC_INFRA_ATTEMPT", "0"))
-
-
-def _run() -> str:
-    run = "-".join(os.environ.get(name, "0") for name in ("TORCHELASTIC_RUN_ID", "ELASTIC_INFRA_ATTEMPT"))
-    return run.replace("/", "_")
 
 
 def _rank() -> int:

@@ -277,7 +277,7 @@ def test_a_generation_that_breaks_frees_the_thread_that_waits_for_its_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The main thread waits for the snapshot before the next one, so only another thread can hear of the loss."""
-    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 2))
+    monkeypatch.setattr(state_module, "_writer", lambda _run: Writer(0, 2))
     state = trained(tmp_path, 1)
     state.snapshot(durable=True)
     waits = threading.Thread(target=state.wait)
@@ -292,17 +292,45 @@ def test_a_generation_that_breaks_frees_the_thread_that_waits_for_its_snapshot(
 
 
 @pytest.mark.timeout(120)
+def test_a_part_of_an_earlier_start_is_in_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job was ended while rank 1 alone had written its part, and the next one, of the same run, saves this step."""
+    monkeypatch.setattr(state_module, "_world", lambda: 2)
+
+    def of_rank(rank: int, start: str) -> ElasticState:
+        def gather(mine: Any) -> list[Any]:
+            first = dataclasses.replace(mine, start=start) if hasattr(mine, "start") else mine
+            return [first, mine]
+
+        monkeypatch.setattr(state_module, "_rank", lambda: rank)
+        monkeypatch.setattr(state_module, "_gather", gather)
+        state = trained(tmp_path, 0)
+        state.restore()
+        train(state, 1)
+        state.snapshot(durable=True)
+        return state
+
+    of_rank(1, "first").wait()
+    later = of_rank(0, "second")
+    while not [*tmp_path.glob(".draft-*second/rank-00000.bin.json")]:
+        threading.Event().wait(0.001)
+    later.end_generation(broken=True)
+    later.wait()
+
+    assert not [*tmp_path.glob("step-*")]
+
+
+@pytest.mark.timeout(120)
 def test_a_snapshot_of_a_generation_that_is_over_holds_nothing_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 waits for a peer's part; the peer is lost, and the next generation's snapshots do not wait for it."""
-    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 2, "first"))
+    monkeypatch.setattr(state_module, "_writer", lambda _run: Writer(0, 2, "first"))
     state = trained(tmp_path, 1)
     state.snapshot(durable=True)
     while not list(tmp_path.glob(".draft-*/rank-00000.bin.json")):
         threading.Event().wait(0.001)
     state.end_generation()
-    monkeypatch.setattr(state_module, "_writer", lambda: Writer(0, 1, "second"))
+    monkeypatch.setattr(state_module, "_writer", lambda _run: Writer(0, 1, "second"))
     state.step = 2
     state.snapshot()
     state.snapshot(durable=True)
