@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from . import memory_room
+from .copying import copy_all
 
 MAGIC: Final = b"EISNAP01"
 _PREFIX_BYTES: Final = 32
@@ -105,8 +106,7 @@ def layout_of(state: Tree) -> Layout:
 
 def write(layout: Layout, target: memoryview, header: bytes) -> int:
     """Copy a state into ``target``; returns the number of bytes written, which ``needed`` gives in advance."""
-    for copy in copies_of(layout, target, header):
-        copy.target.copy_(copy.source)
+    copy_all((copy.target, copy.source) for copy in copies_of(layout, target, header))
     return publish(layout, target, header)
 
 
@@ -363,8 +363,7 @@ class SharedMemory:
             TypeError: the state has values that a snapshot cannot hold.
         """
         draft = self.draft(step, state)
-        for copy in draft.copies:
-            copy.target.copy_(copy.source)
+        copy_all((copy.target, copy.source) for copy in draft.copies)
         return draft.publish()
 
     def draft(self, step: int, state: Tree) -> Draft:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .copying import copy_all
 from .host_memory import Tree
 from .shards import is_sharded
 
@@ -19,23 +20,35 @@ def load(member: Any, saved: Tree) -> None:  # noqa: ANN401  a member
     if isinstance(member, torch.optim.Optimizer):
         member.load_state_dict(saved)
         # Not before: what belongs on a device is there now, and was not copied in host memory on its way.
-        for owner, values in member.state.items():
-            member.state[owner] = copied(values)
+        for owner, values in zip(member.state, copied([*member.state.values()]), strict=True):
+            member.state[owner] = values
     elif isinstance(member, torch.nn.Module):
         own = _copied_by(member)
-        member.load_state_dict({name: value if name in own else copied(value) for name, value in saved.items()})
+        kept = copied({name: value for name, value in saved.items() if name not in own})
+        member.load_state_dict({name: kept.get(name, value) for name, value in saved.items()})
     else:
         member.load_state_dict(copied(saved))
 
 
 def copied(value: Tree) -> Tree:
     """The values with copies of all tensors in host memory; those of shards were copied when they were assembled."""
+    pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+    rooms = _with_rooms(value, pairs)
+    copy_all(pairs)
+    return rooms
+
+
+def _with_rooms(value: Tree, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Tree:
+    """The values with room in place of each tensor that is to be copied; each room and its tensor become a pair."""
     if isinstance(value, torch.Tensor):
-        return value if value.device.type != "cpu" or is_sharded(value) else value.clone()
+        if value.device.type != "cpu" or is_sharded(value):
+            return value
+        pairs.append((room := torch.empty_like(value), value))
+        return room
     if isinstance(value, dict):
-        return {name: copied(item) for name, item in value.items()}
+        return {name: _with_rooms(item, pairs) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(copied(item) for item in value)
+        return type(value)(_with_rooms(item, pairs) for item in value)
     return value
 
 
