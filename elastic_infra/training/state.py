@@ -808,15 +808,29 @@ class ElasticState:
         return (step, *disk) if is_there else disk
 
     def _from_disk(self, steps: tuple[int, ...], *, after: int) -> Restored | None:
-        """Load the newest snapshot on disk that all ranks can read, of those newer than a step; None without one."""
-        for step in (step for step in steps if step > after):
-            tree = self._read(step)
+        """Load the newest snapshot on disk that all ranks can read, of those newer than a step; None without one.
+
+        Raises:
+            StateError: one does not fit, or a rank can read none and there is nothing else: training would begin anew.
+        """
+        faults: list[list[str]] = []
+        newer = [step for step in steps if step > after]
+        for step in newer:
+            tree, fault = self._read(step)
             if all(_gather(tree is not None)):
                 self.load(tree, rng=False)
                 self.step = step
                 self._go_on_drawing(cast("Mapping[str, Tree]", tree).get("rng"))
                 return Restored(step, "disk")
             cast("snapshots.Folder", self._folder).distrust(step)
+            faults.append(_gather(fault))
+        for rank, of_rank in enumerate(zip(*faults, strict=True)):
+            if after < 0 and all(of_rank):
+                message = (
+                    f"Rank {rank} can read none of the {len(newer)} snapshots in {self.folder}: {of_rank[0]}. Mount "
+                    "the folder on every node; to begin anew, use another one."
+                )
+                raise StateError(message)
         return None
 
     def _durable_steps(self) -> tuple[tuple[int, ...], str]:
@@ -832,8 +846,12 @@ class ElasticState:
             reason = error.strerror or error
             return (), f"The snapshots in {folder.root} cannot be read: {reason}. Check the address and the rights."
 
-    def _read(self, step: int) -> Tree | None:
-        """The shared part of a durable snapshot with what this rank has of its own; None where it is damaged."""
+    def _read(self, step: int) -> tuple[Tree | None, str]:
+        """The shared part of a durable snapshot with what this rank has of its own; None where it cannot be had.
+
+        Returns:
+            And why its bytes cannot be read; empty where they can be, and are damaged.
+        """
         folder = cast("snapshots.Folder", self._folder)
         try:
             parts = {0: host_memory.state_of(folder.part(step, 0))}
@@ -842,12 +860,12 @@ class ElasticState:
             tree = {name: part for name, part in parts[0].items() if name not in _OF_RANK}
             if _rank() in parts:
                 tree["rng"] = parts[_rank()]["rng"]
-            return self._assembled(tree, self._shards_on_disk(step, parts)) if "shards" in parts[0] else tree
+            return (self._assembled(tree, self._shards_on_disk(step, parts)) if "shards" in parts[0] else tree), ""
         except StateError:
             raise
         except (OSError, ValueError) as error:
             warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
-            return None
+            return None, str(error) if isinstance(error, OSError) else ""
 
     def _shards_on_disk(self, step: int, parts: Mapping[int, Tree]) -> Iterator[Mapping[str, Tree]]:
         """The shards of each rank that saved them, from the place in the old world that is nearest to this rank's."""

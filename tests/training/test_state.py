@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import random
 import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +30,7 @@ from elastic_infra.training import (
     memory_room,
 )
 from elastic_infra.training import state as state_module
-from elastic_infra.training.places import MANIFEST
+from elastic_infra.training.places import MANIFEST, Disk
 from elastic_infra.training.snapshots import Writer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,6 +175,29 @@ def test_a_snapshot_that_a_peer_cannot_read_does_not_count_among_those_kept(
     again.snapshot(durable=True)
     again.wait()
     assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["1", "2", "3"]
+
+
+def test_a_rank_that_can_read_no_snapshot_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its volume is not mounted: training does not begin anew on all ranks, unless the memory has an older state."""
+    monkeypatch.setenv(VARIABLE, f"0:{tmp_path}/progress-1")
+    state = trained(tmp_path / "c", 2)
+    for _ in range(2):
+        state.snapshot(durable=True)
+        state.wait()
+        train(state, 1)
+    monkeypatch.setattr(Disk, "pieces", _not_there)
+    for file in tmp_path.glob("state.*"):
+        file.unlink()
+
+    with pytest.raises(StateError, match=r"Rank 0 can read none of the 2 snapshots in .*: .*No such file.* Mount the"):
+        trained(tmp_path / "c", 0).restore()
+    trained(tmp_path / "c", 1).snapshot()
+    assert trained(tmp_path / "c", 0).restore() == Restored(1, "memory")
+
+
+def _not_there(_disk: object, name: str) -> Iterator[bytes]:
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    yield b""
 
 
 def test_memory_is_used_where_all_newer_ones_on_disk_are_damaged(
