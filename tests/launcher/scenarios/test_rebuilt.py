@@ -83,7 +83,7 @@ def test_a_killed_worker_of_three_has_its_shards_on_another_node(start: Start) -
     assert {pids[0], pids[2]} < {pid_of(lines, rank) for rank in range(3)}, job.logs()
 
     finish(job)
-    assert not job.said("from disk.")
+    assert not job.said(", from disk.")
 
 
 def test_a_node_is_lost_while_copies_are_on_their_way(start: Start) -> None:
@@ -103,7 +103,7 @@ def test_a_node_is_lost_while_copies_are_on_their_way(start: Start) -> None:
 
     finish(job)
     assert newest - again <= 1, "the snapshot of the step before was whole"
-    assert not job.said("from disk.")
+    assert not job.said(", from disk.")
 
 
 @pytest.mark.timeout(900)
@@ -130,7 +130,7 @@ def test_two_nodes_of_eight_workers(tmp_path: pathlib.Path) -> None:
         assert {pid_of(lines, rank) for rank in range(8)} < after, job.logs()
 
         finish(job)
-        assert not job.said("from disk.")
+        assert not job.said(", from disk.")
     finally:
         job.end()
 
@@ -163,7 +163,7 @@ def test_shards_without_a_living_copy_come_from_disk(start: Start) -> None:
 
     finish(job)
     assert job.said("a shard is in the memory of no present node") == 1
-    assert job.said("from disk.") == 1
+    assert job.said(", from disk.") == 1
 
 
 @pytest.mark.parametrize(("mode", "leaving", "left"), [("rebuilt", (1, 2), 1), ("copied", (1, 3), 2)])
