@@ -142,6 +142,19 @@ def test_a_restart_begins_with_the_size_of_the_config(stack: Stack) -> None:
     assert _replicas(stack) == 8
 
 
+def test_a_restart_of_the_workload_alone_begins_with_the_size_of_the_config(stack: Stack) -> None:
+    """`pulumi up --target`: the record beside the workload is not asked for, and kept all the same."""
+    stack.up(job(elastic={"nnodes": "2:4"}))
+    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
+    (workload,) = (each["urn"] for each in stack.state() if each["urn"].endswith(WORKLOAD))
+    changed = stack.up(job(elastic={"nnodes": "5:8"}), target=[workload])
+    begun = _replicas(stack)
+    stack.load([_with_replicas(resource, 6) for resource in stack.state()])
+
+    assert (changed.failed, begun) == (False, 8), changed.text
+    assert WORKLOAD not in stack.preview(job(elastic={"nnodes": "5:8"})).ops()
+
+
 @pytest.mark.parametrize(("word", "size"), [("made", 3), ("production", 3), ("making", 4)])
 def test_a_record_of_an_earlier_version_is_taken_over(stack: Stack, word: str, size: int) -> None:
     """A job that is there keeps the size that people gave it, and the next one begins with that of its config."""
