@@ -8,7 +8,7 @@ import pulumi
 import pytest
 
 from elastic_infra.inputs import INEFFECTIVE_OPTIONS
-from tests.engine.engine import Stack
+from tests.engine.engine import Program, Stack
 from tests.engine.jobs import AUTOSCALED, FULL, WORKLOAD, job
 
 ROLES = ("launcher", "network_policy", "service", "store", "token", "autoscaler")
@@ -141,6 +141,21 @@ def test_a_job_below_a_transform_is_made_anew_as_another_is(stack: Stack) -> Non
     changed = stack.up(job("train", through, image="registry.example.com/train:2"))
 
     assert changed.ops() == {"train": "update", "train-store": "update", "train-workload": "delete-replaced"}
+
+
+def test_a_transform_does_not_get_past_a_guard(stack: Stack) -> None:
+    """The hooks are among the options that the SDK writes anew."""
+
+    def guarded(image: str) -> Program:
+        options = pulumi.ResourceOptions(transforms=[_as_it_is])
+        return job("train", lambda: options, image=image, run_policy={"on_restart": "refuse"})
+
+    stack.up(guarded("registry.example.com/train:1")).ops()
+    changed = guarded("registry.example.com/train:2")
+
+    for outcome in (stack.preview(changed), stack.up(changed)):
+        assert outcome.failed
+        assert "would be restarted, and its run_policy.on_restart is 'refuse'" in outcome.text
 
 
 def test_options_that_pulumi_drops_are_named(scratch: Stack) -> None:
