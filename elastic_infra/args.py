@@ -274,6 +274,25 @@ class RendezvousResources(TypedDict):
     """Memory of the store pod. The default is enough for some 3,800 nodes: a node takes up to 64 KiB, most of it in the kernel, for what it has not read yet."""
 
 
+class Toleration(TypedDict):
+    """A taint that pods accept."""
+
+    key: NotRequired[str]
+    """The taint's key; unset (with `Exists`) tolerates every taint."""
+
+    operator: NotRequired[str]
+    """`Equal` compares `value`."""
+
+    value: NotRequired[str]
+    """The taint's value, for `Equal`."""
+
+    effect: NotRequired[str]
+    """The tolerated effect; unset means all."""
+
+    toleration_seconds: NotRequired[int]
+    """Seconds for which a `NoExecute` taint is tolerated."""
+
+
 class Rendezvous(TypedDict):
     """Where the rendezvous store lives. Only for the `c10d` backend."""
 
@@ -288,6 +307,12 @@ class Rendezvous(TypedDict):
 
     resources: NotRequired[RendezvousResources]
     """Request and limit of the store pod."""
+
+    node_selector: NotRequired[dict[str, str]]
+    """Labels that the cluster node of the store pod must have. `placement` is for the training nodes alone, so that the store is on none of their GPUs; where all cluster nodes are of its kind, repeat it here."""
+
+    tolerations: NotRequired[list[Toleration]]
+    """Taints that the store pod accepts, besides 30 s for a cluster node that is not ready."""
 
 
 class Metric(TypedDict):
@@ -469,25 +494,6 @@ class Gang(TypedDict):
 
     timeout_seconds: NotRequired[int]
     """Seconds that pods of the gang hold room for the others, with `coscheduling`. Default: the scheduler's own, 60."""
-
-
-class Toleration(TypedDict):
-    """A taint that pods accept."""
-
-    key: NotRequired[str]
-    """The taint's key; unset (with `Exists`) tolerates every taint."""
-
-    operator: NotRequired[str]
-    """`Equal` compares `value`."""
-
-    value: NotRequired[str]
-    """The taint's value, for `Equal`."""
-
-    effect: NotRequired[str]
-    """The tolerated effect; unset means all."""
-
-    toleration_seconds: NotRequired[int]
-    """Seconds for which a `NoExecute` taint is tolerated."""
 
 
 class TopologySpread(TypedDict):

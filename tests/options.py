@@ -262,6 +262,9 @@ VALUES: Final[Mapping[str, Sequence[object]]] = {
     "rendezvous.image": ["python:3.13-slim"],
     "rendezvous.resources.cpu": ["1", 0.25],
     "rendezvous.resources.memory": ["1Gi"],
+    "rendezvous.node_selector": [{"pool": "cpu", LONG_KEY: ""}],
+    "rendezvous.tolerations[].key": ["gpu", LONG_KEY],
+    "rendezvous.tolerations[].value": ["", LONG_NAME],
     "autoscaling.policy": ["capacity"],
     "autoscaling.probe_seconds": [1, 600],
     "autoscaling.metrics[].target": ["99999"],
@@ -349,6 +352,14 @@ NEEDS: Final[Mapping[str, Data]] = {
     "resources.claims[]": {"resources": {"claims": [{"name": "nics", "template": "nics"}]}},
     "rendezvous.image": {"rendezvous": {"host": "dedicated"}},
     "rendezvous.resources": {"rendezvous": {"host": "dedicated"}},
+    "rendezvous.node_selector": {"rendezvous": {"host": "dedicated"}},
+    "rendezvous.tolerations[]": {"rendezvous": {"host": "dedicated", "tolerations": [{"key": "gpu"}]}},
+    "rendezvous.tolerations[].value": {
+        "rendezvous": {"host": "dedicated", "tolerations": [{"key": "gpu", "operator": "Equal"}]}
+    },
+    "rendezvous.tolerations[].toleration_seconds": {
+        "rendezvous": {"host": "dedicated", "tolerations": [{"effect": "NoExecute"}]}
+    },
     "autoscaling": {"autoscaling": {"metrics": [FOLLOWED]}, "resources": {"cpu": "4"}},
     "autoscaling.policy": {},
     "autoscaling.probe_seconds": {"autoscaling": {"policy": "capacity"}},

@@ -8,7 +8,19 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from elastic_infra.config.base import Part, Shorthand
-from elastic_infra.config.values import Count, InputImage, InputStr, Int, Port, Quantity, Seconds, Whole
+from elastic_infra.config.placement import Toleration
+from elastic_infra.config.values import (
+    Count,
+    InputImage,
+    InputStr,
+    Int,
+    LabelKey,
+    LabelValue,
+    Port,
+    Quantity,
+    Seconds,
+    Whole,
+)
 
 MAX_NODES: Final = 10_000
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
@@ -166,3 +178,10 @@ class Rendezvous(Part):
 
     resources: RendezvousResources = RendezvousResources()
     """Request and limit of the store pod."""
+
+    node_selector: dict[LabelKey, LabelValue] = {}
+    """Labels that the cluster node of the store pod must have. `placement` is for the training nodes alone, so that the
+    store is on none of their GPUs; where all cluster nodes are of its kind, repeat it here."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints that the store pod accepts, besides 30 s for a cluster node that is not ready."""

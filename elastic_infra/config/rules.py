@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from elastic_infra.config import pod_rules
-from elastic_infra.config.elastic import Rendezvous, RendezvousResources
+from elastic_infra.config.elastic import Rendezvous
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
 from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER, overlays_keep_identity
@@ -294,10 +294,12 @@ def host_fits_port(config: JobConfig) -> Iterator[Fault]:
     rendezvous, status = config.rendezvous, config.launcher.metrics_port
     if status is not None and status == rendezvous.port and not config.is_single_pod:
         yield Fault("launcher.metrics_port", f"({status}) must differ from rendezvous.port ({rendezvous.port}).")
-    own_pod = rendezvous.image is not None or rendezvous.resources != RendezvousResources()
+    own_pod = rendezvous != Rendezvous(host=rendezvous.host, port=rendezvous.port)
     if config.rendezvous_host != "dedicated" and own_pod:
         yield Fault(
-            "rendezvous", "image and resources are for a dedicated store pod. Set host 'dedicated', or remove them."
+            "rendezvous",
+            "image, resources, node_selector and tolerations are for a dedicated store pod. Set host 'dedicated', or "
+            "remove them.",
         )
 
 

@@ -123,6 +123,16 @@ def _store(config: JobConfig) -> Iterator[Fault]:
             f"({given}) may be too little for {nodes} nodes. A store that is ended for want of memory comes back "
             f"empty, and all nodes connect anew. Set {-(-needed >> 20)}Mi.",
         )
+    own, runs_the_image = config.rendezvous, config.rendezvous_host == "dedicated" and config.rendezvous.image is None
+    if runs_the_image and _ARCHITECTURE in {*config.placement.node_selector} - {*own.node_selector}:
+        yield Fault(
+            "rendezvous.node_selector",
+            f"has no {_ARCHITECTURE}, and the store's pod runs the job's image: on a cluster node of another "
+            "architecture it does not start. Give it that of placement.node_selector.",
+        )
+
+
+_ARCHITECTURE: Final = "kubernetes.io/arch"
 
 
 def _locked_memory(user: int) -> str:

@@ -172,7 +172,7 @@ def _placement(name: str, config: JobConfig) -> dict[str, Value]:
         "tolerations": [
             *node_lost(NODE_LOST_SECONDS),
             *spot_tolerations(config),
-            *(_toleration(t) for t in placement.tolerations),
+            *map(tolerated, placement.tolerations),
         ],
         "topologySpreadConstraints": [_spread(name, s) for s in placement.topology_spread] or None,
         "affinity": affinity(name, config) or None,
@@ -193,7 +193,8 @@ def node_lost(seconds: int) -> list[Value]:
     ]
 
 
-def _toleration(toleration: Toleration) -> Value:
+def tolerated(toleration: Toleration) -> Value:
+    """A toleration as Kubernetes spells it."""
     return without_none(
         key=toleration.key,
         operator=toleration.operator,

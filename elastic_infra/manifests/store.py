@@ -12,7 +12,7 @@ from elastic_infra.manifests.driver import driver_container, driver_token
 from elastic_infra.manifests.launcher import STORE_MODULE, module_path, python
 from elastic_infra.manifests.metadata import COMPONENT, SKIP_AWAIT, metadata, object_labels, store_selector
 from elastic_infra.manifests.model import Manifest, Value, without_none
-from elastic_infra.manifests.pod import node_lost
+from elastic_infra.manifests.pod import node_lost, tolerated
 from elastic_infra.manifests.security import container_security, pod_security
 from elastic_infra.manifests.storage import Mounted, launcher_volume
 from elastic_infra.manifests.store_token import store_token_variable
@@ -60,7 +60,8 @@ def _template(name: str, config: JobConfig, launcher: str | Late | None, run: Va
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             priorityClassName=config.placement.priority_class,
-            tolerations=node_lost(NODE_LOST_SECONDS),
+            nodeSelector=dict(config.rendezvous.node_selector) or None,
+            tolerations=[*node_lost(NODE_LOST_SECONDS), *map(tolerated, config.rendezvous.tolerations)],
         ),
     }
 

@@ -88,6 +88,16 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         ),
         {"elastic": {"nnodes": "2:10000"}, "rendezvous": {"resources": {"memory": "641Mi"}}},
     ),
+    (
+        "rendezvous.node_selector",
+        {**RANGE, "placement": {"node_selector": {"kubernetes.io/arch": "arm64"}}},
+        "of another architecture it does not start. Give it that of placement.node_selector.",
+        {
+            **RANGE,
+            "placement": {"node_selector": {"kubernetes.io/arch": "arm64"}},
+            "rendezvous": {"node_selector": {"kubernetes.io/arch": "arm64"}},
+        },
+    ),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline", "run_as_user": 0}}, "or 'privileged'.", {}),
     ("resources.rdma", {**RDMA, "security": {"profile": "baseline"}}, "User 1000 gains nothing by it", {}),
     ("storage.checkpoint", {"storage": {}}, "step 0", {}),

@@ -126,6 +126,17 @@ def test_the_store_comes_from_the_same_registry_and_account() -> None:
     assert "TOKEN" not in {entry["name"] for entry in pod["containers"][0]["env"]}
 
 
+def test_the_store_has_a_place_of_its_own() -> None:
+    """Where its fields say, and not where the training nodes are: it needs no GPU."""
+    training: dict[str, Any] = {"node_selector": {"pool": "h100"}, "tolerations": [{"key": "nvidia.com/gpu"}]}
+    own: dict[str, Any] = {"node_selector": {"pool": "cpu"}, "tolerations": [{"key": "team", "value": "ml"}]}
+    pods = [_store(placement=training, **fields)["spec"]["template"]["spec"] for fields in ({}, {"rendezvous": own})]
+
+    assert [pod.get("nodeSelector") for pod in pods] == [None, {"pool": "cpu"}]
+    assert [len(pod["tolerations"]) for pod in pods] == [2, 3]
+    assert pods[1]["tolerations"][2] == {"key": "team", "operator": "Equal", "value": "ml"}
+
+
 def test_the_store_leaves_a_lost_cluster_node_before_the_launchers_give_up() -> None:
     """Half of the orphan timeout at most, so that the new pod has the other half to start."""
     seconds = {t["tolerationSeconds"] for t in _store()["spec"]["template"]["spec"]["tolerations"]}
