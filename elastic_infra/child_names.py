@@ -11,7 +11,7 @@ import contextvars
 import dataclasses
 import functools
 import weakref
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 from pulumi.runtime.settings import get_monitor
@@ -46,6 +46,30 @@ def child_names(resource: str, config: JobConfig) -> ChildNames:
     """The names of a job's children."""
     by_job = config.children == "name" and config.name is not None
     return ChildNames(resource, str(config.name) if by_job else resource)
+
+
+class Record(pulumi.CustomResource):
+    """A `pulumi.Stash`, whose own constructor would have Pulumi take this package's source for the program's."""
+
+    output: pulumi.Output[Any]
+    """What the state keeps."""
+
+
+def stash(
+    names: ChildNames,
+    role: str,
+    content: pulumi.Input[object],
+    options: pulumi.ResourceOptions,
+    own: pulumi.ResourceOptions,
+) -> Record:
+    """A record of a job in the state, found by its earlier name as well.
+
+    Args:
+        options: those of every child.
+        own: those of this one.
+    """
+    properties = {"input": content, "output": None}
+    return Record("pulumi:index:Stash", names.of(role), properties, merged(options, names.aliases(role), own))
 
 
 def merged(options: pulumi.ResourceOptions, *more: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:

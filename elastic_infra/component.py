@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pulumi
 
-from elastic_infra import child_names, guards, inputs, launcher_pin, records
+from elastic_infra import child_names, guards, inputs, launcher_pin
 from elastic_infra.args import ElasticTrainingJobArgs
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
@@ -24,7 +24,7 @@ from elastic_infra.manifests.metadata import object_labels
 from elastic_infra.manifests.model import ROLES
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
-from elastic_infra.manifests.updates import depends_on_novelty, foreign_paths, replacing, restart_paths
+from elastic_infra.manifests.updates import RUNTIME_RESTARTS, depends_on_novelty, foreign_paths, parts, restart_paths
 from elastic_infra.provider import provider_version
 from elastic_infra.traces import short_traces
 
@@ -81,9 +81,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         job = config.name or name
         names = child_names.child_names(name, config)
         newest = newest_launcher(job, config)
-        guarded = guards.Guarded(
-            name, () if config.adopted else guards.guards(config, stable, protected=_is_protected(opts))
-        )
+        guarded = guards.Guarded(name, () if config.adopted else guards.guards(config, stable))
         refusals = _REFUSALS.setdefault(child_names.deployment(), guards.Refusals())
         options = _guarded(job, guarded, refusals, opts)
         super().__init__(TYPE, name, inputs.summary(job, config, stable), options)
@@ -99,13 +97,13 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 self._publish(job, config, live, self._adopt(names, live.workload, common))
                 return
             anew = made_anew(names, config, stable, first) if depends_on_novelty(config) else None
-            late = records.late_values(names, replacing(config, stable), first)
-            launcher, mounting = None, common
+            manifests, mounting = stable, common
             if newest is not None:
                 pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
-                launcher, mounting = pin.name, self._mounting(names, newest, pin, stable.launcher, common)
-            manifests = render(job, config, cast("Late | None", launcher), cast("Late | None", late))
+                mounting = self._mounting(names, newest, pin, stable.launcher, common)
+                manifests = render(job, config, cast("Late", pin.name))
             of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
+            of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
             workload = self._register(names, config, manifests, of_roles, anew)
             self._publish(job, config, manifests, workload)
 
@@ -178,15 +176,15 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             if manifest is None:
                 return None
             own = pulumi.ResourceOptions(
-                depends_on=[pin.record],
+                depends_on=[pin.stash],
                 hide_diffs=["binaryData"],  # two archives in a row tell a reviewer nothing
                 ignore_changes=["metadata.name", "binaryData"] if is_older else None,
             )
             options = child_names.merged(common, names.aliases("launcher"), own)
             return pulumi.CustomResource(_token(manifest), names.of("launcher"), dict(manifest), options)
 
-        made = records.with_other(pin.name, cast("pulumi.Input[str]", newest), register, with_unknowns=True)
-        there: pulumi.Input[pulumi.Resource] = pin.record if manifest is None else made
+        made = launcher_pin.with_newest(pin.name, cast("pulumi.Input[str]", newest), register, with_unknowns=True)
+        there: pulumi.Input[pulumi.Resource] = pin.stash if manifest is None else made
         return child_names.merged(common, pulumi.ResourceOptions(depends_on=[there]))
 
     def _register(
@@ -214,12 +212,13 @@ class ElasticTrainingJob(pulumi.ComponentResource):
             return pulumi.CustomResource(_token(manifest), names.of(role), properties, options)
 
         def register_once_known(manifest: Manifest, anew: MadeAnew) -> pulumi.Output[pulumi.Resource]:
-            before = {**children, MADE_ANEW: anew.record}
+            before = {**children, MADE_ANEW: anew.stash}
 
             def register_workload(is_new: object) -> pulumi.Resource:
-                workload = register("workload", manifest, before, anew if is_new is True else None)
-                if isinstance(is_new, bool):
-                    anew.keep_once_made(workload)
+                if is_new is not True:
+                    return register("workload", manifest, before)
+                workload = register("workload", manifest, before, anew)
+                anew.record(workload)
                 return workload
 
             return anew.is_new.apply(register_workload, run_with_unknowns=True)
@@ -308,6 +307,13 @@ def _token(manifest: Manifest) -> str:
     return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
 
 
+def _made_anew_with(runtime: Manifest | None) -> pulumi.ResourceOptions | None:
+    """A TrainJob goes with its runtime also where only values differ that are known late: no name tells them."""
+    trigger = None if runtime is None else launcher_pin.fingerprint(parts(runtime, RUNTIME_RESTARTS))
+    is_late = isinstance(trigger, pulumi.Output)
+    return pulumi.ResourceOptions(replacement_trigger=trigger) if is_late else None
+
+
 def _own_options(
     name: str,
     role: str,
@@ -345,13 +351,6 @@ _REFUSALS: Final[weakref.WeakKeyDictionary[object, guards.Refusals]] = weakref.W
 """Refusals by the deployment."""
 
 
-def _is_protected(opts: pulumi.ResourceOptions | None) -> bool:
-    """Whether a resource of these options is protected: by its own, or by its parent's as Pulumi hands them down."""
-    if opts is None:
-        return False
-    return bool(getattr(opts.parent, "_protect", False) if opts.protect is None else opts.protect)
-
-
 def _guarded(
     job: str, guarded: guards.Guarded, refusals: guards.Refusals, opts: pulumi.ResourceOptions | None
 ) -> pulumi.ResourceOptions | None:
@@ -370,9 +369,8 @@ def _stash(
 ) -> pulumi.Resource:
     """The records of what must not change: updated, and so checked, before any object is touched."""
     hook = _hook(f"{guarded.resource}-refuse", guards.stash_hook(guarded, refusals))
-    # Without protection, or a job that is no longer guarded could not be had: its record goes with the guard.
-    own = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]), protect=False)
-    return records.record(names, "guard", guards.records(guarded), options, own)
+    hooks = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
+    return child_names.stash(names, "guard", guards.records(guarded), options, hooks)
 
 
 def _hook(name: str, check: Callable[[pulumi.ResourceHookArgs], Awaitable[None]]) -> pulumi.ResourceHook:

@@ -50,18 +50,11 @@ class Guarded:
     guards: tuple[Guard, ...]
 
 
-def guards(config: JobConfig, manifests: Manifests, *, protected: bool = False) -> tuple[Guard, ...]:
-    """Every guard of a job.
-
-    Args:
-        protected: whether Pulumi may delete nothing of it, and so not restart it. The engine finds that out only when
-            it comes to the workload, after the store.
-    """
+def guards(config: JobConfig, manifests: Manifests) -> tuple[Guard, ...]:
+    """Every guard of a job."""
     found = []
     if config.run_policy.on_restart == "refuse":
         found.append(Guard("restarts_on", replacing(config, manifests), _RESTART, _RESTART_REMEDY))
-    elif protected:
-        found.append(Guard("restarts_on", replacing(config, manifests), _PROTECTED, _PROTECTED_REMEDY))
     if manifests.checkpoint is not None:
         found.append(_claim(manifests.checkpoint))
     return tuple(found)
@@ -74,9 +67,6 @@ def _claim(claim: Manifest) -> Guard:
 
 _RESTART: Final = "would be restarted, and its run_policy.on_restart is 'refuse'"
 _RESTART_REMEDY: Final = "Undo the change, or set on_restart to 'replace' to restart the job from its checkpoint."
-
-_PROTECTED: Final = "would be restarted, and its resource option `protect` is set"
-_PROTECTED_REMEDY: Final = "Undo the change, or set `protect=False` to restart the job from its checkpoint."
 
 _CLAIM: Final = (
     "would go on without its checkpoints: the claim made for storage.checkpoint cannot be changed, only left behind "

@@ -1,29 +1,30 @@
 """Which launcher a job mounts: the one that it started with, until something else restarts it or asks for the newest.
 
-A record keeps the name of the ConfigMap, and the fingerprint of the job that mounts it. A newer version of this package
-alone changes nothing.
+A `pulumi.Stash` keeps the name of the ConfigMap. Its output stays as it was made until the replacement trigger, the
+fingerprint of the workload, changes; a newer version of this package alone changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import pulumi
 
-from elastic_infra import child_names, records
+from elastic_infra import child_names
 from elastic_infra.config import JobConfig
-from elastic_infra.manifests import Manifests
+from elastic_infra.config.values import is_late
+from elastic_infra.manifests import Manifests, Value
+from elastic_infra.manifests.identity import run_id
 from elastic_infra.manifests.updates import restarting
 
 ROLE: Final = "pin"
-"""Part of the record's name in state files: never to be changed."""
 
 
 class Pin(NamedTuple):
     """What keeps a job's launcher, and the name of the ConfigMap that the job mounts."""
 
-    record: pulumi.Resource
+    stash: pulumi.Resource
     name: pulumi.Output[str]
 
 
@@ -39,25 +40,54 @@ def pinned(
     Args:
         newest: name of the one with this version's launcher.
         stable: the job's objects of `lasting`.
-        options: for the record.
+        options: for the stash.
     """
-    job = records.fingerprint(restarting(config, stable))
-    record = records.record(names, ROLE, {"launcher": newest, "job": job}, options)
-
-    async def choose(kept: object, job: str) -> str:
-        mounted = _mounted(kept, job) or str(await pulumi.Output.from_input(newest).future())
-        if kept not in (None, made := {"launcher": mounted, "job": job}):  # mocks give no output
-            await record.keep({"launcher": newest, "job": job}, made)
-        return mounted
-
-    return Pin(record, records.with_other(record.output, job, choose))
+    trigger = pulumi.ResourceOptions(replacement_trigger=fingerprint(restarting(config, stable)))
+    stash = child_names.stash(names, ROLE, newest, options, trigger)
+    return Pin(stash, with_newest(stash.output, newest, lambda kept, new: str(kept or new)))  # mocks give no output
 
 
-def _mounted(kept: object, job: str) -> str | None:
-    """The launcher that a job goes on with; None for another job. Earlier versions kept its name alone."""
-    if isinstance(kept, Mapping):
-        return str(kept["launcher"]) if kept["job"] == job else None
-    return None if kept is None else str(kept)
+def with_newest(
+    kept: pulumi.Output[Any], newest: pulumi.Input[str], use: Callable[[Any, Any], Any], *, with_unknowns: bool = False
+) -> pulumi.Output[Any]:
+    """What a function makes of both names; of one Output where the second is known, for each costs all others time."""
+    if isinstance(newest, str):
+        return kept.apply(lambda name: use(name, newest), run_with_unknowns=with_unknowns)
+    return pulumi.Output.all(kept, newest).apply(lambda both: use(*both), run_with_unknowns=with_unknowns)
+
+
+def fingerprint(value: Value) -> pulumi.Input[str]:
+    """Changes with the value. An Output only where a part is late: that costs more than a registration."""
+    if not _has_late(value):
+        return run_id("job", value)
+    known: pulumi.Output[Value] = pulumi.Output.from_input(_public(value))
+    return known.apply(lambda parts: run_id("job", parts))
+
+
+def _has_late(value: Value) -> bool:
+    if isinstance(value, str):  # most are
+        return False
+    if isinstance(value, Mapping):
+        return any(map(_has_late, value.values()))
+    return any(map(_has_late, value)) if isinstance(value, list) else is_late(value)
+
+
+def _public(value: Any) -> Any:  # noqa: ANN401 - JSON, with Outputs as leaves
+    """The value without its secrets, so that a secret that changes restarts the job with the launcher that it has.
+
+    A trigger that is plain text in the state must tell nothing of a secret, not by a hash either; for one that is
+    a secret `pulumi preview --json` (3.230) prints nothing at all.
+    """
+    if isinstance(value, Mapping):
+        return {key: _public(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_public(part) for part in value]
+    return _unless_secret(value) if isinstance(value, pulumi.Output) else value
+
+
+async def _unless_secret(value: pulumi.Output[Any]) -> Any:  # noqa: ANN401 - of any value
+    """The value, None while it is unknown, in a preview: that is a change, as it is to the workload."""
+    return "secret" if await value.is_secret() else await value.future()
 
 
 def newer_is_ready(resource: str) -> str:

@@ -120,8 +120,7 @@ class Elastic(Part):
     """`host:port` of an etcd server. Refused with `c10d`, since `rendezvous` gives the endpoint of that backend."""
 
     rdzv_id: InputStr | None = None
-    """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one.
-    Where only a secret changes, which has no part in the hash, change `run_policy.rerun` as well."""
+    """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one."""
 
     rdzv_configs: RdzvConfigs = RdzvConfigs()
     """Time budgets of a round."""

@@ -12,17 +12,26 @@ from elastic_infra.manifests import health
 from elastic_infra.manifests.environment import container_environment
 from elastic_infra.manifests.figures import NO_LIMIT
 from elastic_infra.manifests.gang import job_annotations
-from elastic_infra.manifests.identity import run_id, taken_on, told_apart, without_launcher
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import SKIP_AWAIT, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 
 
-def batch_job(name: str, config: JobConfig, template: Mapping[str, Value], shape: Mapping[str, Value]) -> Manifest:
+def batch_job(
+    name: str,
+    config: JobConfig,
+    launcher: str | Late | None,
+    *,
+    arguments: list[Value],
+    torchrun: Mapping[str, Value],
+    shape: Mapping[str, Value],
+) -> Manifest:
     """A Job.
 
     Args:
-        template: of its pods.
+        arguments: the launcher's own options, before the script.
+        torchrun: the launcher's `PET_*` variables, without the run id.
         shape: what the spec says of the number of pods, which is one without it.
     """
     policy = config.run_policy
@@ -35,7 +44,7 @@ def batch_job(name: str, config: JobConfig, template: Mapping[str, Value], shape
         "spec": {
             **shape,
             **without_none(
-                template=template,
+                template=job_template(name, config, launcher, arguments, torchrun),
                 **failure_handling(config, TRAINING_CONTAINER),
                 ttlSecondsAfterFinished=policy.ttl_seconds_after_finished,
                 activeDeadlineSeconds=policy.active_deadline_seconds,
@@ -71,27 +80,16 @@ def failure_handling(config: JobConfig, container: str) -> dict[str, Value]:
 
 
 def job_template(
-    name: str,
-    config: JobConfig,
-    launcher: str | Late | None,
-    late: Late | None,
-    arguments: list[Value],
-    torchrun: Mapping[str, Value],
+    name: str, config: JobConfig, launcher: str | Late | None, arguments: list[Value], torchrun: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The template of a Job's pods, with the id of their run.
-
-    Args:
-        late: see `told_apart`.
-        arguments: the launcher's own options, before the script.
-        torchrun: the launcher's `PET_*` variables, without the run id.
-    """
+    """The template of a Job's pods, with the id of their run."""
 
     def made(variables: Mapping[str, Value]) -> dict[str, Value]:
         environment = container_environment(name, config, variables)
         return pod_template(name, config, launcher, arguments=arguments, environment=environment)
 
-    own = run_id(name, without_launcher(made(torchrun)), *taken_on(config))
-    template = made({**torchrun, "PET_RDZV_ID": config.elastic.rdzv_id or told_apart(name, own, late)})
+    own = config.elastic.rdzv_id or run_id(name, without_launcher(made(torchrun)), *taken_on(config))
+    template = made({**torchrun, "PET_RDZV_ID": own})
     spec = template["spec"]
     # A pod failure policy allows no other: the Job controller makes a failed pod anew.
     return {**template, "spec": {**(spec if isinstance(spec, dict) else {}), "restartPolicy": "Never"}}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from elastic_infra.config import JobConfig
-from elastic_infra.config.values import Late, is_late
+from elastic_infra.config.values import is_late
 from elastic_infra.manifests.figures import items
 from elastic_infra.manifests.launcher import without_digest
 from elastic_infra.manifests.model import Value
@@ -22,21 +22,8 @@ def run_id(name: str, *parts: Value) -> str:
 
     Late values count by their place only: they are unknown in a preview, and the id must be the same there.
     """
-    return f"{name}-{_hash(json.dumps(parts, sort_keys=True, separators=(',', ':'), default=_late))}"
-
-
-def told_apart(name: str, own: str, late: Late | None) -> str | Late:
-    """The id of a run, or another one where values that are known late are not those that the job began with.
-
-    Args:
-        own: the id by all that is known at once.
-        late: the fingerprint of these values, empty while they are those of the beginning; None where there are none.
-    """
-    return own if late is None else late.apply(lambda known: f"{name}-{_hash(own + known)}" if known else own)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=_late)
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def without_launcher(template: Mapping[str, Value]) -> Value:

@@ -8,21 +8,31 @@ from __future__ import annotations
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
-from elastic_infra.manifests.batch_job import batch_job, indexed_shape, job_template
+from elastic_infra.manifests.batch_job import batch_job, indexed_shape
 from elastic_infra.manifests.model import Manifest, Value
 from elastic_infra.manifests.rendezvous import rendezvous_settings
 from elastic_infra.manifests.service import service_name
 
 
-def indexed_job(name: str, config: JobConfig, launcher: str | Late | None, late: Late | None) -> Manifest:
+def indexed_job(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The Job; `initial_nodes` is only where it starts unless the config sets the size.
 
     It has no `subdomain`: nodes know each other by the pods' addresses, and the store by its Service.
     """
     nodes = config.initial_nodes
-    template = job_template(name, config, launcher, late, [], torchrun_variables(name, config))
-    shape = {"completionMode": "Indexed", "parallelism": nodes, "completions": nodes, **indexed_shape()}
-    return batch_job(name, config, template, shape)
+    return batch_job(
+        name,
+        config,
+        launcher,
+        arguments=[],
+        torchrun=torchrun_variables(name, config),
+        shape={
+            "completionMode": "Indexed",
+            "parallelism": nodes,
+            "completions": nodes,
+            **indexed_shape(),
+        },
+    )
 
 
 def torchrun_variables(name: str, config: JobConfig) -> dict[str, Value]:

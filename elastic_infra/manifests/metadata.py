@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from elastic_infra.config import JobConfig
-from elastic_infra.config.values import Late
 from elastic_infra.manifests.model import Value, without_none
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
@@ -77,7 +76,7 @@ def node_index_label(config: JobConfig) -> str:
 
 
 def metadata(
-    name: str, object_name: str | Late, config: JobConfig, annotations: Mapping[str, str] | None = None
+    name: str, object_name: str, config: JobConfig, annotations: Mapping[str, str] | None = None
 ) -> dict[str, Value]:
     """Metadata of one object; the namespace is always explicit."""
     merged = {**config.annotations, **(annotations or {})}
@@ -92,12 +91,12 @@ def workload_metadata(name: str, config: JobConfig, annotations: Mapping[str, st
     return _told(name, name, config, own)
 
 
-def runtime_metadata(name: str, runtime: str | Late, config: JobConfig) -> dict[str, Value]:
+def runtime_metadata(name: str, runtime: str, config: JobConfig) -> dict[str, Value]:
     """Metadata of a TrainJob's runtime, with what policies judge a job by: they see the job's pods in the runtime."""
     return _told(name, runtime, config, _told_annotations(config))
 
 
-def _told(name: str, object_name: str | Late, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
+def _told(name: str, object_name: str, config: JobConfig, annotations: Mapping[str, str]) -> dict[str, Value]:
     queued = {QUEUE: config.placement.queue, QUEUE_PRIORITY: config.placement.kueue.priority_class}
     labels = {**object_labels(name, config), **without_none(**queued)}
     return {**metadata(name, object_name, config, annotations), "labels": labels}

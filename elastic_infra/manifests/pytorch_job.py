@@ -10,14 +10,14 @@ from elastic_infra.config.names import ObjectNames
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.autoscaler import metrics
 from elastic_infra.manifests.environment import container_environment
-from elastic_infra.manifests.identity import run_id, taken_on, told_apart, without_launcher
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.metadata import workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
 from elastic_infra.manifests.pod import pod_template
 from elastic_infra.manifests.rendezvous import rendezvous_settings
 
 
-def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None, late: Late | None) -> Manifest:
+def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The job; `initial_nodes` is only where it starts, an autoscaler or a person moves it within the range."""
     template = pod_template(
         name,
@@ -29,7 +29,7 @@ def pytorch_job(name: str, config: JobConfig, launcher: str | Late | None, late:
     policy = _elastic_policy(name, config)
     run_policy = _run_policy(config)
     whole: list[Value] = [without_launcher(template), policy, str(config.nproc_per_node), *taken_on(config)]
-    identity = told_apart(name, run_id(name, *whole, config.restart_policy), late)
+    identity = run_id(name, *whole, config.restart_policy)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",

@@ -37,14 +37,13 @@ def lasting(name: str, config: JobConfig) -> Manifests:
     return render(name, config, run_id("launcher", *taken_on(config)) + digest if is_mounted else None)
 
 
-def render(name: str, config: JobConfig, launcher: str | Late | None = None, late: Late | None = None) -> Manifests:
+def render(name: str, config: JobConfig, launcher: str | Late | None = None) -> Manifests:
     """The Kubernetes objects of a job.
 
     Args:
         name: the job's name unless the config has one; names of all objects derive from it.
         config: a valid config.
         launcher: the ConfigMap to mount where it is not the newest.
-        late: tells the job from those before it in which only values differ that are known late: see `told_apart`.
 
     Raises:
         ConfigError: the name, or a name derived from it, breaks Kubernetes' rules, or `workdir` has not been read.
@@ -54,10 +53,10 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None, lat
         raise ConfigError(faults)
     own = config.launcher.delivery == "configmap" and config.launcher.config_map is None
     launcher = launcher or newest_launcher(name, config)
-    runtime = training_runtime(name, config, launcher, late) if config.kind == "TrainJob" else None
+    runtime = training_runtime(name, config, launcher) if config.kind == "TrainJob" else None
     scaling, checkpoint, host = config.autoscaling, config.storage.checkpoint, config.rendezvous_host
     owns_autoscaler = scaling is not None and scaling.owner == "component" and not config.follows_capacity
-    own_job = _workload(name, config, launcher, late) if runtime is None else train_job(name, config, runtime)
+    own_job = _workload(name, config, launcher) if runtime is None else train_job(name, config, runtime)
     run = run_of(workload_of(Manifests(own_job, runtime=runtime)))
     return Manifests(
         workload=own_job,
@@ -79,8 +78,8 @@ def render(name: str, config: JobConfig, launcher: str | Late | None = None, lat
     )
 
 
-def _workload(name: str, config: JobConfig, launcher: str | Late | None, late: Late | None) -> Manifest:
+def _workload(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The workload object that holds its pods itself."""
     if config.is_single_pod:
-        return single_pod_job(name, config, launcher, late)
-    return (indexed_job if config.is_indexed_job else pytorch_job)(name, config, launcher, late)
+        return single_pod_job(name, config, launcher)
+    return (indexed_job if config.is_indexed_job else pytorch_job)(name, config, launcher)

@@ -21,7 +21,7 @@ from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.config.values import Late
 from elastic_infra.manifests.batch_job import failure_handling, indexed_shape, job_template
 from elastic_infra.manifests.figures import items
-from elastic_infra.manifests.identity import run_id, taken_on, told_apart, without_launcher
+from elastic_infra.manifests.identity import run_id, taken_on, without_launcher
 from elastic_infra.manifests.indexed_job import torchrun_variables
 from elastic_infra.manifests.metadata import runtime_metadata, workload_metadata
 from elastic_infra.manifests.model import Manifest, Value, without_none
@@ -32,15 +32,13 @@ STEP: Final = f"{GROUP}/trainjob-ancestor-step"
 """The label by which Trainer knows the Job that trains."""
 
 
-def training_runtime(name: str, config: JobConfig, launcher: str | Late | None, late: Late | None) -> Manifest:
+def training_runtime(name: str, config: JobConfig, launcher: str | Late | None) -> Manifest:
     """The runtime with the job's pods.
 
     The name holds a hash of the content: a TrainJob takes its runtime when it is made, and cannot change. Another
     content is another runtime, for which the TrainJob is made anew. A newer launcher alone is none.
     """
-    template, plain = (
-        job_template(name, config, launcher, each, [], torchrun_variables(name, config)) for each in (late, None)
-    )
+    template = job_template(name, config, launcher, [], torchrun_variables(name, config))
     job: dict[str, Value] = {
         "completionMode": "Indexed",
         **indexed_shape(),
@@ -48,11 +46,12 @@ def training_runtime(name: str, config: JobConfig, launcher: str | Late | None, 
         **without_none(activeDeadlineSeconds=config.run_policy.active_deadline_seconds),
     }
     nodes = config.initial_nodes
-    own = run_id(name, without_launcher(plain), job, nodes, *taken_on(config))
     return {
         "apiVersion": VERSION,
         "kind": "TrainingRuntime",
-        "metadata": runtime_metadata(name, told_apart(name, own, late), config),
+        "metadata": runtime_metadata(
+            name, run_id(name, without_launcher(template), job, nodes, *taken_on(config)), config
+        ),
         "spec": {
             "mlPolicy": {"numNodes": nodes},
             "template": {"spec": _job_set({**job, "template": renamed(template, TRAINING_CONTAINER, TRAIN_CONTAINER)})},

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pulumi
 import pytest
 
-from tests.engine.engine import Engine, Program, Stack
+from tests.engine.engine import Engine, Stack
 from tests.engine.jobs import JOB, WORKLOAD, job
 
 TOKEN = "hunter2-secret"
@@ -98,43 +97,6 @@ def test_a_value_known_later_is_no_difference(stack: Stack) -> None:
     stack.up(program)
 
     assert stack.preview(program).ops() == {}
-
-
-@pytest.mark.parametrize("fields", [{}, {"elastic": {"nnodes": 2}}, {"target": "job"}, {"target": "trainjob"}])
-def test_a_job_in_which_only_a_late_value_changed_has_a_run_of_its_own(stack: Stack, fields: dict[str, Any]) -> None:
-    """The store keeps what a finished job has left for a minute: the next job would end at once with that result."""
-
-    def program(bucket: str) -> Program:
-        return job(**fields, args=lambda: ["--data", pulumi.Output.from_input(bucket)])
-
-    runs: list[set[str]] = []
-    kinds: list[str | None] = []
-    for bucket in ("one", "two", "two", "one"):
-        outcome = stack.up(program(bucket))
-        assert not outcome.failed, outcome.text
-        runs.append(_names_of_the_run(stack))
-        kinds.append(outcome.ops().get(WORKLOAD))
-    first, second, same, back = runs
-
-    assert kinds == ["create", "delete-replaced", None, "delete-replaced"]
-    assert (second & first, same, back) == (set(), second, first)
-    assert stack.preview(program("one")).ops() == {}
-
-
-def test_an_upgrade_leaves_the_run_of_a_job_with_late_values(stack: Stack) -> None:
-    """What earlier versions made has no record of these values."""
-    program = job(args=lambda: ["--data", pulumi.Output.from_input("one")])
-    stack.up(program).ops()
-    kept = [each for each in stack.state() if not each["urn"].endswith("train-run")]
-    stack.load([{**each, "dependencies": [], "propertyDependencies": {}} for each in kept])
-
-    assert stack.preview(program).ops() == {}
-
-
-def _names_of_the_run(stack: Stack) -> set[str]:
-    """The run id of the job, and its runtime's name."""
-    text = json.dumps([each["inputs"] for each in stack.state() if each["urn"].endswith((WORKLOAD, "train-runtime"))])
-    return set(re.findall(r"\"train-[0-9a-f]{8}\"", text))
 
 
 def test_a_late_namespace_reaches_every_child(stack: Stack) -> None:

@@ -86,28 +86,6 @@ def test_a_restart_takes_the_newest_launcher(stack: Stack, upgrade: Any, change:
     assert after.ops() == {}
 
 
-def of_an_earlier_version(resource: dict[str, Any]) -> dict[str, Any]:
-    """The launcher's record as it was when the engine compared a trigger: the name alone."""
-    if not resource["urn"].endswith("::train-pin"):
-        return resource
-    name = resource["outputs"]["output"]["launcher"]
-    record = {"inputs": {"input": name}, "outputs": {"input": name, "output": name}, "replacementTrigger": "job-0"}
-    return {**resource, **record}
-
-
-def test_a_record_of_an_earlier_version_is_taken_over(stack: Stack, upgrade: Any) -> None:
-    """The upgrade restarts nothing, and what restarts the job afterwards takes the newest launcher."""
-    upgrade(b"old")
-    stack.up(job()).ops()
-    stack.load([of_an_earlier_version(each) for each in stack.state()])
-    upgrade(b"new")
-    outcomes = [stack.preview(job()), stack.up(job()), stack.preview(job())]
-    restarted = stack.up(job(**NEW_IMAGE))
-
-    assert [(each.failed, touched(each.ops()), NOTE in each.text) for each in outcomes] == [(False, {}, True)] * 3
-    assert launcher.digest() in str(restarted.inputs(WORKLOAD))
-
-
 def with_late(text: str, *, secret: bool) -> Any:
     """A program whose job has a variable that another resource delivers."""
     made = pulumi.Output.secret if secret else pulumi.Output.from_input

@@ -142,39 +142,6 @@ def test_a_restart_begins_with_the_size_of_the_config(stack: Stack) -> None:
     assert _replicas(stack) == 8
 
 
-def test_a_restart_of_the_workload_alone_begins_with_the_size_of_the_config(stack: Stack) -> None:
-    """`pulumi up --target`: the record beside the workload is not asked for, and kept all the same."""
-    stack.up(job(elastic={"nnodes": "2:4"}))
-    stack.load([_with_replicas(resource, 3) for resource in stack.state()])
-    (workload,) = (each["urn"] for each in stack.state() if each["urn"].endswith(WORKLOAD))
-    changed = stack.up(job(elastic={"nnodes": "5:8"}), target=[workload])
-    begun = _replicas(stack)
-    stack.load([_with_replicas(resource, 6) for resource in stack.state()])
-
-    assert (changed.failed, begun) == (False, 8), changed.text
-    assert WORKLOAD not in stack.preview(job(elastic={"nnodes": "5:8"})).ops()
-
-
-@pytest.mark.parametrize(("word", "size"), [("made", 3), ("production", 3), ("making", 4)])
-def test_a_record_of_an_earlier_version_is_taken_over(stack: Stack, word: str, size: int) -> None:
-    """A job that is there keeps the size that people gave it, and the next one begins with that of its config."""
-    small = {"elastic": {"nnodes": "2:4"}}
-    stack.up(job(**small)).ops()
-    stack.load([_with_replicas(_with_word(resource, word), 3) for resource in stack.state()])
-    stack.up(job(**small)).ops()
-    upgraded = _replicas(stack)
-    stack.up(job(elastic={"nnodes": "5:8"})).ops()
-
-    assert (upgraded, _replicas(stack)) == (size, 8)
-
-
-def _with_word(resource: dict[str, Any], word: str) -> dict[str, Any]:
-    """The record of the size as versions had it that compared nothing with it."""
-    if not resource["urn"].endswith("::train-size"):
-        return resource
-    return {**resource, "outputs": {"input": word, "output": word}, "replacementTrigger": "job-0"}
-
-
 @pytest.mark.parametrize("operation", ["Delete", "Create"])
 def test_a_restart_that_failed_begins_with_the_size_of_the_config(
     stack: Stack, provider: KubernetesProvider, operation: str
@@ -265,7 +232,7 @@ def test_a_train_job_goes_with_its_runtime(stack: Stack) -> None:
 
 
 def test_a_train_job_goes_with_a_value_that_is_known_late(stack: Stack) -> None:
-    """No hash of the config tells such a value: the runtime gets another name by the record of it."""
+    """No name tells such a value: the runtime changes in place, and the job is made anew all the same."""
 
     def program(seed: str) -> Any:
         return job(**TRAIN_JOB, env=lambda: {"SEED": pulumi.Output.from_input(seed)})
@@ -273,7 +240,7 @@ def test_a_train_job_goes_with_a_value_that_is_known_late(stack: Stack) -> None:
     stack.up(program("1"))
     changed = stack.up(program("2"))
 
-    assert (stack.preview(program("2")).ops(), changed.ops()[RUNTIME]) == ({}, "create-replacement")
+    assert (stack.preview(program("2")).ops(), changed.ops()[RUNTIME]) == ({}, "update")
     assert changed.ops()[WORKLOAD] == "delete-replaced"
 
 

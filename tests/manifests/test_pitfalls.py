@@ -515,7 +515,7 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible | Prevented]] = {
         (
             Guard(
                 f"{MANIFESTS}.batch_job:job_template",
-                "run_id(name, without_launcher(made(torchrun)), *taken_on(config))",
+                "config.elastic.rdzv_id or run_id(name, without_launcher(made(torchrun)), *taken_on(config))",
                 "name",
             ),
         ),
@@ -656,7 +656,7 @@ PITFALLS: Final[dict[str, Refused | Warned | Impossible | Prevented]] = {
         (
             Guard(
                 f"{MANIFESTS}.train_job:training_runtime",
-                "run_id(name, without_launcher(plain), job, nodes, *taken_on(config))",
+                "run_id(name, without_launcher(template), job, nodes, *taken_on(config))",
                 "name",
             ),
         ),
