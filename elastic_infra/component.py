@@ -18,15 +18,23 @@ from elastic_infra.config import JobConfig
 from elastic_infra.config.values import Late
 from elastic_infra.made_anew import ROLE as MADE_ANEW
 from elastic_infra.made_anew import MadeAnew, made_anew
-from elastic_infra.manifests import Manifest, Manifests, render
+from elastic_infra.manifests import Manifest, Manifests, Value, render
 from elastic_infra.manifests.launcher import newest_launcher
 from elastic_infra.manifests.metadata import object_labels
 from elastic_infra.manifests.model import ROLES
 from elastic_infra.manifests.service import service_name
 from elastic_infra.manifests.store_token import with_token
-from elastic_infra.manifests.updates import RUNTIME_RESTARTS, depends_on_novelty, foreign_paths, parts, restart_paths
+from elastic_infra.manifests.updates import (
+    RUNTIME_RESTARTS,
+    depends_on_novelty,
+    foreign_paths,
+    parts,
+    replacing,
+    restart_paths,
+)
 from elastic_infra.provider import provider_version
 from elastic_infra.traces import short_traces
+from elastic_infra.transforms import hand_triggers_back
 
 TYPE: Final = "elastic-infra:index:ElasticTrainingJob"
 """Part of the name of every child in every state file: never to be changed."""
@@ -80,6 +88,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
         config, stable = inputs.rendered(name, args)
         job = config.name or name
         names = child_names.child_names(name, config)
+        hand_triggers_back()
         newest = newest_launcher(job, config)
         guarded = guards.Guarded(name, () if config.adopted else guards.guards(config, stable))
         refusals = _REFUSALS.setdefault(child_names.deployment(), guards.Refusals())
@@ -102,9 +111,7 @@ class ElasticTrainingJob(pulumi.ComponentResource):
                 pin = launcher_pin.pinned(names, config, cast("pulumi.Input[str]", newest), stable, first)
                 mounting = self._mounting(names, newest, pin, stable.launcher, common)
                 manifests = render(job, config, cast("Late", pin.name))
-            of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
-            of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
-            workload = self._register(names, config, manifests, of_roles, anew)
+            workload = self._register(names, config, manifests, _of_roles(common, mounting, config, stable), anew)
             self._publish(job, config, manifests, workload)
 
     @classmethod
@@ -307,11 +314,32 @@ def _token(manifest: Manifest) -> str:
     return f"kubernetes:{version if '/' in version else f'core/{version}'}:{manifest['kind']}"
 
 
+def _of_roles(
+    common: pulumi.ResourceOptions, mounting: pulumi.ResourceOptions, config: JobConfig, stable: Manifests
+) -> dict[str, pulumi.ResourceOptions]:
+    """Options of the children by their role."""
+    of_roles = {role: mounting if role in _MOUNT_THE_LAUNCHER else common for role in ROLES}
+    of_roles["workload"] = child_names.merged(of_roles["workload"], _made_anew_with(stable.runtime))
+    if stable.store is not None:
+        of_roles["store"] = child_names.merged(of_roles["store"], _emptied_with(replacing(config, stable)))
+    return of_roles
+
+
 def _made_anew_with(runtime: Manifest | None) -> pulumi.ResourceOptions | None:
     """A TrainJob goes with its runtime also where only values differ that are known late: no name tells them."""
-    trigger = None if runtime is None else launcher_pin.fingerprint(parts(runtime, RUNTIME_RESTARTS))
-    is_late = isinstance(trigger, pulumi.Output)
-    return pulumi.ResourceOptions(replacement_trigger=trigger) if is_late else None
+    trigger = None if runtime is None else launcher_pin.late_fingerprint(parts(runtime, RUNTIME_RESTARTS))
+    return None if trigger is None else pulumi.ResourceOptions(replacement_trigger=trigger)
+
+
+def _emptied_with(workload: Value) -> pulumi.ResourceOptions | None:
+    """The store goes with a workload in which only values differ that are known late: their run ids are the same.
+
+    Its pod may hold nothing of these values, and would end the new job with the result of the old one.
+    """
+    trigger = launcher_pin.late_fingerprint(workload)
+    if trigger is None:
+        return None
+    return pulumi.ResourceOptions(replacement_trigger=trigger, delete_before_replace=True)  # its name stays
 
 
 def _own_options(

@@ -58,8 +58,13 @@ def with_newest(
 
 def fingerprint(value: Value) -> pulumi.Input[str]:
     """Changes with the value. An Output only where a part is late: that costs more than a registration."""
+    return late_fingerprint(value) or run_id("job", value)
+
+
+def late_fingerprint(value: Value) -> pulumi.Output[str] | None:
+    """The fingerprint of a value with late parts, which no name and no run id tells."""
     if not _has_late(value):
-        return run_id("job", value)
+        return None
     known: pulumi.Output[Value] = pulumi.Output.from_input(_public(value))
     return known.apply(lambda parts: run_id("job", parts))
 

@@ -120,7 +120,10 @@ class Elastic(Part):
     """`host:port` of an etcd server. Refused with `c10d`, since `rendezvous` gives the endpoint of that backend."""
 
     rdzv_id: InputStr | None = None
-    """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one."""
+    """Name of the run in the store. Default `<name>-<hash of the workload>`: a changed job never meets the old one. A
+    value that is known late (a Pulumi `Output`) has no part in the hash: where only such a value changes, `up` makes
+    the store anew with the job. Where the value is a secret, or the store an etcd server, the store stays: change
+    `run_policy.rerun` as well, or the job may meet the old one."""
 
     rdzv_configs: RdzvConfigs = RdzvConfigs()
     """Time budgets of a round."""

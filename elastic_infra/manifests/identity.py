@@ -20,7 +20,8 @@ from elastic_infra.manifests.storage import LAUNCHER_VOLUME
 def run_id(name: str, *parts: Value) -> str:
     """``<name>-<hash>`` over the parts whose change restarts the job.
 
-    Late values count by their place only: they are unknown in a preview, and the id must be the same there.
+    Late values count by their place only: they are unknown in a preview, and the id must be the same there. Where one
+    changes, the component makes the store anew.
     """
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=_late)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

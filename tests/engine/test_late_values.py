@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.engine.engine import Engine, Stack
+from tests.engine.engine import Engine, Program, Stack
 from tests.engine.jobs import JOB, WORKLOAD, job
 
 TOKEN = "hunter2-secret"
@@ -97,6 +97,33 @@ def test_a_value_known_later_is_no_difference(stack: Stack) -> None:
     stack.up(program)
 
     assert stack.preview(program).ops() == {}
+
+
+def test_a_store_does_not_outlive_a_job_whose_late_value_changed(stack: Stack) -> None:
+    """The run id does not tell the two jobs apart: the store would end the new one with the result of the old one."""
+
+    def program(bucket: str) -> Program:
+        return job(args=lambda: ["--data", pulumi.Output.from_input(bucket)])
+
+    stack.up(program("one")).ops()
+    same, changed = stack.preview(program("one")), stack.up(program("two"))
+
+    assert same.ops() == {}
+    assert changed.ops() == {"train-store": "delete-replaced", WORKLOAD: "delete-replaced"}
+    assert stack.preview(program("two")).ops() == {}
+
+
+def test_an_upgrade_leaves_the_store_of_a_job_with_late_values(stack: Stack) -> None:
+    """What earlier versions made knows nothing of the value."""
+    program = job(args=lambda: ["--data", pulumi.Output.from_input("one")])
+    stack.up(program).ops()
+    stack.load([_without_trigger(each) if each["urn"].endswith("train-store") else each for each in stack.state()])
+
+    assert stack.preview(program).ops() == {}
+
+
+def _without_trigger(resource: dict[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in resource.items() if key != "replacementTrigger"}
 
 
 def test_a_late_namespace_reaches_every_child(stack: Stack) -> None:
