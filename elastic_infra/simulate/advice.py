@@ -109,9 +109,10 @@ def _interruptions(scenario: Scenario, arm: arms.Arm) -> float:
     if nodes == 1 and arm.saves == "snapshot":
         kinds.remove("loss")  # the memory is lost too
     rate = nodes * sum(map(scenario.rate, kinds))
-    if arm.stops_in_step or not scenario.returns:
+    # Each node that goes comes back; a group that waits for it has nothing to lose then.
+    if arm.stops_in_step or not scenario.returns or not scenario.group(nodes - 1):
         return rate
-    return rate + nodes * (scenario.rate("loss") + scenario.rate("preemption"))  # each node that goes comes back
+    return rate + nodes * (scenario.rate("loss") + scenario.rate("preemption"))
 
 
 @dataclass(frozen=True)

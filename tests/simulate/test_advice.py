@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_infra.simulate import advice, arms
-from elastic_infra.simulate.scenario import Costs, Rates, Saving, Scenario
+from elastic_infra.simulate.scenario import DAY, Costs, Rates, Saving, Scenario
 from tests.simulate.cases import scenario
 
 
@@ -61,6 +61,18 @@ def test_a_planned_stop_is_no_interruption_for_ours(monkeypatch: pytest.MonkeyPa
     assert torchrun is not None
     assert restarts is not None
     assert restarts.interruptions / torchrun.interruptions == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("least", "each_day"), [(4, 4.0), (3, 8.0)], ids=["waits for the node", "trains without it"])
+def test_a_return_is_an_interruption_where_training_goes_on(
+    monkeypatch: pytest.MonkeyPatch, least: int, each_day: float
+) -> None:
+    """A group that waits for the lost node has nothing more to lose when another one comes."""
+    monkeypatch.setattr(advice, "REACH", 0)
+    found = advice.interval(scenario((least, 4), rates=Rates(failures=1000.0)), "torchrun", 0)
+
+    assert found is not None
+    assert found.interruptions == pytest.approx(DAY / each_day)
 
 
 def test_the_best_range_is_the_fastest_within_the_budget() -> None:
