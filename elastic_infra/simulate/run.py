@@ -108,12 +108,13 @@ class _Job:
     def take(self, change: Change) -> None:
         """Let a change happen."""
         self._count += 1
-        before = self._group
+        before, ran = self._group, self.up
         self.up = self._up_after(change)
         self._group = self._scenario.group(self.up)
+        is_emptied = ran > 0 and not self.up
         if change.kind == "return" and self._group == before:
             return  # the node waits until it makes up a unit
-        if before:
+        if before or is_emptied:
             self._lose(change, before)
         self._is_cold = self._is_cold or not self.up
         self._speed = self._scenario.speed(self._group)
@@ -168,7 +169,8 @@ class _Job:
 
     def _lose(self, change: Change, group: int) -> None:
         """Give up the training that is not kept."""
-        speed, is_kept = self._scenario.speed(group), self._arm.keeps_work(change.kind)
+        has_workers = group > 0 or self._arm.repeats_step_only  # in place they live while they wait for nodes
+        speed, is_kept = self._scenario.speed(group), has_workers and self._arm.keeps_work(change.kind)
         trained = min(self._place, self._arm.saving.interval_seconds)
         lost, work = trained, trained * speed
         if is_kept:

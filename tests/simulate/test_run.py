@@ -171,6 +171,32 @@ def test_where_all_nodes_are_gone_at_once_memory_is(name: arms.Name) -> None:
     assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + arm.cold_seconds)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("torchrun", "loss"), ("restarts", "loss"), ("restarts", "preemption"), ("in place", "loss")],
+)
+def test_where_the_last_waiting_node_goes_memory_is_gone(name: arms.Name, kind: Kind) -> None:
+    """It costs what it does where all nodes go at once: the training since the last checkpoint."""
+    found = scenario((2, 2), hours=1.0, costs=COSTS)
+    arm = arms.arm(name, found)
+    trace = (Change(arm.first_seconds + 250, "loss"), Change(500, kind), Change(1000, "return", 2))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+
+    assert lived.spent["repeated"] == pytest.approx(50)
+    assert lived.hours * HOUR == pytest.approx(1000 + arm.cold_seconds + HOUR - 200)
+
+
+def test_in_place_waiting_workers_save_before_they_leave() -> None:
+    """They have the state while they wait, so that only the step is repeated that the lost node broke."""
+    found = scenario((2, 2), hours=1.0, costs=COSTS)
+    arm = arms.arm("in place", found)
+    trace = (Change(arm.first_seconds + 250, "loss"), Change(500, "preemption"), Change(1000, "return", 2))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+
+    assert 0 < lived.spent["repeated"] <= COSTS.step
+    assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + arm.cold_seconds)
+
+
 def test_what_many_nodes_have_trained_is_lost_as_such() -> None:
     """Work since the last checkpoint was done by four nodes; when the last of them goes it takes all of it."""
     found = scenario((1, 4), hours=1.0, costs=COSTS)
