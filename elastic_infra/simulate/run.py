@@ -184,6 +184,6 @@ class _Job:
         self._spent["repeated"] += lost
         self._left += work
         self._place = 0.0
-        is_saved = is_kept or not self.up
+        is_saved = not self.up or (is_kept and not self._arm.repeats_step_only)
         self._since_disk = 0.0 if is_saved else max(0.0, self._since_disk - lost)
         self._work_since_disk = 0.0 if is_saved else max(0.0, self._work_since_disk - work)

@@ -197,6 +197,33 @@ def test_in_place_waiting_workers_save_before_they_leave() -> None:
     assert lived.spent["restarting"] == pytest.approx(arm.first_seconds + arm.cold_seconds)
 
 
+@pytest.mark.parametrize(
+    ("name", "repeated"),
+    [("restarts", 10.0), ("in place", 50.0)],
+    ids=["restarts save", "in place the state stays in memory"],
+)
+def test_what_a_planned_change_leaves_on_disk(name: arms.Name, repeated: float) -> None:
+    """Where all nodes are lost soon after one has left: workers that go on write to disk when it is due only."""
+    found = scenario((1, 2), hours=1.0, costs=COSTS)
+    arm = arms.arm(name, found)
+    leaves = arm.first_seconds + 240
+    lost = leaves + arm.outage("preemption") + 10
+    trace = (Change(leaves, "preemption"), Change(lost, "loss"), Change(1000, "return", 2))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+
+    assert lived.spent["repeated"] == pytest.approx(repeated)
+
+
+def test_in_place_the_last_nodes_save_before_they_leave() -> None:
+    """No other node goes on with the state."""
+    found = scenario((1, 2), hours=1.0, costs=COSTS)
+    arm = arms.arm("in place", found)
+    trace = (Change(arm.first_seconds + 250, "preemption", 2), Change(1000, "return", 2))
+    lived = simulate(replace(found, trace=trace, returns=False), arm, "0")
+
+    assert lived.spent["repeated"] == 0
+
+
 def test_what_many_nodes_have_trained_is_lost_as_such() -> None:
     """Work since the last checkpoint was done by four nodes; when the last of them goes it takes all of it."""
     found = scenario((1, 4), hours=1.0, costs=COSTS)
