@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ class Offer:
     hours: float
     """Mean time to finish; infinite where a run does not end."""
     cost: float
-    """Mean price of the whole job."""
+    """Mean price of the whole job; infinite where a run does not end, at any price."""
 
 
 def load_prices(path: Path) -> Prices:
@@ -127,4 +128,5 @@ def _offer(name: str, price: float, scenario: Scenario) -> Offer:
         raise ConfigError(wrong)
     result = study.result(scenario, "restarts", study.RUNS, seed=0)
     node_hours = result.node_hours.mean
-    return Offer(name, price, result.goodput.mean, result.hours.mean, node_hours * price)
+    cost = node_hours * price if math.isfinite(node_hours) else math.inf
+    return Offer(name, price, result.goodput.mean, result.hours.mean, cost)

@@ -36,6 +36,17 @@ def test_spot_nodes_are_cheaper_and_take_longer() -> None:
     assert cheap.cost < on_demand.cost
 
 
+def test_a_job_that_never_ends_costs_without_bound(tmp_path: Path) -> None:
+    """Even where a node costs nothing; null for programs."""
+    job, prices = tmp_path / "llm.yaml", tmp_path / "prices.yaml"
+    job.write_text("image: registry.example.com/llm:1\nscript: train.py\n")
+    prices.write_text("failures: 1.0e+9\n")
+    said = elastic_infra("explain", job, "--prices", prices, "--format", "json").out
+
+    assert "NaN" not in said
+    assert [(offer["hours"], offer["cost"]) for offer in json.loads(said)["offers"]] == [(None, None)]
+
+
 def test_the_autoscalers_most_is_asked_for() -> None:
     """As `simulate` has it: with an autoscaler the job may grow to its maximum, without one it begins with less."""
     fixed = GPUS.model_copy(update={"elastic": GPUS.elastic.model_copy(update={"initial_nodes": 2})})
