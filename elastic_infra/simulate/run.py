@@ -108,12 +108,12 @@ class _Job:
     def take(self, change: Change) -> None:
         """Let a change happen."""
         self._count += 1
-        before, ran = self._group, self.up
+        before, ran, is_hit = self._group, self.up, self._is_hit(change)
         self.up = self._up_after(change)
         self._group = self._scenario.group(self.up)
         is_emptied = ran > 0 and not self.up
-        if change.kind == "return" and self._group == before:
-            return  # the node waits until it makes up a unit
+        if not (is_hit or is_emptied or self._group != before):
+            return  # only nodes that wait until they make up a unit, or enough of them, come or go
         if before or is_emptied:
             self._lose(change, before)
         self._is_cold = self._is_cold or not self.up
@@ -130,6 +130,17 @@ class _Job:
         scale = 1 / share if finished and not self.is_done else 1.0
         spent = {activity: seconds * scale for activity, seconds in self._spent.items()}
         return Run(spent, self._node_seconds * scale / HOUR, round(self._count * scale), finished)
+
+    def _is_hit(self, change: Change) -> bool:
+        """Whether a change takes a worker or a node of a group that trains; which nodes go is chance."""
+        if change.kind == "return" or not self._group:
+            return False
+        if change.kind == "crash":
+            return True  # a node that waits trains nothing that could fail
+        spare = self.up - self._group
+        return change.nodes > spare or any(
+            self._changes.share() * (self.up - gone) >= spare - gone for gone in range(change.nodes)
+        )
 
     def _up_after(self, change: Change) -> int:
         if change.kind == "crash":

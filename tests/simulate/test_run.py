@@ -259,6 +259,31 @@ def test_a_node_beyond_the_last_unit_waits() -> None:
     )
 
 
+@pytest.mark.parametrize(("kind", "nodes", "hit"), [("loss", 1, 5 / 8), ("preemption", 2, 1 - 3 / 8 * 2 / 7)])
+def test_a_node_beyond_the_last_unit_goes_unnoticed(kind: Kind, nodes: int, hit: float) -> None:
+    """Five of eight nodes train where nodes train in fives: who goes is chance, and often only waits."""
+    found = scenario((5, 10), hours=1.0, unit=5, costs=COSTS)
+    arm = arms.arm("restarts", found)
+    trace = (Change(1000, "preemption", 2), Change(2000, kind, nodes))
+    lives = [simulate(replace(found, trace=trace, returns=False), arm, str(seed)) for seed in range(400)]
+    outages = [life.spent["restarting"] - arm.first_seconds - arm.outage("preemption") for life in lives]
+
+    assert {round(outage, 6) for outage in outages} == {0.0, round(arm.outage(kind), 6)}
+    assert sum(outage > 1 for outage in outages) / 400 == pytest.approx(hit, abs=0.1)
+    assert {life.changes for life in lives} == {2}
+
+
+def test_a_crash_is_one_of_the_group() -> None:
+    """A node that waits trains nothing that could fail."""
+    found = scenario((5, 10), hours=1.0, unit=5, costs=COSTS)
+    arm = arms.arm("restarts", found)
+    trace = (Change(1000, "preemption", 2), Change(2000, "crash"))
+    lives = [simulate(replace(found, trace=trace, returns=False), arm, str(seed)) for seed in range(20)]
+    outage = arm.first_seconds + arm.outage("preemption") + arm.outage("crash")
+
+    assert [life.spent["restarting"] for life in lives] == pytest.approx([outage] * 20)
+
+
 def test_a_job_that_cannot_go_on_never_ends() -> None:
     """Too few nodes for ever: goodput 0, and no time to finish."""
     found = scenario((4, 4), trace=(Change(1000, "loss"),), returns=False)
