@@ -22,8 +22,9 @@ ACTIVITIES: Final[Mapping[Activity, str]] = {
 }
 
 MOST_CHANGES: Final = 5_000
-"""A run ends after so many changes, and its rest is taken to be as its beginning. The mean of so many is known to one
-or two hundredths, and a job for which the cluster is too unreliable does not run for ever."""
+"""A run ends after so many random changes in a row, and its rest is taken to be as its beginning. The mean of so many
+is known to one or two hundredths, and a job for which the cluster is too unreliable does not run for ever. Changes of a
+trace say nothing of what follows, and do not count."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Run:
     Attributes:
         spent: seconds by what they were spent on; together the time from the job's creation to its end.
         node_hours: hours of all nodes that ran, whether or not they trained.
-        changes: number of changes.
+        changes: number of changes that had an effect on the nodes or the training.
         finished: False where the training never ends: no progress, or too few nodes for ever.
     """
 
@@ -61,8 +62,8 @@ def simulate(scenario: Scenario, arm: Arm, seed: str) -> Run:
     """One life of the job under an arm; the same for the same seed."""
     changes = Changes(scenario, seed)
     job = _Job(scenario, arm, changes)
-    for _ in range(MOST_CHANGES):
-        change = changes.after(job.now, job.up)
+    while changes.drawn < MOST_CHANGES:
+        change = changes.after(job.now, job.up, job.group)
         job.go_on(math.inf if change is None else change.at)
         if job.is_done or change is None:
             break
@@ -77,9 +78,9 @@ class _Job:
         self.now = 0.0
         self.up = scenario.nodes[1]
         self.is_done = False
+        self.group = scenario.group(self.up)
         self._scenario, self._arm, self._changes = scenario, arm, changes
-        self._group = scenario.group(self.up)
-        self._speed = scenario.speed(self._group)
+        self._speed = scenario.speed(self.group)
         self._left = scenario.work
         self._ready_at = arm.first_seconds
         self._is_cold = False
@@ -96,7 +97,7 @@ class _Job:
 
     def go_on(self, until: float) -> None:
         """Pass the time until a moment, or until the training is done."""
-        if not self._group:
+        if not self.group:
             self._spend("waiting", until)
             return
         self._spend("restarting", min(until, self._ready_at))
@@ -107,18 +108,18 @@ class _Job:
 
     def take(self, change: Change) -> None:
         """Let a change happen."""
-        self._count += 1
-        before, ran, is_hit = self._group, self.up, self._is_hit(change)
+        before, ran, is_hit = self.group, self.up, self._is_hit(change)
         self.up = self._up_after(change)
-        self._group = self._scenario.group(self.up)
+        self.group = self._scenario.group(self.up)
+        self._count += is_hit or self.up != ran
         is_emptied = ran > 0 and not self.up
-        if not (is_hit or is_emptied or self._group != before):
+        if not (is_hit or is_emptied or self.group != before):
             return  # only nodes that wait until they make up a unit, or enough of them, come or go
         if before or is_emptied:
             self._lose(change, before)
         self._is_cold = self._is_cold or not self.up
-        self._speed = self._scenario.speed(self._group)
-        if self._group:
+        self._speed = self._scenario.speed(self.group)
+        if self.group:
             outage = self._arm.cold_seconds if self._is_cold else self._arm.outage(change.kind)
             self._ready_at = max(self._ready_at, self.now + outage)
             self._is_cold = False
@@ -126,18 +127,18 @@ class _Job:
     def result(self) -> Run:
         """The run so far, as long as the whole job; unfinished where nothing was achieved."""
         share = 1 - self._left / self._scenario.work
-        finished = self.is_done or (self._count == MOST_CHANGES and share > 0)
+        finished = self.is_done or (self._changes.drawn >= MOST_CHANGES and share > 0)
         scale = 1 / share if finished and not self.is_done else 1.0
         spent = {activity: seconds * scale for activity, seconds in self._spent.items()}
         return Run(spent, self._node_seconds * scale / HOUR, round(self._count * scale), finished)
 
     def _is_hit(self, change: Change) -> bool:
         """Whether a change takes a worker or a node of a group that trains; which nodes go is chance."""
-        if change.kind == "return" or not self._group:
+        if change.kind == "return" or not self.group:
             return False
         if change.kind == "crash":
             return True  # a node that waits trains nothing that could fail
-        spare = self.up - self._group
+        spare = self.up - self.group
         return change.nodes > spare or any(
             self._changes.share() * (self.up - gone) >= spare - gone for gone in range(change.nodes)
         )

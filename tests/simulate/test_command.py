@@ -218,9 +218,9 @@ def test_ten_thousand_nodes_are_no_more_work_than_their_changes(monkeypatch: pyt
     drawn = Counter[str]()
     after = Changes.after
 
-    def counted(self: Changes, now: float, up: int) -> Change | None:
+    def counted(self: Changes, now: float, up: int, group: int) -> Change | None:
         drawn["all"] += 1
-        return after(self, now, up)
+        return after(self, now, up, group)
 
     monkeypatch.setattr(Changes, "after", counted)
     spot = scenario((1, 10_000), hours=24.0, rates=Rates(preemptions=1000.0), costs=Costs(state=0.0))

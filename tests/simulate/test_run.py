@@ -305,6 +305,42 @@ def test_a_long_run_is_taken_to_go_on_as_it_began(monkeypatch: pytest.MonkeyPatc
     assert part.changes == pytest.approx(whole.changes, rel=0.2)
 
 
+@pytest.mark.parametrize("returns", [False, True], ids=["crashes alone", "losses with random returns"])
+def test_a_trace_is_lived_to_its_end(monkeypatch: pytest.MonkeyPatch, *, returns: bool) -> None:
+    """However many changes it has: an hour with a hundred of them says nothing of the quiet ones that follow."""
+    kind: Kind = "loss" if returns else "crash"
+    trace = tuple(Change(36.0 * index, kind) for index in range(1, 101))
+    found = scenario((1, 4), trace=trace, returns=returns, rates=Rates(0.0, replacement_seconds=1.0))
+    arm = arms.arm("restarts", found)
+    whole = simulate(found, arm, "0")
+    monkeypatch.setattr(run, "MOST_CHANGES", 20)
+
+    assert whole.changes == (200 if returns else 100)
+    assert whole.finished
+    assert simulate(found, arm, "0") == whole
+
+
+def test_after_a_trace_a_run_is_bounded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job for which the cluster is too unreliable does not run for ever."""
+    monkeypatch.setattr(run, "MOST_CHANGES", 20)
+    trace = tuple(Change(float(index), "crash") for index in range(1, 101))
+    found = scenario(trace=trace, rates=Rates(failures=1e9))
+    lived = simulate(found, arms.arm("torchrun", found), "0")
+
+    assert lived.changes <= 100 * 21 + 20
+    assert not lived.finished
+
+
+def test_what_changes_nothing_is_not_counted() -> None:
+    """A node that comes where all are there, and a crash where nothing trains."""
+    found = scenario((4, 4), hours=1.0)
+    trace = (Change(1000, "return"), Change(2000, "loss"), Change(2100, "crash"), Change(2200, "return"))
+    lived = simulate(replace(found, trace=trace, returns=False), arms.arm("restarts", found), "0")
+
+    assert lived.changes == 2
+    assert lived.finished
+
+
 @pytest.mark.parametrize("name", arms.NAMES)
 def test_more_failures_are_never_better_on_average(name: arms.Name) -> None:
     """Each time with four times the failures."""
