@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Final
 
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.config.load import JOB_STEM, MAX_FILE_BYTES, parse
+from elastic_infra.config.yaml_text import read_yaml
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 _IMAGE: Final = re.compile(rb"""(?m)^["']?image["']?\s*:""")
+_ENTRYPOINTS: Final = ("script", "module", "command")
 _ENTRYPOINT: Final = re.compile(rb"""(?m)^["']?(script|module|command)["']?\s*:""")
 _CONFLICT: Final = re.compile(r"(?m)^(<{7}|>{7}|\|{7})( |$)")
 
@@ -34,18 +39,20 @@ def declares(path: str, content: bytes) -> bool:
     stem = PurePosixPath(path).stem
     if stem == JOB_STEM or stem.endswith(f".{JOB_STEM}"):
         return True
-    head = content[:MAX_FILE_BYTES]
+    head = content[:MAX_FILE_BYTES].removeprefix(codecs.BOM_UTF8)
     if head.lstrip().startswith(b"{"):
-        return _is_json_job(head)
+        return _is_job_in_braces(head)
     return bool(_IMAGE.search(head) and _ENTRYPOINT.search(head))
 
 
-def _is_json_job(content: bytes) -> bool:
-    try:
-        data = json.loads(content)
-    except ValueError:
-        return False
-    return isinstance(data, dict) and "image" in data and not data.keys().isdisjoint({"script", "module", "command"})
+def _is_job_in_braces(content: bytes) -> bool:
+    """Whether a mapping in braces, which is JSON or else YAML, has the keys of a job."""
+    readers: tuple[Callable[[bytes], object], ...] = (json.loads, lambda text: read_yaml(text.decode()))
+    for read in readers:
+        with contextlib.suppress(ValueError, RecursionError):
+            data = read(content)
+            return isinstance(data, dict) and "image" in data and not data.keys().isdisjoint(_ENTRYPOINTS)
+    return False
 
 
 def config_of(content: bytes) -> JobConfig:

@@ -48,6 +48,23 @@ def test_a_path_of_a_revision(repository: Path) -> None:
     assert consequences(files) == {"llm": "restart"}
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"\xef\xbb\xbfimage: team/llm:1\nscript: train.py\n",
+        b'\xef\xbb\xbf{"image": "team/llm:1", "script": "train.py"}',
+        b"{image: team/llm:1, script: train.py}\n",
+    ],
+    ids=["byte order mark", "byte order mark before JSON", "flow mapping"],
+)
+def test_every_way_to_write_a_job_is_found(tmp_path: Path, written: bytes) -> None:
+    """What `validate` accepts is no file to pass over."""
+    write(tmp_path, {"base/llm.yaml": written, "head/llm.yaml": written.replace(b"llm:1", b"llm:2")})
+    _, document, _ = diff(tmp_path, "base", "head")
+
+    assert consequences(document) == {"llm": "restart"}
+
+
 def test_a_folder_that_is_new_in_the_pull_request(repository: Path) -> None:
     """Everything in it is added."""
     write(repository, {"more/probe.yaml": EVAL})
