@@ -16,6 +16,7 @@ def as_json(comparison: Comparison) -> dict[str, Shown]:
 def _job(job: JobDiff) -> Shown:
     return {
         "name": job.name,
+        "namespace": job.namespace,
         "consequence": job.consequence.value,
         "renamed_from": job.renamed_from,
         "changes": [_change(change) for change in job.changes],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from elastic_infra.config import EnvVar, JobConfig
@@ -68,15 +69,25 @@ def compare(base: Side, head: Side) -> Comparison:
     broken = (*base.faults, *head.faults, *_misnamed("base", base.jobs), *_misnamed("head", head.jobs))
     broken += (*_ambiguous("base", base.jobs), *_ambiguous("head", head.jobs))
     if not (base.is_read and head.is_read):
-        unknown = {job.name: JobDiff(job.name, Consequence.UNKNOWN) for job in (*base.jobs, *head.jobs)}
-        return Comparison(in_order(unknown.values()), broken)
+        known = {job.place: job for job in (*base.jobs, *head.jobs)}.values()
+        return Comparison(_told_apart((job, JobDiff(job.name, Consequence.UNKNOWN)) for job in known), broken)
     left_out = {fault.job for fault in broken}
     left, right = ([job for job in side.jobs if job.name not in left_out] for side in (base, head))
     one_job = base.is_file and head.is_file and left and right
     found = (Pair(left[0], right[0]),) if one_job else pairs(left, right)
     versions = (base.package, head.package) if base.package != head.package else None
     unread = {(fault.side, fault.path) for fault in broken if fault.job is None}
-    return Comparison(in_order(_job(pair, versions, unread) for pair in found), tuple(broken))
+    return Comparison(_told_apart((pair.jobs[-1], _job(pair, versions, unread)) for pair in found), tuple(broken))
+
+
+def _told_apart(found: Iterable[tuple[Job, JobDiff]]) -> tuple[JobDiff, ...]:
+    """Every job in order, with its namespace where its name is not enough."""
+    listed = list(found)
+    counts = Counter(diff.name for _, diff in listed)
+    return in_order(
+        dataclasses.replace(diff, namespace=str(job.config.namespace)) if counts[diff.name] > 1 else diff
+        for job, diff in listed
+    )
 
 
 def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
@@ -89,10 +100,10 @@ def _misnamed(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
 
 
 def _ambiguous(side: SideName, jobs: Sequence[Job]) -> Iterator[SideFault]:
-    """Jobs that share their name, by which they would be found on the other side."""
-    first: dict[str, Job] = {}
+    """Jobs that share their name and namespace, by which they would be found on the other side."""
+    first: dict[tuple[str, object], Job] = {}
     for job in jobs:
-        known = first.setdefault(job.name, job)
+        known = first.setdefault(job.place, job)
         if known is not job:
             reason = (
                 f"declares job {job.name!r}, and so does {known.path}: the two cannot be told apart. "

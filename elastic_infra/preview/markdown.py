@@ -65,7 +65,7 @@ def _table(jobs: Sequence[JobDiff]) -> list[str]:
     if not jobs:
         return []
     rows = [
-        f"| {_SIGNS[job.consequence]} {job.consequence.value} | {_code(job.name)} | {_cell(headline(job))} |"
+        f"| {_SIGNS[job.consequence]} {job.consequence.value} | {_code(job.title)} | {_cell(headline(job))} |"
         for job in jobs
     ]
     return ["", "| consequence | job | what changes |", "|---|---|---|", *rows]
@@ -78,7 +78,7 @@ def _errors(comparison: Comparison) -> Iterator[str]:
 
 
 def _unchanged(comparison: Comparison) -> Iterator[str]:
-    names = [job.name for job in comparison.jobs if job.consequence is Consequence.NONE and not job.changes]
+    names = [job.title for job in comparison.jobs if job.consequence is Consequence.NONE and not job.changes]
     if names:
         yield _folded(f"{len(names)} unchanged", [", ".join(map(_code, names))])
 
@@ -90,7 +90,7 @@ def _details(job: JobDiff) -> str:
     listed = [f"- {_plain(text)}" for text in figures(job)]
     parts = [part for part in (warnings, table, listed) if part] or [["Nothing else."]]
     lines = [line for part in parts for line in ("", *part)]
-    return _folded(f"<code>{html.escape(job.name)}</code>: {job.consequence.value}", lines[1:])
+    return _folded(f"<code>{html.escape(job.title)}</code>: {job.consequence.value}", lines[1:])
 
 
 def _folded(summary: str, lines: Sequence[str]) -> str:

@@ -62,6 +62,11 @@ class Job:
     config: JobConfig
     resource: str | None = None
 
+    @property
+    def place(self) -> tuple[str, object]:
+        """Name and namespace, which no other job of a side has; namespaces that are known later count as one."""
+        return self.name, self.config.namespace
+
     @classmethod
     def declared(cls, name: str, path: str, config: JobConfig, resource: str | None = None) -> Job:
         """A job as it is declared: a name in its config wins, and then counts as the job's, not as a setting."""
@@ -141,6 +146,7 @@ class JobDiff:
         warnings: facts beyond the consequence, such as lost checkpoints.
         renamed_from: its name in BASE when that was another.
         loses_checkpoints: whether the job goes on without the checkpoints that it had.
+        namespace: its namespace where a job of another has the same name.
     """
 
     name: str
@@ -150,6 +156,12 @@ class JobDiff:
     warnings: tuple[str, ...] = ()
     renamed_from: str | None = None
     loses_checkpoints: bool = False
+    namespace: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What tells readers which job it is."""
+        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
 
 
 ADOPTED: Final = "adopted"
@@ -163,7 +175,7 @@ def taken_over(name: str) -> JobDiff:
 
 def in_order(jobs: Iterable[JobDiff]) -> tuple[JobDiff, ...]:
     """The worst consequence first, then by name: the same every time."""
-    return tuple(sorted(jobs, key=lambda job: (-job.consequence.weight, job.name)))
+    return tuple(sorted(jobs, key=lambda job: (-job.consequence.weight, job.name, job.title)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ def print_text(comparison: Comparison, console: Console) -> None:
     for job in comparison.jobs:
         if job.consequence is not Consequence.NONE or job.changes:
             _print_job(job, console)
-    unchanged = [job.name for job in comparison.jobs if job.consequence is Consequence.NONE and not job.changes]
+    unchanged = [job.title for job in comparison.jobs if job.consequence is Consequence.NONE and not job.changes]
     if unchanged:
         console.print(Text(f"unchanged: {', '.join(unchanged)}", style="dim"))
     console.print(Text(f"{', '.join(tally(comparison)) or 'no training job changes'}."))
@@ -36,7 +36,7 @@ def print_text(comparison: Comparison, console: Console) -> None:
 
 def _print_job(job: JobDiff, console: Console) -> None:
     renamed = f" (renamed from {job.renamed_from})" if job.renamed_from else ""
-    console.print(Text.assemble((job.consequence.value, _STYLES[job.consequence]), f"  {job.name}{renamed}"))
+    console.print(Text.assemble((job.consequence.value, _STYLES[job.consequence]), f"  {job.title}{renamed}"))
     for change in job.changes:
         reach, more = places(change.manifest_paths, MAX_PLACES)
         named = ", ".join([*reach, *([f"and {more} more"] if more else [])]) or "nothing"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from elastic_infra import JobConfig, render
+from elastic_infra.config.values import KnownLater
 from elastic_infra.manifests.figures import figures
 from elastic_infra.manifests.render import lasting
 from elastic_infra.preview import Change, Comparison, Consequence, JobDiff, SideFault, compare
@@ -132,6 +133,44 @@ def test_a_broken_job_is_neither_added_nor_removed() -> None:
 
     assert [job.name for job in comparison.jobs] == ["eval"]
     assert comparison.errors == (fault,)
+
+
+def test_a_job_is_known_by_its_namespace_too() -> None:
+    """One name in two namespaces is two jobs, and each is compared with its own."""
+    here, there = (changed(LLM, name="llm", namespace=each) for each in ("here", "there"))
+    edited = changed(there, image="registry.example.com/llm:2")
+    comparison = compare(side(one=here, two=there), side(two=edited, one=here))
+    document: Any = as_json(comparison)
+
+    assert comparison.errors == ()
+    assert [(job.title, job.consequence) for job in comparison.jobs] == [
+        ("there/llm", Consequence.RESTART),
+        ("here/llm", Consequence.NONE),
+    ]
+    assert [(job["name"], job["namespace"]) for job in document["jobs"]] == [("llm", "there"), ("llm", "here")]
+
+
+def test_a_job_that_moved_is_known_by_its_name() -> None:
+    """Whatever else changes with its namespace, and whether a job of its name stays in another."""
+    here, there = (changed(LLM, name="llm", namespace=each) for each in ("here", "there"))
+    moved = changed(SMALL, name="llm", namespace="elsewhere")
+    alone, beside = compare(side(one=here), side(one=moved)), compare(side(a=here, b=there), side(a=here, b=moved))
+
+    assert [job.title for job in alone.jobs] == ["llm"]
+    assert [(job.title, job.consequence) for job in beside.jobs] == [
+        ("elsewhere/llm", Consequence.RESTART),
+        ("here/llm", Consequence.NONE),
+    ]
+    assert "namespace" in [change.path for change in beside.jobs[0].changes]
+
+
+def test_namespaces_that_are_known_later_tell_no_jobs_apart() -> None:
+    """They may be one and the same."""
+    late = changed(LLM, name="llm", namespace=KnownLater())
+    comparison = compare(side(), side(one=late, two=late))
+
+    assert comparison.jobs == ()
+    assert "the two cannot be told apart" in comparison.errors[0].reason
 
 
 def test_secrets_do_not_show() -> None:
