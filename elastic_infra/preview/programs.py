@@ -17,10 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import yaml
-
 from elastic_infra.config import ConfigError, JobConfig
 from elastic_infra.config.values import KnownLater
+from elastic_infra.config.yaml_text import read_yaml
 from elastic_infra.preview.job_files import may_declare
 from elastic_infra.preview.model import Job, SideFault, SideName
 from elastic_infra.preview.redaction import without_secrets
@@ -208,9 +207,17 @@ def _qualified(project: str, key: str) -> str:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, Mapping) and set(value) == {"secure"}:
-        return ENCRYPTED.format(hashlib.sha256(str(value["secure"]).encode()).hexdigest()[:12])
-    return value if isinstance(value, str) else json.dumps(value)
+    plain = _without_encrypted(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _without_encrypted(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value with the replacement in the place of each encrypted one, as deep as it may lie."""
+    if isinstance(value, Mapping):
+        if set(value) == {"secure"}:
+            return ENCRYPTED.format(hashlib.sha256(str(value["secure"]).encode()).hexdigest()[:12])
+        return {key: _without_encrypted(each) for key, each in value.items()}
+    return [_without_encrypted(each) for each in value] if isinstance(value, list) else value
 
 
 def _is_python(project: Mapping[str, Any]) -> bool:
@@ -220,7 +227,7 @@ def _is_python(project: Mapping[str, Any]) -> bool:
 
 def _mapping(content: bytes) -> Mapping[str, Any]:
     try:
-        data = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        data = read_yaml(content.decode("utf-8-sig"))
+    except ValueError:
         return {}
     return data if isinstance(data, Mapping) else {}

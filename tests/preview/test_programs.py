@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pulumi
 import pytest
 
+from elastic_infra.preview.programs import stack_config
 from tests.preview.repositories import LLM, commit, consequences, diff, git, run, write
 
 PROJECT = "name: infra\nruntime: python\n"
@@ -227,6 +229,28 @@ def test_a_program_knows_its_stack(tmp_path: Path) -> None:
         {"llm": "none"},
         {"llm": "restart"},
     ]
+
+
+def test_config_is_what_pulumi_gives(tmp_path: Path) -> None:
+    """A date is text, and a secret inside an object is text that tells only whether the file has another."""
+    content = """
+config:
+  infra:since: 2024-01-01
+  infra:database:
+    users: [{name: a, password: {secure: v1:xxxx}}]
+    since: 2024-01-01
+"""
+    write(tmp_path, {"Pulumi.dev.yaml": content})
+    config = stack_config(tmp_path, {"name": "infra"}, "dev")
+    database = json.loads(config["infra:database"])
+    write(tmp_path, {"Pulumi.dev.yaml": content.replace("xxxx", "yyyy")})
+    other = json.loads(stack_config(tmp_path, {"name": "infra"}, "dev")["infra:database"])
+    (user,) = database["users"]
+
+    assert (config["infra:since"], database["since"], user["name"]) == ("2024-01-01", "2024-01-01", "a")
+    assert user["password"].startswith("(secret-")
+    assert "xxxx" not in user["password"]
+    assert user["password"] != other["users"][0]["password"]
 
 
 def test_a_misspelt_stack_is_told(tmp_path: Path) -> None:
