@@ -83,13 +83,36 @@ def read_preview(path: Path) -> Comparison:
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}."
         raise PreviewError(message) from None
-    except ValueError:
-        message = "is not JSON. Make it with: pulumi preview --json > preview.json"
+    except (ValueError, RecursionError):
+        message = f"is not JSON. {_MAKE}"
         raise PreviewError(message) from None
-    if not isinstance(document, Mapping) or not isinstance(document.get("steps", []), list):
-        message = "is not the output of `pulumi preview --json`: it has no list of steps."
+    if reason := _misshapen(document):
+        message = f"is not the output of `pulumi preview --json`: {reason}. {_MAKE}"
         raise PreviewError(message)
     return from_preview(document)
+
+
+_MAKE: Final = "Make it with: pulumi preview --json > preview.json"
+
+
+def _misshapen(document: object) -> str | None:
+    """What is wrong with the shape of a preview. Pulumi leaves out lists that are empty."""
+    if not isinstance(document, Mapping):
+        return "it is no object"
+    for key in ("steps", "diagnostics"):
+        if not isinstance(document.get(key, []), list):
+            return f"its {key} are no list"
+    wrong = (number for number, step in enumerate(document.get("steps", []), 1) if not _is_step(step))
+    return f"its step {number} is none" if (number := next(wrong, None)) else None
+
+
+def _is_step(step: object) -> bool:
+    """Whether it names what is done to which resource; the states and their differences may be missing."""
+    return (
+        isinstance(step, Mapping)
+        and all(isinstance(step.get(key), str) for key in ("op", "urn"))
+        and all(isinstance(step.get(key) or {}, Mapping) for key in ("oldState", "newState", "detailedDiff"))
+    )
 
 
 def from_preview(document: Mapping[str, Any]) -> Comparison:
@@ -223,8 +246,8 @@ def _changes(step: Step) -> Iterator[Change]:
         return
     if not old or not new:
         yield Change(f"{kind} {'added' if new else 'removed'}", None, None, verdict)
-    elif step["urn"].endswith("-launcher") and old["metadata"].get("name") != new["metadata"].get("name"):
-        yield Change(LAUNCHER_CHANGED, old["metadata"].get("name"), new["metadata"].get("name"), verdict)
+    elif step["urn"].endswith("-launcher") and at(old, "metadata.name") != at(new, "metadata.name"):
+        yield Change(LAUNCHER_CHANGED, _text(at(old, "metadata.name")), _text(at(new, "metadata.name")), verdict)
     elif step["urn"].endswith("-workdir") and kind == "ConfigMap":
         before, after = (by_path(str(at(each, "data.files"))) for each in (old, new))
         for each in differences(before, after, FILES):

@@ -288,7 +288,18 @@ def test_a_job_that_is_taken_over_is_no_new_one(engine: Engine, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [("", "is not JSON"), ("[]", "is not the output"), ('{"steps": 3}', "is not the output"), (None, "cannot be read")],
+    [
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not the output"),
+        ('{"steps": 3}', "is not the output"),
+        ('{"steps": [1]}', "its step 1 is none"),
+        ('{"steps": [{"op": "same", "urn": "u"}, {"op": "same"}]}', "its step 2 is none"),
+        ('{"steps": [{"urn": "u"}]}', "its step 1 is none"),
+        ('{"steps": [{"op": "same", "urn": "u", "newState": 1}]}', "its step 1 is none"),
+        ('{"diagnostics": null}', "is not the output"),
+        (None, "cannot be read"),
+    ],
 )
 def test_something_else_is_refused(content: str | None, reason: str, tmp_path: Path) -> None:
     """Says what the file should be, exit 2."""
