@@ -157,7 +157,7 @@ def _code(config: JobConfig, home: Path, work: workspace.Workspace) -> dict[str,
 
 
 def _program_faults(config: JobConfig, home: Path) -> Iterator[Fault]:
-    if config.command is None and importlib.util.find_spec("torch") is None:
+    if not config.command and importlib.util.find_spec("torch") is None:
         reason = (
             f"torch is missing in {sys.prefix}, whose Python runs the workers. "
             "Install it there: pip install 'elastic-infra[launcher]'."

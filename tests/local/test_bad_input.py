@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,17 @@ def test_every_reason_at_once(tmp_path: Path) -> None:
     assert len(said.splitlines()) == 5
     for reason in ("`--env TOKEN=VALUE`", "`--env MODE=VALUE`", "gone.py is missing", "--nodes", "--faults"):
         assert reason in said
+
+
+def test_python_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, with the way to install torch; a program that is not Python needs none."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    said = refused(tmp_path).err
+    other = refused(tmp_path, "--nodes", "9", script=None, command=["true"], args=None).err
+
+    assert f"torch is missing in {sys.prefix}, whose Python runs the workers." in said
+    assert "pip install 'elastic-infra[launcher]'" in said
+    assert "torch is missing" not in other
 
 
 def test_values_are_never_shown(tmp_path: Path) -> None:
