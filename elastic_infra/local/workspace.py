@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import os
 import shutil
 import tempfile
@@ -85,12 +86,26 @@ def make(folder: Path) -> Workspace:
 
 
 def default_folder(name: str, stamp: str) -> Path:
-    """A new folder for each run, below the current one; its content is kept out of git."""
+    """A new folder for each run, below the current one; its content is kept out of git.
+
+    Runs of one job and one stamp are numbered from the second on.
+    """
     parent = Path(".elastic-infra")
     with contextlib.suppress(OSError):
         parent.mkdir(exist_ok=True)
         (parent / ".gitignore").write_text("*\n", encoding="utf-8")
-    return (parent / f"{name}-{stamp}").absolute()
+    first = (parent / f"{name}-{stamp}").absolute()
+    others = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(folder for folder in itertools.chain([first], others) if not _is_taken(folder))
+
+
+def _is_taken(folder: Path) -> bool:
+    """Whether another run has made a folder. It is made here if it can be; `make` tells why it cannot."""
+    try:
+        folder.mkdir()
+    except OSError as error:
+        return isinstance(error, FileExistsError)
+    return False
 
 
 def _in_memory() -> Path:
