@@ -291,6 +291,7 @@ def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
         ),
         (forbidden("get", "pods/log", "", "team"), "This account may not get pods/log in namespace team."),
         ("Error from server (BadRequest): the container is waiting", "The cluster refuses it: Error from server"),
+        ('error: error from server (NotFound): pods "job-worker-0" not found', "The cluster refuses it: error: error"),
         ("error: You must be logged in to the server (Unauthorized)", "The cluster does not know this account"),
         ("The connection to the server x was refused", "The cluster cannot be reached"),
     ],

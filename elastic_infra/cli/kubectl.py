@@ -116,7 +116,7 @@ def checked(answer: Answer) -> Answer:
     if right := missing_right(answer):
         message = f"This account may not {right}. Ask for a Role with this right: docs/rbac.md has it for each command."
         raise ClusterError(message)
-    if "Error from server" in answer.err and "Unauthorized" not in answer.err:
+    if "error from server" in answer.err.lower() and "Unauthorized" not in answer.err:  # `logs` has it in lower case
         message = f"The cluster refuses it: {reason(answer)}."
         raise ClusterError(message)
     raise ClusterError(str(unreachable(answer)))
