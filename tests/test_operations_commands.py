@@ -233,6 +233,54 @@ def test_the_log_of_a_rank_is_that_of_the_newest_pod_of_its_node(cluster: Cluste
     assert cluster.asked[-1].startswith("logs job-1-c ")
 
 
+def logs_of(cluster: Cluster, pods: list[dict[str, Any]], said: str, *options: str) -> Result:
+    """The command `logs` of a whole job with these pods, of which kubectl says this on its stdout."""
+    job = found(kube.workload("Running"))
+    cluster.answers(pytorchjobs_kubeflow_org=job, pods=found({"items": pods}), logs=(0, said, ""))
+    return run(("logs",), "job", *options)
+
+
+STARTS = 'container "pytorch" in pod "job-worker-1" is waiting to start: ContainerCreating'
+NEVER = 'previous terminated container "pytorch" in pod "job-worker-1" not found'
+
+
+def test_a_node_that_cannot_be_read_ends_no_other_log(cluster: Cluster) -> None:
+    """By itself kubectl ends with the first such pod; told otherwise, it says so among the lines."""
+    pods, lines = [kube.pod(0), kube.pod(1, "Pending")], "[pod/job-worker-0/pytorch] error: mine\n"
+    result = logs_of(cluster, pods, f"error: {STARTS}\n{lines}")
+
+    assert (result.code, result.out, result.err) == (0, lines, f"note: {STARTS}\n")
+    assert "--ignore-errors=true" in cluster.asked[-1].split()
+
+
+def test_only_containers_that_restarted_have_a_log_before(cluster: Cluster) -> None:
+    """Of the others there is nothing to note."""
+    pods, lines = [kube.pod(0, restartCount=1), kube.pod(1)], "[pod/job-worker-0/pytorch] hello\n"
+    result = logs_of(cluster, pods, f"{lines}error: {NEVER}\n", "--previous")
+
+    assert (result.code, result.out, result.err) == (0, lines, "")
+
+
+@pytest.mark.parametrize(("said", "options"), [(STARTS, ()), (NEVER, ("--previous",))])
+def test_a_job_of_which_nothing_can_be_read_is_refused(cluster: Cluster, said: str, options: tuple[str, ...]) -> None:
+    """To kubectl that is a success; a job that has written nothing yet is one."""
+    pods = [kube.pod(1)]
+    result = logs_of(cluster, pods, f"error: {said}\n", *options)
+
+    assert (result.code, result.out) == (2, "")
+    assert f"No log of job in namespace default can be read: {said}. `elastic-infra status job` shows" in result.err
+    assert logs_of(cluster, pods, "", *options).code == 0
+
+
+def test_a_right_to_read_logs_that_is_missing_is_named_once(cluster: Cluster) -> None:
+    """It is missing for every pod of the namespace."""
+    said = forbidden("get", "pods/log", "", "default").replace("Error from server (Forbidden)", "error")
+    result = logs_of(cluster, [kube.pod(0), kube.pod(1)], 2 * said)
+
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert result.err.startswith("This account may not get pods/log in namespace default.")
+
+
 def test_watch_ends_with_the_job(cluster: Cluster) -> None:
     """A job that has ended is shown once; its end is the exit code."""
     none = found({"items": []})

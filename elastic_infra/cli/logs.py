@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from elastic_infra.cli import cluster_job, kubectl
-from elastic_infra.cli.kubectl import Kubectl
+from elastic_infra.cli.kubectl import Answer, Kubectl
 from elastic_infra.config.env import TEE
 from elastic_infra.manifests.figures import variables
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE
 from elastic_infra.operations import ranks, view
 from elastic_infra.operations import workload as jobs
 from elastic_infra.operations.objects import Object, RefusedError, name_of, text
+
+_PREVIOUS: Final = "--previous"
+_FAILURE: Final = "error: "
+"""How kubectl says on stdout, with --ignore-errors, that it cannot read a pod."""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +33,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         int | None, typer.Option(min=0, help="Only of the node that runs this rank. Default: all nodes.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,  # noqa: FBT002
-    previous: Annotated[bool, typer.Option("--previous", help="Of containers before their restart.")] = False,  # noqa: FBT002
+    previous: Annotated[bool, typer.Option(_PREVIOUS, help="Of containers before their restart.")] = False,  # noqa: FBT002
     tail: Annotated[int | None, typer.Option(min=0, metavar="LINES", help="Only the last lines of each node.")] = None,
     namespace: kubectl.Namespace = None,
     context: kubectl.Context = None,
@@ -47,14 +51,39 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
             raise RefusedError(message)
         options = [f"--container={jobs.training_container(workload)}", f"--tail={-1 if tail is None else tail}"]
         options += [f"--{option}" for option, is_set in {"follow": follow, "previous": previous}.items() if is_set]
-        found = _of_all(ask, name, made, options) if rank is None else _of_rank(ask, workload, rank, pods, options)
+        found = _of_all(ask, workload, made, options) if rank is None else _of_rank(ask, workload, rank, pods, options)
         for line in found:
             typer.echo(line, nl=False)
 
 
-def _of_all(ask: Kubectl, name: str, pods: list[Object], options: list[str]) -> Iterator[str]:
-    selector = f"--selector={INSTANCE}={name},{COMPONENT}=worker"
-    return ask.lines("logs", selector, "--prefix", f"--max-log-requests={len(pods)}", *options)
+def _of_all(ask: Kubectl, workload: Object, pods: list[Object], options: list[str]) -> Iterator[str]:
+    """What all pods write, with a note for each that cannot be read: it may not have begun, or be gone.
+
+    Raises:
+        ClusterError: the account may not read logs.
+        RefusedError: no pod can be read.
+    """
+    selector = f"--selector={INSTANCE}={name_of(workload)},{COMPONENT}=worker"
+    asked = (selector, "--prefix", f"--max-log-requests={len(pods)}", "--ignore-errors=true")
+    never_restarted = [f'"{name_of(pod)}"' for pod in pods if not view.restarts(pod)] if _PREVIOUS in options else []
+    is_any_read, failure = False, ""
+    for line in ask.lines("logs", *asked, *options):
+        if not line.startswith(_FAILURE):  # a pod's own lines begin with its name
+            is_any_read = True
+            yield line
+            continue
+        failure = line.removeprefix(_FAILURE).strip()
+        answer = Answer(1, "", failure)
+        if kubectl.missing_right(answer):
+            kubectl.checked(answer)
+        if not any(pod in failure for pod in never_restarted):
+            typer.echo(f"note: {failure}", err=True)
+    if failure and not is_any_read:
+        message = (
+            f"No log of {jobs.described(workload)} can be read: {failure}. `elastic-infra status {name_of(workload)}` "
+            "shows the state and the restarts of its pods."
+        )
+        raise RefusedError(message)
 
 
 def _of_rank(ask: Kubectl, workload: Object, rank: int, pods: list[Object], options: list[str]) -> Iterator[str]:

@@ -76,6 +76,11 @@ def node_name(pod: Object) -> str:
     return text(pod, "spec.hostname") or name_of(pod)
 
 
+def restarts(pod: Object) -> int:
+    """How often the kubelet has started containers of a pod again."""
+    return sum(whole(status, "restartCount") or 0 for status in items(at(pod, "status.containerStatuses")))
+
+
 def lines(seen: Seen) -> list[str]:
     """What `status` prints: the job, its failure, its pods, warnings and notes."""
     failure = last_failure(seen.workload, seen.pods, seen.logs.items())
@@ -218,9 +223,8 @@ def _row(pod: Object, snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     def number(name: str) -> str:
         return "" if snapshot.get(name) is None else one_line(snapshot[name])
 
-    restarts = sum(whole(status, "restartCount") or 0 for status in items(at(pod, "status.containerStatuses")))
     steps = (number("generation"), number("highest_step"), number("checkpoint_step"))
-    return (name_of(pod), _status(pod), one_line(snapshot.get("phase")), *steps, str(restarts or ""))
+    return (name_of(pod), _status(pod), one_line(snapshot.get("phase")), *steps, str(restarts(pod) or ""))
 
 
 def _status(pod: Object) -> str:
