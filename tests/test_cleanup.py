@@ -77,6 +77,14 @@ def test_a_projected_volume_names_a_launcher_too() -> None:
     assert unused(Cluster([config_map("mounted")], [pod])) == []
 
 
+def test_a_template_of_the_whole_cluster_names_a_launcher_of_any_namespace() -> None:
+    """A ClusterTrainingRuntime has no namespace of its own: its pods come up in those of its jobs."""
+    pod = {"spec": {"volumes": [{"name": "v", "configMap": {"name": "mounted"}}]}}
+    runtime = {"kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"}, "spec": {"template": pod}}
+
+    assert unused(Cluster([config_map("mounted"), config_map("gone")], [runtime])) == ["gone"]
+
+
 def test_young_and_newest_launchers_are_kept() -> None:
     """A job that is about to be made names them: the ConfigMap comes first."""
     young = config_map("young", "2025-01-02T00:00:00Z")

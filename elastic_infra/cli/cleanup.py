@@ -40,6 +40,9 @@ OPERATOR_GROUPS: Final = ("kubeflow.org", "trainer.kubeflow.org")
 MIN_AGE_SECONDS: Final = 3600
 """Younger ones may belong to a job that is about to be made: the ConfigMap comes first."""
 
+ANY: Final = ""
+"""The namespace of what a kind without one names, as a ClusterTrainingRuntime: the pods come up in any."""
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Launcher:
@@ -107,11 +110,11 @@ def unused(ask: Ask, where: Sequence[str], before: datetime) -> list[Launcher]:
         return []
     kinds = [*HOLDERS, *(kind for group in OPERATOR_GROUPS for kind in _kinds(ask, group))]
     named = {
-        Launcher(each["metadata"]["namespace"], config_map)
+        Launcher(each["metadata"].get("namespace", ANY), config_map)
         for each in _list(ask, (",".join(kinds), *where))
         for config_map in named_config_maps(each)
     }
-    return sorted(candidates - named)
+    return sorted(each for each in candidates if named.isdisjoint({each, Launcher(ANY, each.name)}))
 
 
 def named_config_maps(tree: object) -> Iterator[str]:
