@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import stat
 import subprocess
 import sys
@@ -99,6 +100,7 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(cluster: Cluster, command
 
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("There is no job job in this namespace.")
+    assert "-l app.kubernetes.io/managed-by=elastic-infra --context=prod --kubeconfig=file` lists" in result.err
     assert len(cluster.asked) == 3
     assert all(line.endswith("--context=prod --kubeconfig=file --namespace=team") for line in cluster.asked)
 
@@ -150,6 +152,17 @@ def test_a_train_job_is_read_with_its_runtime(cluster: Cluster) -> None:
     assert cancelled.code == 0, cancelled.err
     assert cluster.asked[3].split()[:3] == ["get", "trainingruntimes.trainer.kubeflow.org", runtime["metadata"]["name"]]
     assert cluster.asked[-1].startswith("patch trainjobs.trainer.kubeflow.org job --type=merge")
+
+
+def test_what_undoes_a_cancel_is_meant_for_the_same_cluster(cluster: Cluster) -> None:
+    """The command can be pasted: it names the cluster that was named, and the namespace of the job."""
+    cluster.answers(pytorchjobs_kubeflow_org=found(kube.workload("Running")))
+    result = run(("cancel",), "job", "--context", "my prod", "-n", "default")
+
+    assert shlex.split(result.err.partition("with: ")[2]) == [
+        "kubectl", "patch", "pytorchjobs.kubeflow.org", "job", "-n", "default", "--type=merge",
+        "-p", '{"spec":{"runPolicy":{"suspend":false}}}', "--context=my prod",
+    ]  # fmt: skip
 
 
 def test_a_train_job_whose_size_moves_has_the_size_of_its_job_set(cluster: Cluster) -> None:

@@ -34,11 +34,11 @@ def cancel(
     if found is None:
         typer.echo(f"{jobs.described(workload)} is suspended already.", err=True)
         return
-    where = f"-n {text(workload, 'metadata.namespace')}"
+    where = ("-n", text(workload, "metadata.namespace"))
     undo = json.dumps(found.undo, separators=(",", ":"))
     typer.echo(
         f"{jobs.described(workload)} is suspended: its pods end, its objects and checkpoints stay. Set "
         "run_policy.suspend: true in its config to keep it so when Pulumi makes it anew. It goes on from its "
-        f"checkpoint with: kubectl patch {kind} {name} {where} --type=merge -p '{undo}'",
+        f"checkpoint with: {ask.typed('patch', kind, name, *where, '--type=merge', '-p', undo)}",
         err=True,
     )

@@ -18,7 +18,7 @@ import typer
 
 from elastic_infra.cli import kubectl
 from elastic_infra.cli.files import BAD_INPUT
-from elastic_infra.cli.kubectl import Answer, Ask, ClusterError
+from elastic_infra.cli.kubectl import Answer, Ask, ClusterError, Kubectl
 from elastic_infra.manifests.figures import at, only_job, with_runtime
 from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.operations import view
@@ -71,7 +71,7 @@ def connected(context: str | None, kubeconfig: Path | None, namespace: str | Non
     return kubectl.connected(context, kubeconfig, namespace)
 
 
-def find(ask: Ask, name: str) -> Object:
+def find(ask: Kubectl, name: str) -> Object:
     """The workload object of a job, a TrainJob with its runtime.
 
     Raises:
@@ -84,9 +84,10 @@ def find(ask: Ask, name: str) -> Object:
             continue
         if kubectl.checked(answer).out.strip():
             return _with_its_runtime(ask, _own(json.loads(answer.out)))
+    every = ask.typed("get", "pytorchjobs,jobs,trainjobs", "-A", "-l", f"{MANAGED_BY}=elastic-infra")
     message = (
-        f"There is no job {name} in this namespace. `kubectl get pytorchjobs,jobs,trainjobs -A "
-        f"-l {MANAGED_BY}=elastic-infra` lists the jobs of every namespace; choose one with --namespace or --context."
+        f"There is no job {name} in this namespace. `{every}` lists the jobs of every namespace; choose one with "
+        "--namespace or --context."
     )
     raise RefusedError(message)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -69,6 +70,11 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             return Answer(1, "", f"no answer within {6 * REQUEST_SECONDS} s")
         return Answer(done.returncode, done.stdout, done.stderr)
+
+    def typed(self, *arguments: str) -> str:
+        """These arguments as a command line for a shell, of the same cluster; the namespace is among the arguments."""
+        cluster = [option for option in self.options if not option.startswith("--namespace=")]
+        return shlex.join(("kubectl", *arguments, *cluster))
 
     def lines(self, *arguments: str) -> Iterator[str]:
         """The lines of an answer as they come, for as long as they come.
