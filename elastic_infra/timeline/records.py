@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 HEAD = ("time", "monotonic", "event", "node", "generation", "attempt")
 
@@ -40,9 +39,7 @@ class Record:
 
     def number(self, name: str) -> float | None:
         """A field as a number; None where it is no number."""
-        value = self.fields.get(name)
-        usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if usable else None  # type: ignore[arg-type]  # just checked
+        return _finite(self.fields.get(name))
 
     def whole(self, name: str) -> int | None:
         """A field as a whole number; None where it is no whole number."""
@@ -96,9 +93,14 @@ def _unix(text: object) -> float:
         raise NoEventError(message) from error
 
 
-def _finite(value: Any) -> float | None:  # noqa: ANN401 - anything may stand in a line
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
+def _finite(value: object) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # JSON's integers have no bound
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _count(value: object) -> int:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from elastic_infra.launcher import event_log
 from elastic_infra.timeline.records import HEAD, NoEventError, parse
 
-LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
+LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.just(10**400) | st.text()
+"""An integer of JSON may be more than any float."""
 JSON = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 HEADS = st.fixed_dictionaries({}, optional=dict.fromkeys(HEAD, JSON))
 
@@ -46,6 +47,13 @@ def test_what_is_no_event_says_why(line: str, why: str) -> None:
     """The message names what is missing."""
     with pytest.raises(NoEventError, match=why):
         parse(line)
+
+
+def test_a_number_beyond_all_floats_is_none() -> None:
+    """It costs its field, and neither the line nor the file."""
+    found = parse(f'{{"event": "e", "time": "2026-01-01T00:00:00Z", "monotonic": 1{400 * "0"}, "step": 1{400 * "0"}}}')
+
+    assert (found.monotonic, found.record.number("step"), found.record.whole("step")) == (None, None, None)
 
 
 @settings(max_examples=50, deadline=None)
