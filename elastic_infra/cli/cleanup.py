@@ -40,6 +40,9 @@ OPERATOR_GROUPS: Final = ("kubeflow.org", "trainer.kubeflow.org")
 MIN_AGE_SECONDS: Final = 3600
 """Younger ones may belong to a job that is about to be made: the ConfigMap comes first."""
 
+MAX_AGE: Final = 100 * 365 * 24 * 3600
+"""A hundred years, which no cluster is old. Much more lies before the first date that Python knows."""
+
 ANY: Final = ""
 """The namespace of what a kind without one names, as a ClusterTrainingRuntime: the pods come up in any."""
 
@@ -69,7 +72,10 @@ def cleanup(
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look everywhere.")] = False,  # noqa: FBT002
     delete: Annotated[bool, typer.Option("--delete", help="Delete what is found; without it, only list.")] = False,  # noqa: FBT002
     min_age: Annotated[
-        int, typer.Option(min=0, metavar="SECONDS", help="Leave younger ones: a job may be about to name them.")
+        int,
+        typer.Option(
+            min=0, max=MAX_AGE, metavar="SECONDS", help="Leave younger ones: a job may be about to name them."
+        ),
     ] = MIN_AGE_SECONDS,
     context: kubectl.Context = None,
     kubeconfig: kubectl.Kubeconfig = None,

@@ -22,6 +22,8 @@ from elastic_infra.operations.view import Seen
 from elastic_infra.timeline import formatting
 
 FAILED: Final = 1
+MAX_INTERVAL: Final = 24 * 3600
+"""A day. Python cannot sleep for ever, and who looks less often needs no `watch`."""
 LOGS_SECONDS: Final = 30.0
 """Seconds between two readings of a log, which costs far more than the other questions."""
 
@@ -36,7 +38,10 @@ def register(app: typer.Typer) -> None:
 def watch(
     name: cluster_job.Name,
     interval: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="Time between two looks; each asks every status port.")
+        float,
+        typer.Option(
+            min=1, max=MAX_INTERVAL, metavar="SECONDS", help="Time between two looks; each asks every status port."
+        ),
     ] = 5,
     namespace: kubectl.Namespace = None,
     context: kubectl.Context = None,
