@@ -563,6 +563,25 @@ class TestProgram:
 
         assert (done.returncode, done.stderr) == (2, "The output cannot be written: No space left on device.\n")
 
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+    def test_a_terminal_that_lacks_a_character_gets_the_rest(self, tmp_path: Path, encoding: str) -> None:
+        """A report is of use with `?` in it; a job file or a manifest would be another one, so these are UTF-8."""
+        file, manifest = tmp_path / "train.yaml", tmp_path / "manifest.yaml"
+        file.write_text("{image: i, script: s, env: {A: 'é…'}}", encoding="utf-8")
+        report = self._with_encoding(encoding, "simulate", file)
+        document = self._with_encoding(encoding, "render", file)
+        manifest.write_bytes(document.stdout)
+        imported = self._with_encoding(encoding, "import", manifest)
+
+        assert [done.returncode for done in (report, document, imported)] == [0, 0, 0], report.stderr
+        assert ("±" if encoding == "latin-1" else "?") in report.stdout.decode(encoding)
+        assert all("é…" in done.stdout.decode() for done in (document, imported))
+
+    def _with_encoding(self, encoding: str, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "elastic_infra.cli", *map(str, arguments)]
+        environ = os.environ | {"PYTHONIOENCODING": encoding}
+        return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
+
     def test_an_interrupt_is_quiet(self, tmp_path: Path) -> None:
         """Ctrl-C ends the program with 130 and without a traceback, whatever it waits for."""
         fifo = tmp_path / "job.yaml"

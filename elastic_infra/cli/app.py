@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, _quietly)
     if hasattr(signal, "SIGPIPE"):  # a reader that has had enough (`| head`) ends us as it ends any other program
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a report with `?` for what a terminal lacks is better than none;
+        sys.stdout.reconfigure(errors="replace")  # stderr never fails, and documents.show() has what may not change
     gc.disable()  # a process of half a second: collecting costs a tenth of it and frees nothing that matters
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads every installed package
     os._exit(_code_of(sys.argv[1:]))  # at once: to take every object apart costs more than to render

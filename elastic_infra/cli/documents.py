@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from typing import Any, Final
 
+import typer
 import yaml
 
 from elastic_infra.manifests import Manifest, Manifests
@@ -26,6 +28,13 @@ def text(manifests: Manifests, *, short: bool = False) -> str:
         objects, Dumper=_Dumper, sort_keys=False, explicit_start=True, allow_unicode=True, width=sys.maxsize >> 32
     )
     return dumped
+
+
+def show(document: str) -> None:
+    """Print YAML in UTF-8, whatever the encoding of stdout: a character that it lacks would be another value."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    typer.echo(document, nl=False)
 
 
 def _without_archive(manifest: Manifest) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from elastic_infra.cli import files
+from elastic_infra.cli import documents, files
 from elastic_infra.config import ConfigError, Fault
 from elastic_infra.config.load import job_name, read_stream, read_text
 from elastic_infra.importing import Imported, import_command, import_manifest
@@ -49,7 +49,7 @@ def import_job(
         raise files.refuse(shown, error) from None
     for note in found.notes:
         typer.echo(f"{shown}: {note}", err=True)
-    typer.echo(yaml.safe_dump(found.job, sort_keys=False, allow_unicode=True, width=sys.maxsize >> 32), nl=False)
+    documents.show(yaml.safe_dump(found.job, sort_keys=False, allow_unicode=True, width=sys.maxsize >> 32))
 
 
 def imported(text: str, name: str | None, default: str) -> Imported:

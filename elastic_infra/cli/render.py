@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from elastic_infra.cli import files
-from elastic_infra.cli.documents import text
+from elastic_infra.cli.documents import show, text
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.manifests import render as manifests_of
 from elastic_infra.manifests.model import Manifests
@@ -61,7 +61,7 @@ def render(
         _say_token(job)
     documents = [text(dataclasses.replace(job.manifests, token=None), short=short) for job in jobs]
     if into is None:
-        typer.echo("".join(documents), nl=False)
+        show("".join(documents))
         return
     for job, document in zip(jobs, documents, strict=True):
         _write(_place(into, job), document)
