@@ -26,18 +26,19 @@ def copy_all(pairs: Iterable[Pair]) -> None:
     pieces = [piece for pair in pairs for piece in _pieces(*pair)]
     on_host = [piece for piece in pieces if _is_on_host(*piece)]
     threads = min(THREADS, len(os.sched_getaffinity(0)), sum(map(_bytes_of, on_host)) // PIECE_BYTES)
+    inference = torch.is_inference_mode_enabled()
     if threads <= 1:
-        _copy(pieces)
+        _copy(pieces, inference=inference)
         return
     with ThreadPoolExecutor(threads) as pool:
-        copied = [pool.submit(_copy, each) for each in _shared_out(on_host, threads)]
-        _copy(piece for piece in pieces if not _is_on_host(*piece))
+        copied = [pool.submit(_copy, each, inference=inference) for each in _shared_out(on_host, threads)]
+        _copy((piece for piece in pieces if not _is_on_host(*piece)), inference=inference)
         for each in copied:
             each.result()
 
 
-def _copy(pairs: Iterable[Pair]) -> None:
-    with torch.no_grad():  # a setting of each thread
+def _copy(pairs: Iterable[Pair], *, inference: bool) -> None:
+    with torch.inference_mode(inference), torch.no_grad():  # both are settings of each thread
         for target, source in pairs:
             target.copy_(source)
 

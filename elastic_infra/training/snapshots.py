@@ -147,6 +147,14 @@ class Folder:
         except OSError as error:
             self._tell_failure("Snapshots", error)
 
+    def has_any(self) -> bool:
+        """Whether there are snapshots, whole or not.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        return bool(self._names())
+
     def steps(self) -> tuple[int, ...]:
         """Steps of the whole snapshots, newest first; a warning names each snapshot that is not whole.
 

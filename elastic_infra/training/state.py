@@ -81,8 +81,8 @@ class _Said:
 
     step: int
     """The step of the state that this rank holds; -1 where it holds none."""
-    node: str
-    invitation: Invitation | None
+    node: str = ""
+    invitation: Invitation | None = None
     parts: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """By step: the ranks whose random number generators this rank holds."""
     keeps_state: bool = False
@@ -97,6 +97,8 @@ class _Said:
     """The step that this rank saves to disk for this group; -1 where it saves none."""
     start: str = ""
     """A word of this rank's; rank 0's tells this start of the workers from an earlier one of the same run."""
+    sees_snapshots: bool = False
+    """Whether this rank finds any snapshots on disk, whole or not."""
 
     @property
     def version(self) -> Version:
@@ -441,7 +443,7 @@ class ElasticState:
             message = "A sharded state cannot enter another group: its shards are those of the ranks of the first one."
             raise StateError(message)
         self._tell_data()
-        ranks = self._exchange(self.step if holds else -1)
+        ranks = self._exchange(_Said(self.step if holds else -1))
         if max(said.step for said in ranks) >= 0:
             return self._take_newest(ranks, confirm)
         restored = self.restore()
@@ -667,20 +669,20 @@ class ElasticState:
 
         self._overlap.begin(step, dataclasses.replace(draft, publish=publish), optimizers)
 
-    def _exchange(
-        self,
-        step: int,
-        parts: Parts | None = None,
-        durable: tuple[int, ...] = (),
-        fault: str = "",
-        attempt: int = 0,
-    ) -> list[_Said]:
-        """Say what this rank holds, hear it of all ranks, and join the ring of nodes that keep copies."""
+    def _exchange(self, held: _Said) -> list[_Said]:
+        """Say what this rank holds, hear it of all ranks, and join the ring of nodes that keep copies.
+
+        Args:
+            held: what it holds, without what is the same for every state.
+        """
         mine = self._copies.invitation() if self._copies is not None and self._memory is not None else None
-        held = {step: tuple(ranks) for step, ranks in (parts or {}).items()}
-        keeps_state = self._copies is not None
-        said = _Said(
-            step, socket.gethostname(), mine, held, keeps_state, durable, fault, attempt, self._handed, self._word()
+        said = dataclasses.replace(
+            held,
+            node=socket.gethostname(),
+            invitation=mine,
+            keeps_state=self._copies is not None,
+            handed=self._handed,
+            start=self._word(),
         )
         ranks = _gather(said)
         self._start = ranks[0].start
@@ -693,10 +695,21 @@ class ElasticState:
         parts: Parts = self._memory.parts() if self._memory is not None else {}
         attempt = held[1].get("attempt", 0) if held else 0
         durable, fault = self._durable_steps() if _rank() == 0 else ((), "")
-        ranks = self._exchange(held[0] if held else -1, parts, durable, fault, attempt)
+        ranks = self._exchange(
+            _Said(
+                held[0] if held else -1,
+                parts={step: tuple(found) for step, found in parts.items()},
+                durable=durable,
+                fault=fault,
+                attempt=attempt,
+                sees_snapshots=self._sees_snapshots(),
+            )
+        )
         best, disk = max(said.step for said in ranks), ranks[0].durable
         if ranks[0].fault:
             raise StateError(ranks[0].fault)
+        if best < 0:
+            self._refuse_blindness([said.sees_snapshots for said in ranks])
         handed, self._handed = max(said.handed for said in ranks), -1
         if handed > max(best, *disk, -1):
             disk = self._await_handed(handed, disk)
@@ -738,12 +751,14 @@ class ElasticState:
         parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}
         mine = {key: shards.inventory(found) for key, found in parts.items()}
         disk, fault = self._durable_steps() if _rank() == 0 else ((), "")
-        everywhere = _gather((mine, self._handed, disk, fault, self._word()))
+        everywhere = _gather((mine, self._handed, self._sees_snapshots(), disk, fault, self._word()))
         inventories = [inventory for inventory, *_ in everywhere]
-        _, _, disk, fault, self._start = everywhere[0]
+        *_, disk, fault, self._start = everywhere[0]
         if fault:
             raise StateError(fault)
         key, reason = exchange.newest_whole(inventories)
+        if key is None:
+            self._refuse_blindness([sees for _, _, sees, *_ in everywhere])
         handed = max(step for _, step, *_ in everywhere)
         if handed > max(key[0] if key is not None else -1, *disk, -1):
             disk = self._await_handed(handed, disk)
@@ -833,6 +848,29 @@ class ElasticState:
                 raise StateError(message)
         return None
 
+    def _sees_snapshots(self) -> bool:
+        folder = cast("snapshots.Folder | None", self._folder)
+        with contextlib.suppress(OSError):
+            return folder is not None and folder.has_any()
+        return False
+
+    def _refuse_blindness(self, seeing: Sequence[bool]) -> None:
+        """Refuse to begin anew where rank 0, which chooses the snapshot, finds none where others find some.
+
+        Args:
+            seeing: by rank, whether it finds any.
+
+        Raises:
+            StateError: it is so.
+        """
+        if seeing[0] or not any(seeing):
+            return
+        message = (
+            f"Rank 0 finds no snapshots in {self.folder}, and rank {seeing.index(True)} does. Mount the folder on "
+            "every node; to begin anew, use another one."
+        )
+        raise StateError(message)
+
     def _durable_steps(self) -> tuple[tuple[int, ...], str]:
         """The steps on disk, newest first, and why they cannot be used, for all ranks to say."""
         folder = cast("snapshots.Folder | None", self._folder)
@@ -865,7 +903,7 @@ class ElasticState:
             raise
         except (OSError, ValueError) as error:
             warn(f"The snapshot of step {step} in {folder.root} is skipped: {error}.")
-            return None, str(error) if isinstance(error, OSError) else ""
+            return None, (str(error) or type(error).__name__) if isinstance(error, OSError) else ""
 
     def _shards_on_disk(self, step: int, parts: Mapping[int, Tree]) -> Iterator[Mapping[str, Tree]]:
         """The shards of each rank that saved them, from the place in the old world that is nearest to this rank's."""

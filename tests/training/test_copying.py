@@ -37,7 +37,8 @@ def test_several_threads_copy_what_is_large(monkeypatch: pytest.MonkeyPatch) -> 
     lots: dict[int, int] = {}
     meeting = threading.Barrier(3, timeout=30)
 
-    def copy(pairs: Iterable[copying.Pair]) -> None:
+    def copy(pairs: Iterable[copying.Pair], *, inference: bool) -> None:
+        assert not inference
         lots[threading.get_ident()] = len([*pairs])
         if threading.current_thread() is not threading.main_thread():
             meeting.wait()
@@ -51,6 +52,18 @@ def test_several_threads_copy_what_is_large(monkeypatch: pytest.MonkeyPatch) -> 
     copying.copy_all([(torch.empty(8), torch.empty(8))])
 
     assert (several, lots) == ([0, 2, 2, 2], {threading.get_ident(): 1})
+
+
+def test_what_is_made_in_inference_mode_is_copied_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation may take a snapshot: torch refuses to change such a tensor outside of the mode."""
+    monkeypatch.setattr(copying, "PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    source = torch.randn(1 << 12)
+    with torch.inference_mode():
+        target = torch.zeros(1 << 12)
+        copying.copy_all([(target, source)])
+
+    assert torch.equal(target, source)
 
 
 def test_a_copy_that_fails_is_told() -> None:

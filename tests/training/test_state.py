@@ -195,6 +195,24 @@ def test_a_rank_that_can_read_no_snapshot_is_told(tmp_path: Path, monkeypatch: p
     assert trained(tmp_path / "c", 0).restore() == Restored(1, "memory")
 
 
+@pytest.mark.parametrize("beside", ["whole", "sharded"])
+def test_a_first_rank_that_finds_no_snapshot_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """It chooses the snapshot for all: its empty folder is none for a fresh start where another rank finds some."""
+
+    def gather(mine: Any) -> list[Any]:
+        if hasattr(mine, "sees_snapshots"):
+            return [mine, dataclasses.replace(mine, sees_snapshots=True)]
+        return [mine, (*mine[:2], True, *mine[3:])] if isinstance(mine, tuple) else [mine, mine]
+
+    monkeypatch.setattr(state_module, "_gather", gather)
+    monkeypatch.setattr(ElasticState, "is_sharded", beside == "sharded")
+
+    with pytest.raises(StateError, match=r"Rank 0 finds no snapshots in .*, and rank 1 does\. Mount the folder"):
+        trained(tmp_path, 0).restore()
+
+
 def _not_there(_disk: object, name: str) -> Iterator[bytes]:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     yield b""
