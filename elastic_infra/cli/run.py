@@ -74,8 +74,8 @@ def run_job(  # noqa: PLR0913, PLR0917 - one parameter an option
             folder=workdir,
             timeout_seconds=timeout,
             cpu=cpu,
-            values=_assignments("--env", env),
-            volumes={key: Path(folder) for key, folder in _assignments("--volume", volume).items()},
+            values=_assignments("--env", env, "NAME=VALUE"),
+            volumes={key: Path(path) for key, path in _assignments("--volume", volume, "NAME=FOLDER").items()},
             port_range=ports,
         )
         prepared = prepare(job, config, file.resolve().parent, request, os.environ)
@@ -112,8 +112,10 @@ def _say(lines: Iterable[str]) -> None:
         typer.echo(line, err=True)
 
 
-def _assignments(option: str, given: Assignment | None) -> dict[str, str]:
+def _assignments(option: str, given: Assignment | None, form: str) -> dict[str, str]:
     pairs = [text.partition("=") for text in given or ()]
-    if wrong := [name for name, equals, _ in pairs if not name or not equals]:
-        raise ConfigError([Fault(option, f"{name!r} is not of the form NAME=VALUE.") for name in wrong])
+    if wrong := [number for number, (name, equals, _) in enumerate(pairs, 1) if not name or not equals]:
+        raise ConfigError(  # by its number, since a text without a name may be a secret
+            [Fault(option, f"number {number} is not of the form {form}. Put '=' behind the name.") for number in wrong]
+        )
     return {name: value for name, _, value in pairs}

@@ -34,7 +34,8 @@ def refused(folder: Path, *options: str | Path, **changes: Any) -> Result:
         (("--nodes", "4"), "--nodes: elastic.nnodes allows 1 to 3 nodes."),
         (("--nodes", "0"), "--nodes: elastic.nnodes allows 1 to 3 nodes."),
         (("--chaos", "1", "--faults", "1s scale 2"), "--chaos: cannot be given together with --faults"),
-        (("--env", "TOKEN"), "--env: 'TOKEN' is not of the form NAME=VALUE."),
+        (("--env", "A=1", "--env", "TOKEN"), "--env: number 2 is not of the form NAME=VALUE. Put '=' behind the name."),
+        (("--volume", "data"), "--volume: number 1 is not of the form NAME=FOLDER."),
         (("--ports", "80"), "--ports: '80' is no range of ports."),
         (("--timeout", "-1"), "--timeout: must be more than 0 s."),
     ],
@@ -64,9 +65,10 @@ def test_python_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "torch is missing" not in other
 
 
-def test_values_are_never_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["=hunter2", "TOKEN hunter2", "TOKEN:hunter2", "hunter2"])
+def test_values_are_never_shown(tmp_path: Path, text: str) -> None:
     """A variable given by hand may be a secret."""
-    assert "hunter2" not in refused(tmp_path, "--env", "=hunter2").err
+    assert "hunter2" not in refused(tmp_path, "--env", text).err
 
 
 def test_volumes_of_the_cluster(tmp_path: Path) -> None:
