@@ -1,7 +1,7 @@
 """Reads one YAML document as plain data, in bounded time and memory for any text.
 
 The rules are stricter than PyYAML's: keys are text and given once, there are no types beyond JSON's (a date is text, as
-Kubernetes reads it), and nesting and aliases are bounded. No message quotes a value.
+Kubernetes reads it), a variable's number is its text, and nesting and aliases are bounded. No message quotes a value.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ MAX_NODES: Final = 100_000
 
 MAX_DIGITS: Final = 64
 """Longest text that is read as a number; Python refuses some thousands, and Kubernetes counts in 64 bits."""
+
+VARIABLES: Final = "env"
+"""Key of mappings of environment variables, which are text."""
 
 
 def read_yaml(text: str) -> object:
@@ -103,7 +106,25 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:  # noqa: AN
     if len(own) > len(set(own)):
         _refuse("a key is given twice", node.start_mark)
     loader.flatten_mapping(node)  # puts merged keys first, so that the mapping's own keys win
-    return {_key(key): loader.construct_object(value, deep=True) for key, value in node.value}
+    readers = {VARIABLES: _variables}
+    return {(name := _key(key)): readers.get(name, _value)(loader, value) for key, value in node.value}
+
+
+def _variables(loader: Any, node: yaml.Node) -> object:  # noqa: ANN401 - PyYAML is untyped
+    """The value, and where it is a mapping each number in it as it is written: YAML 1.1 reads 010 as 8, 1.10 as 1.1."""
+    found = _value(loader, node)
+    if not isinstance(found, dict):
+        return found
+    written = {_key(key): value for key, value in node.value}
+    return {name: written[name].value if _is_number(value) else value for name, value in found.items()}
+
+
+def _value(loader: Any, node: yaml.Node) -> object:  # noqa: ANN401 - PyYAML is untyped
+    return loader.construct_object(node, deep=True)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _key(key: yaml.Node) -> str:

@@ -41,6 +41,26 @@ def test_values(text: str, value: object) -> None:
     assert read_yaml(text) == {"a": value}
 
 
+@pytest.mark.parametrize("number", ["3", "010", "1.10", "1_000", "0x1F", "0.00001", "1.", "-0", "+5", "0b11", ".inf"])
+def test_a_number_of_a_variable_stays_as_it_is_written(number: str) -> None:
+    """A variable is text, and YAML 1.1 reads 010 as 8 and 1.10 as 1.1."""
+    job = parse(f"image: i\nscript: s\nenv: {{A: {number}, B: 'x', C: {{value: y}}}}")
+
+    assert [job.env[name].value for name in "ABC"] == [number, "x", "y"]
+
+
+def test_a_variable_that_is_merged_stays_as_it_is_written() -> None:
+    """Aliases and merged mappings as well; the mapping's own key wins."""
+    text = "a: &n 010\nb: &more {X: 1.10, Y: 1.20, Z: 1}\nenv: {<<: *more, Y: y, Z: true, W: *n}"
+
+    assert read_yaml(text)["env"] == {"X": "1.10", "Y": "y", "Z": True, "W": "010"}  # type: ignore[index]  # a mapping
+
+
+def test_only_mappings_of_variables_are_text() -> None:
+    """A label may be named env, and Kubernetes' own list has its own rules."""
+    assert read_yaml("a: {env: 010}\nb: {env: [{value: 010}]}") == {"a": {"env": 8}, "b": {"env": [{"value": 8}]}}
+
+
 def test_aliases_are_followed() -> None:
     """An anchor inside a document saves repetition."""
     assert read_yaml("a: &x [1]\nb: *x") == {"a": [1], "b": [1]}
