@@ -294,6 +294,12 @@ class JobConfig(Part):
         return isinstance(spec, Mapping) and bool(spec.get("hostNetwork"))
 
     @property
+    def dns_policy(self) -> object:
+        """The DNS policy that an overlay sets; None for Kubernetes' own."""
+        spec = self.overlays.pod.get("spec")
+        return spec.get("dnsPolicy") if isinstance(spec, Mapping) else None
+
+    @property
     def has_network_policy(self) -> bool:
         """Whether a NetworkPolicy closes the job; on the host's network it would close the store to the nodes."""
         return self.security.network_policy and not self.is_on_host_network

@@ -176,6 +176,17 @@ def _network(config: JobConfig) -> Iterator[Fault]:
             "networks cannot tell such pods from their node, and would close the store to them. Close the job's ports "
             "in the nodes' firewall, and say false here.",
         )
+    # https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy
+    if config.is_on_host_network and config.rendezvous_host != "none" and config.dns_policy in _OF_THE_MACHINE:
+        yield Fault(
+            "overlays.pod.spec.dnsPolicy",
+            "has a pod on the host's network ask its machine's name servers, which do not know the job's Service: all "
+            "nodes would wait for ever. Set ClusterFirstWithHostNet.",
+        )
+
+
+_OF_THE_MACHINE: Final = (None, "ClusterFirst", "Default")
+"""DNS policies that ask a machine's name servers for pods on its network."""
 
 
 def _environment(config: JobConfig) -> Iterator[Fault]:

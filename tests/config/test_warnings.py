@@ -16,6 +16,7 @@ RDMA: Final[Fields] = {"resources": {**QUIET["resources"], "rdma": {"resource": 
 PARTIAL: Final[Fields] = {"queue": "gpu", "kueue": {"mode": "partial"}}
 RANGE: Final[Fields] = {"elastic": {"nnodes": "2:4"}}
 ETCD: Final[Fields] = {"nnodes": 2, "rdzv_backend": "etcd-v2", "rdzv_endpoint": "etcd:2379"}
+OPEN: Final[Fields] = {"security": {"network_policy": False}}
 GANG: Final = "run_policy.scheduling_policy.min_available"
 
 CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
@@ -177,6 +178,19 @@ CASES: Final[tuple[tuple[str, Fields, str, Fields], ...]] = (
         {"overlays": {"pod": {"spec": {"hostNetwork": True}}}},
         "makes no NetworkPolicy for a job on the host's network",
         {"security": {"network_policy": False}, "overlays": {"pod": {"spec": {"hostNetwork": True}}}},
+    ),
+    *(
+        (
+            "overlays.pod.spec.dnsPolicy",
+            {**wide, **OPEN, "overlays": {"pod": {"spec": {"hostNetwork": True, **policy}}}},
+            "Set ClusterFirstWithHostNet",
+            {**wide, **OPEN, "overlays": {"pod": {"spec": {"hostNetwork": True, "dnsPolicy": instead}}}},
+        )
+        for wide, policy, instead in (
+            (RANGE, {}, "ClusterFirstWithHostNet"),
+            (RANGE, {"dnsPolicy": "ClusterFirst"}, "None"),
+            ({"elastic": {"nnodes": 2}, "target": "job"}, {"dnsPolicy": "Default"}, "ClusterFirstWithHostNet"),
+        )
     ),
 )
 
