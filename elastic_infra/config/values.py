@@ -217,6 +217,7 @@ _SCALE: Final = {
     **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
     **{f"{unit}i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
 }
+_ANY_SCALE: Final = {**_SCALE, "n": Decimal("1e-9"), "u": Decimal("1e-6")}
 
 
 def quantity(text: str) -> Decimal:
@@ -229,6 +230,19 @@ def quantity(text: str) -> Decimal:
         message = "must be a Kubernetes quantity such as '500m', '64' or '16Gi'."
         raise ValueError(message)
     return Decimal(match[1]) * _SCALE[match[2] or ""]
+
+
+_ANY_QUANTITY: Final = re.compile(
+    r"\+?([0-9]{1,64}(?:\.[0-9]{0,64})?|\.[0-9]{1,64})(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?"
+)
+
+
+def any_quantity(value: object) -> Decimal | None:
+    """The number behind what Kubernetes takes as a quantity, numbers and exponents too; None for anything else."""
+    match = _ANY_QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
+    if match is None or isinstance(value, bool):
+        return None
+    return Decimal(match[1]).scaleb(int(match[3] or 0)) * _ANY_SCALE[match[2] or ""]
 
 
 def _number_to_text(value: object) -> object:

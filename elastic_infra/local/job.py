@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from elastic_infra.config import JobConfig
 from elastic_infra.config.env import EnvVar
-from elastic_infra.config.values import quantity
+from elastic_infra.config.values import any_quantity
 from elastic_infra.local.faults import Shape
 from elastic_infra.local.operator_env import operator_env
 from elastic_infra.local.state import Rules
@@ -102,7 +102,8 @@ def on_cpu(config: JobConfig) -> JobConfig:
 def memory_bytes(template: Mapping[str, Any]) -> int | None:
     """The memory limit of a pod's container."""
     limit = container(template).get("resources", {}).get("limits", {}).get("memory")
-    return None if limit is None else int(quantity(limit))
+    number = any_quantity(limit)
+    return None if number is None else int(number)
 
 
 def container(template: Mapping[str, Any]) -> Mapping[str, Any]:

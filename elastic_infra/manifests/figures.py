@@ -9,7 +9,7 @@ from typing import Final
 
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.resources import VENDOR_RESOURCES
-from elastic_infra.config.values import quantity
+from elastic_infra.config.values import any_quantity
 from elastic_infra.manifests.model import Manifest, Manifests, Value
 
 NO_LIMIT: Final = 2**31 - 1
@@ -60,7 +60,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         max_nodes=high,
         gpus_per_node=_gpus(workload),
         claims_per_node=len([*items(at(container(workload), "resources.claims"))]),
-        memory=quantity(memory) if isinstance(memory, str) else None,
+        memory=any_quantity(memory),
         shared_memory=_shared_memory(workload),
         max_restarts=_number(at(policy, "maxRestarts") if policy else variables(workload).get("PET_MAX_RESTARTS")),
         restarts_in_place=at(spec, "pytorchReplicaSpecs.Worker.restartPolicy") != "ExitCode",
@@ -188,10 +188,8 @@ def _limit(container: Mapping[str, Value], resource: str) -> int:
     amount = followed(container, ("resources", "limits", resource))
     if not isinstance(amount, str):
         return _number(amount) or 0
-    try:
-        return int(quantity(amount))
-    except ValueError:  # an exponent, for one: what cannot be counted must not pass as nothing
-        return NO_LIMIT
+    number = any_quantity(amount)
+    return NO_LIMIT if number is None else int(number)  # what cannot be counted must not pass as nothing
 
 
 def _number(value: Value) -> int | None:

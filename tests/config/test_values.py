@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_infra.config import values
-from elastic_infra.config.values import quantity
+from elastic_infra.config.values import any_quantity, quantity
 from tests import strategies
 
 # From the schema that the training operator's CRD has for every quantity.
@@ -61,6 +61,19 @@ def test_no_text_is_accepted_that_kubernetes_refuses(value: object) -> None:
 def test_a_quantity_is_the_number_behind_it(text: str, number: str) -> None:
     """Decimal and binary suffixes, and thousandths."""
     assert quantity(text) == Decimal(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        *((1024, "1024"), (4e9, "4000000000"), ("4e9", "4000000000"), ("1E-3", "0.001"), ("+5.", "5"), (".5Ki", "512")),
+        *(("7n", "7e-9"), ("7u", "7e-6"), ("1e", None), ("1e3Ki", None), ("lots", None), ("-1", None), ("1e999", None)),
+        *((True, None), (None, None), ({}, None), (float("nan"), None), ("٣", None)),
+    ],
+)
+def test_any_quantity_of_kubernetes_is_read(value: object, number: str | None) -> None:
+    """Those that fields refuse as well; in a manifest they may come from an overlay."""
+    assert any_quantity(value) == (None if number is None else Decimal(number))
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,8 @@ def test_only_accelerators_count_as_gpus() -> None:
         ([("Never", {"nvidia.com/gpu": 9}), ("Always", {"nvidia.com/gpu": 3})], [{"nvidia.com/gpu": 8}], 11),
         ([("Never", {"nvidia.com/gpu": 8})], [{"nvidia.com/mig-1g.10gb": 2}], 10),
         ([], [{"nvidia.com/gpu": "2k"}, {"nvidia.com/gpu": 8.0}], 2008),
-        ([], [{"nvidia.com/gpu": "1e1"}], NO_LIMIT),
+        ([], [{"nvidia.com/gpu": "1e1"}], 10),
+        ([], [{"nvidia.com/gpu": "ten"}], NO_LIMIT),
         ([], [None], 0),
     ],
 )
