@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from elastic_infra.config.errors import Fault
 
@@ -68,9 +68,12 @@ def _unknown(spec: Mapping[str, Any], folders: Folders) -> Iterator[Fault]:
     for volume in spec.get("volumes", ()):
         if _volume(volume, folders) is None:
             name = volume["name"]
-            kind = "a Secret" if "secret" in volume else "a ConfigMap"
+            kind = next((_KINDS[source] for source in volume if source in _KINDS), "a volume")
             reason = f"is {kind} of the cluster. Give a folder for it with `--volume {name}=FOLDER`."
             yield Fault(f"storage.volumes.{name}", reason)
+
+
+_KINDS: Final = {"configMap": "a ConfigMap", "secret": "a Secret"}
 
 
 def _volume(volume: Mapping[str, Any], folders: Folders) -> Volume | None:

@@ -78,6 +78,13 @@ def test_volumes_of_the_cluster(tmp_path: Path) -> None:
     assert "Give a folder for it with `--volume keys=FOLDER`." in said
 
 
+def test_volumes_of_no_kind_that_is_known(tmp_path: Path) -> None:
+    """Another one of an overlay is not taken for a ConfigMap."""
+    volume = {"name": "data", "nfs": {"server": "files", "path": "/"}}
+    said = refused(tmp_path, overlays={"pod": {"spec": {"volumes": [volume]}}}).err
+    assert "is a volume of the cluster. Give a folder for it with `--volume data=FOLDER`." in said
+
+
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="this machine has GPUs")
 def test_gpu_job_without_gpus(tmp_path: Path) -> None:
     """It says how many are missing, and offers --cpu."""
