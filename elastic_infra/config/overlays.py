@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
@@ -10,7 +10,8 @@ from pydantic import JsonValue
 from elastic_infra.config.base import Part
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.pod_rules import is_own_key
+from elastic_infra.config.pod_patch import DIRECTIVE, form_faults, mapping
+from elastic_infra.config.pod_rules import is_own_key, paths_with_a_mount
 
 if TYPE_CHECKING:
     from elastic_infra.config.job import JobConfig
@@ -21,9 +22,6 @@ TRAINING_CONTAINER: Final = "pytorch"
 TRAIN_CONTAINER: Final = "node"
 """The same in the pods of a TrainJob:
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/webhooks/trainingruntime_webhook.go"""
-
-DIRECTIVE: Final = "$patch"
-"""An item of a list with ``$patch: delete`` removes the item with its key, as in ``kubectl patch``."""
 
 
 class Overlays(Part):
@@ -44,10 +42,11 @@ def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
         if not isinstance(pod.get(part, {}), Mapping):
             yield Fault(f"overlays.pod.{part}", "must be a mapping, as in a pod template.")
             return
-    yield from _metadata_faults(_mapping(pod.get("metadata")))
-    spec = _mapping(pod.get("spec"))
+    yield from _metadata_faults(mapping(pod.get("metadata")))
+    spec = mapping(pod.get("spec"))
     for key in spec.keys() & _FIELDS.keys():
         yield Fault(f"overlays.pod.spec.{key}", _FIELDS[key])
+    yield from _emptied("overlays.pod.spec", spec, ("initContainers", "volumes"))
     yield from _container_faults(spec.get("containers", []))
     if config.kind == "TrainJob" and TRAIN_CONTAINER in _names(spec.get("containers", [])):
         yield Fault(
@@ -57,12 +56,17 @@ def overlays_keep_identity(config: JobConfig) -> Iterator[Fault]:
         )
 
 
+def overlays_can_be_merged(config: JobConfig) -> Iterator[Fault]:
+    """An overlay has the form of a pod's template, so that it merges, and the pod can be read."""
+    yield from form_faults("overlays.pod", config.overlays.pod, TRAINING_CONTAINER, paths_with_a_mount(config))
+
+
 def _metadata_faults(metadata: Mapping[str, JsonValue]) -> Iterator[Fault]:
     for kind, given in metadata.items():
         path = f"overlays.pod.metadata.{kind}"
         if kind not in {"labels", "annotations"}:
             yield Fault(path, "is set by the operator or Kubernetes. Only labels and annotations can be overlaid.")
-        for key in _mapping(given):
+        for key in mapping(given):
             if is_own_key(key):
                 yield Fault(f"{path}.{key}", "is set by the operator or this package. Choose another key.")
 
@@ -73,9 +77,7 @@ def _container_faults(containers: JsonValue) -> Iterator[Fault]:
         yield Fault(path, "must be a list; without the training container no pod trains.")
         return
     for index, each in enumerate(containers):
-        container = _mapping(each)
-        if not isinstance(container.get("name"), str):
-            yield Fault(f"{path}[{index}]", "needs a name, by which Kubernetes merges containers.")
+        container = mapping(each)
         if container.get("name") == TRAINING_CONTAINER:
             yield from _training_faults(f"{path}[{index}]", container)
 
@@ -83,22 +85,27 @@ def _container_faults(containers: JsonValue) -> Iterator[Fault]:
 def _training_faults(path: str, container: Mapping[str, JsonValue]) -> Iterator[Fault]:
     if DIRECTIVE in container:
         yield Fault(f"{path}.{DIRECTIVE}", "would take out the training container. Remove it.")
+    yield from _emptied(path, container, ("env", "ports", "volumeMounts"))
     for key in container.keys() & {"command", "args", "image"}:
         yield Fault(f"{path}.{key}", "is made from image, script, module, command and args. Use these fields.")
     variables = container.get("env", [])
     for each in variables if isinstance(variables, list) else ():
-        name = _mapping(each).get("name")
+        name = mapping(each).get("name")
         if isinstance(name, str) and reserved(name):
             yield Fault(f"{path}.env.{name}", "is set by the operator, torch or the launcher. Remove it.")
 
 
+def _emptied(path: str, part: Mapping[str, JsonValue], lists: Iterable[str]) -> Iterator[Fault]:
+    """Lists in which this package has items without which the job does not train."""
+    for name in lists:
+        if part.get(name, ()) is None:
+            reason = f"would take out this package's items too. Give each item that is to go `{DIRECTIVE}: delete`."
+            yield Fault(f"{path}.{name}", reason)
+
+
 def _names(containers: JsonValue) -> set[JsonValue]:
-    found = (_mapping(each).get("name") for each in containers) if isinstance(containers, list) else ()
+    found = (mapping(each).get("name") for each in containers) if isinstance(containers, list) else ()
     return {name for name in found if isinstance(name, str)}
-
-
-def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    return value if isinstance(value, Mapping) else {}
 
 
 _FIELDS: Final[Mapping[str, str]] = {

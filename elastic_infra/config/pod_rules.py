@@ -75,16 +75,29 @@ def volume_names_are_distinct(config: JobConfig) -> Iterator[Fault]:
 def mount_paths_are_distinct(config: JobConfig) -> Iterator[Fault]:
     """Each path is mounted once, and the image's root never."""
     taken = {"/", *_own_paths(config)}
-    checkpoint = config.storage.checkpoint
-    wanted = [("workdir.mount_path", config.workdir.mount_path)] if config.workdir else []
-    wanted += [("storage.checkpoint.mount_path", checkpoint.mount_path)] if checkpoint else []
-    wanted += [(f"storage.mounts[{i}].mount_path", mount.mount_path) for i, mount in enumerate(config.storage.mounts)]
-    wanted += [(f"initializers[{i}].path", each.path) for i, each in enumerate(config.initializers)]
-    for field, path in wanted:
+    fetched = [(f"initializers[{i}].path", each.path) for i, each in enumerate(config.initializers)]
+    for field, path in [*_given_paths(config), *fetched]:
         place = posixpath.normpath(f"/{path.lstrip('/')}")
         if place in taken:
             yield Fault(field, f"({place}) is taken. Choose another.")
         taken.add(place)
+
+
+def paths_with_a_mount(config: JobConfig) -> frozenset[str]:
+    """Paths that certainly have a mount of their own, as the pod spells them.
+
+    The launcher's may be that of a file, and an initializer's may lie in another mount.
+    """
+    return frozenset({*_own_paths(config), *(path for _, path in _given_paths(config))} - {LAUNCHER})
+
+
+def _given_paths(config: JobConfig) -> Iterator[tuple[str, str]]:
+    if config.workdir:
+        yield "workdir.mount_path", config.workdir.mount_path
+    if config.storage.checkpoint:
+        yield "storage.checkpoint.mount_path", config.storage.checkpoint.mount_path
+    for i, mount in enumerate(config.storage.mounts):
+        yield f"storage.mounts[{i}].mount_path", mount.mount_path
 
 
 def _own_paths(config: JobConfig) -> Iterator[str]:

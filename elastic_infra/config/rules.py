@@ -13,7 +13,12 @@ from elastic_infra.config import pod_rules
 from elastic_infra.config.elastic import Rendezvous
 from elastic_infra.config.env import reserved
 from elastic_infra.config.errors import Fault
-from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER, overlays_keep_identity
+from elastic_infra.config.overlays import (
+    TRAIN_CONTAINER,
+    TRAINING_CONTAINER,
+    overlays_can_be_merged,
+    overlays_keep_identity,
+)
 from elastic_infra.config.placement import Kueue
 from elastic_infra.config.run_policy import RunPolicy
 from elastic_infra.config.values import digest_in, is_late, quantity
@@ -586,5 +591,6 @@ _RULES: Final[tuple[Callable[[JobConfig], Iterator[Fault]], ...]] = (
     grace_fits,
     failure_grace_fits,
     overlays_keep_identity,
+    overlays_can_be_merged,
     *pod_rules.RULES,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elastic_infra.manifests.overlay import MERGE_KEYS
+from elastic_infra.config.pod_patch import MERGE_KEYS
 
 Tree = Any
 """JSON."""

@@ -6,28 +6,9 @@ Source: https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-ob
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-from elastic_infra.config.overlays import DIRECTIVE
+from elastic_infra.config.pod_patch import DIRECTIVE, MERGE_KEYS
 from elastic_infra.manifests.model import Value
-
-MERGE_KEYS: Final[Mapping[str, str]] = {
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ports": "containerPort",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
-"""``patchMergeKey`` of each list below core/v1 PodTemplateSpec that Kubernetes merges; all others are replaced.
-https://github.com/kubernetes/api/blob/v0.34.0/core/v1/types.go"""
 
 
 def overlaid(base: Mapping[str, Value], patch: Mapping[str, Value]) -> dict[str, Value]:

@@ -789,6 +789,13 @@ CASES: Final = (
         {"overlays": {"pod": {"spec": {"hostNetwork": True}}}},
     ),
     Case(
+        "overlays_can_be_merged",
+        {"overlays": {"pod": {"spec": {"volumes": [{"emptyDir": {}}]}}}},
+        "overlays.pod.spec.volumes[0]",
+        ("a mapping with name (text)",),
+        {"overlays": {"pod": {"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}}}},
+    ),
+    Case(
         "list_keys_are_distinct",
         {"placement": {"topology_spread": [{"topology_key": "zone"}, {"topology_key": "zone"}]}},
         "placement.topology_spread",

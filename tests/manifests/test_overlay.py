@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_infra.config import ConfigError, JobConfig
+from elastic_infra.config import ConfigError, Fault, JobConfig
+from elastic_infra.config.pod_patch import MERGE_KEYS
 from elastic_infra.config.warnings import warnings
-from elastic_infra.manifests.overlay import MERGE_KEYS, overlaid
+from elastic_infra.manifests.overlay import overlaid
 from tests import jobs, kubernetes_schema
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "overlays.md"
@@ -140,6 +141,14 @@ def test_the_hash_counts_the_patch() -> None:
             {"spec": {"containers": [{"name": "pytorch", "env": [{"name": "RANK", "value": "0"}]}]}},
             "overlays.pod.spec.containers[0].env.RANK",
         ),
+        ({"metadata": {"labels": None}}, "overlays.pod.metadata.labels"),
+        ({"metadata": {"annotations": None}}, "overlays.pod.metadata.annotations"),
+        ({"spec": {"volumes": None}}, "overlays.pod.spec.volumes"),
+        ({"spec": {"initContainers": None}}, "overlays.pod.spec.initContainers"),
+        *(
+            ({"spec": {"containers": [{"name": "pytorch", key: None}]}}, f"overlays.pod.spec.containers[0].{key}")
+            for key in ("env", "ports", "volumeMounts")
+        ),
     ],
 )
 def test_identity_stays(patch: dict[str, Any], path: str) -> None:
@@ -155,3 +164,104 @@ def test_a_second_container_is_warned_of() -> None:
     paths = [warning.path for warning in warnings(pod(containers=[{"name": "proxy", "image": "i"}]))]
 
     assert "overlays.pod.spec.containers[0]" in paths
+
+
+DIRECTIVES: list[tuple[dict[str, Any], str]] = [
+    ({"metadata": {"labels": {"$patch": "replace"}}}, "overlays.pod.metadata.labels.$patch"),
+    ({"spec": {"securityContext": {"$patch": "delete"}}}, "overlays.pod.spec.securityContext.$patch"),
+    ({"spec": {"$retainKeys": ["containers"]}}, "overlays.pod.spec.$retainKeys"),
+    ({"spec": {"volumes": [{"name": "a", "$patch": "replace"}]}}, "overlays.pod.spec.volumes[0].$patch"),
+    ({"spec": {"tolerations": [{"key": "a", "$patch": "delete"}]}}, "overlays.pod.spec.tolerations[0].$patch"),
+    (
+        {"spec": {"volumes": [{"name": "a", "emptyDir": {"$retainKeys": []}}]}},
+        "overlays.pod.spec.volumes[0].emptyDir.$retainKeys",
+    ),
+]
+
+
+@pytest.mark.parametrize(("patch", "path"), DIRECTIVES, ids=[path for _, path in DIRECTIVES])
+def test_other_directives_are_refused(patch: dict[str, Any], path: str) -> None:
+    """Nothing follows them here, and the cluster would get them as they are."""
+    (fault,) = refused(patch)
+
+    assert fault.path == path
+    assert "`$patch: delete`" in fault.reason
+
+
+def refused(patch: dict[str, Any]) -> tuple[Fault, ...]:
+    """The faults of a patch."""
+    with pytest.raises(ConfigError) as error:
+        jobs.elastic(overlays={"pod": patch})
+    return error.value.faults
+
+
+FORMS: list[tuple[dict[str, Any], str]] = [
+    ({"metadata": {"labels": ["a"]}}, "metadata.labels"),
+    ({"metadata": {"labels": {"a": 1}}}, "metadata.labels.a"),
+    ({"metadata": {"annotations": {"a": True}}}, "metadata.annotations.a"),
+    ({"spec": {"volumes": ["x"]}}, "spec.volumes[0]"),
+    ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes[0]"),
+    ({"spec": {"volumes": [{"name": "x", "emptyDir": "1Gi"}]}}, "spec.volumes[0].emptyDir"),
+    ({"spec": {"volumes": {"name": "x"}}}, "spec.volumes"),
+    ({"spec": {"initContainers": [{"image": "x"}]}}, "spec.initContainers[0]"),
+    ({"spec": {"initContainers": ["x"]}}, "spec.initContainers[0]"),
+    ({"spec": {"initContainers": "x"}}, "spec.initContainers"),
+    ({"spec": {"initContainers": [{"name": "x", "env": "x"}]}}, "spec.initContainers[0].env"),
+    ({"spec": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, "spec.topologySpreadConstraints[0]"),
+    *(
+        ({"spec": {"containers": [{"name": "pytorch", key: value}]}}, f"spec.containers[0].{path}")
+        for key, value, path in (
+            ("env", "x", "env"),
+            ("env", {"A": "b"}, "env"),
+            ("env", [{"value": "x"}], "env[0]"),
+            ("env", ["A=b"], "env[0]"),
+            ("env", [{"name": "X", "value": 5}], "env[0].value"),
+            ("env", [{"name": "X", "value": True}], "env[0].value"),
+            ("env", [{"name": "X", "valueFrom": "y"}], "env[0].valueFrom"),
+            ("env", [{"name": "X", "valueFrom": {"secretKeyRef": "y"}}], "env[0].valueFrom.secretKeyRef"),
+            ("env", [{"name": "X", "valueFrom": {"fieldRef": {}}}], "env[0].valueFrom.fieldRef.fieldPath"),
+            ("envFrom", "x", "envFrom"),
+            ("envFrom", ["x"], "envFrom[0]"),
+            ("envFrom", [{"secretRef": {}}], "envFrom[0]"),
+            ("envFrom", [{"secretRef": None}], "envFrom[0]"),
+            ("ports", [{"containerPort": "80"}], "ports[0]"),
+            ("volumeMounts", [{"name": "x"}], "volumeMounts[0]"),
+            ("volumeMounts", [{"mountPath": "/x"}], "volumeMounts[0].name"),
+            ("volumeMounts", [{"name": "x", "mountPath": "/x", "subPath": 1}], "volumeMounts[0].subPath"),
+            ("resources", "x", "resources"),
+            ("resources", {"limits": ["x"]}, "resources.limits"),
+            ("resources", {"limits": {"memory": "lots"}}, "resources.limits.memory"),
+            ("resources", {"requests": {"memory": {}}}, "resources.requests.memory"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("patch", "path"), FORMS, ids=[f"{i}-{path}" for i, (_, path) in enumerate(FORMS)])
+def test_what_is_no_part_of_a_pod_is_refused(patch: dict[str, Any], path: str) -> None:
+    """A list that is merged has mappings with its key, and text is text, as the API server wants it."""
+    assert [fault.path for fault in refused(patch)] == [f"overlays.pod.{path}"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"metadata": {"labels": {"team": None, "env": "prod"}}},
+        {"spec": {"nodeSelector": {"env": "prod"}, "imagePullSecrets": None}},
+        {"spec": {"volumes": [{"name": "shm", "$patch": "delete"}]}},
+        *(
+            {"spec": {"containers": [{"name": "pytorch", **part}]}}
+            for part in (
+                {"volumeMounts": [{"mountPath": "/dev/shm", "readOnly": True}]},
+                {"volumeMounts": [{"mountPath": "/dev/shm", "$patch": "delete"}]},
+                {"env": [{"name": "A"}, {"name": "B", "value": None}, {"name": "C", "$patch": "delete"}]},
+                {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]},
+                {"resources": {"limits": {"memory": 1024, "cpu": None}}},
+                {"ports": [{"containerPort": 80}]},
+            )
+        ),
+    ],
+)
+def test_what_merges_is_accepted(patch: dict[str, Any]) -> None:
+    """A key of a list that is merged means nothing among labels; what is there already needs no more than its key."""
+    assert jobs.objects(jobs.elastic(overlays={"pod": patch}))
