@@ -816,7 +816,7 @@ class ElasticTrainingJobArgs(TypedDict):
     """Workload object. `auto`: one node is a batch/v1 Job (retried when its cluster node is lost), more are a PyTorchJob, which needs the training operator. `job`: a batch/v1 Job for any number of nodes, an Indexed one where there are several; it needs no operator, but Kubernetes 1.31. `trainjob`: a TrainJob with a runtime of its own; it needs Kubeflow Trainer 2.3, its size is the maximum of nodes unless `elastic.elastic_job_set` is on, and training runs with the nodes that have come."""
 
     children: NotRequired[str]
-    """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces."""
+    """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack share a name in two namespaces. A change from `name` to `resource` makes every object of the job anew, and does not get past one that is there."""
 
     adopted: NotRequired[bool]
     """Take over the live job of this name and kind that something else made, without a restart: Pulumi imports its workload object, and nothing else of the config reaches the cluster. Once the key is gone the job is made anew as the config has it."""

@@ -132,5 +132,6 @@ def _clash(resource: str, other: str, name: str) -> str:
         f"ElasticTrainingJob {resource!r} and ElasticTrainingJob {other!r} both have children called after {name!r}, "
         "by `name` or by their own name, so Pulumi cannot tell these apart. Choose another `name`; where both must "
         f"keep theirs, as in two namespaces, set `children: resource` in the job whose `name` is {name!r}: its "
-        "children are then called after the resource."
+        "children are then called after the resource. Set it in a job that is new: one that is there would be made "
+        "anew with all its objects."
     )

@@ -149,7 +149,8 @@ class JobConfig(Part):
     children: Literal["name", "resource"] = "name"
     """The base of the names of the component's children in Pulumi. `name`: the job's name, so that renaming the Pulumi
     resource with `name` kept touches no Kubernetes object. `resource`: the Pulumi resource, where two jobs of one stack
-    share a name in two namespaces."""
+    share a name in two namespaces. A change from `name` to `resource` makes every object of the job anew, and does not
+    get past one that is there."""
 
     adopted: bool = False
     """Take over the live job of this name and kind that something else made, without a restart: Pulumi imports its

@@ -18,6 +18,7 @@ from elastic_infra.preview.deltas import deltas
 from elastic_infra.preview.effects import Effect, effects
 from elastic_infra.preview.model import (
     ADOPTED,
+    CHILDREN,
     Change,
     Comparison,
     Consequence,
@@ -124,6 +125,8 @@ def _job(pair: Pair, versions: Versions | None, unread: Collection[tuple[SideNam
     if head is None:
         return _removed(base, unread)
     found = (*_renaming(base, head, versions), *_launcher(head.config, versions), *_changes(base.config, head))
+    if makes_objects_anew(base, head, versions):
+        found = tuple(_anew(head.config, change) if change.path == CHILDREN else change for change in found)
     changes = tuple(_as_adopted(head.config, change) for change in found)
     consequence = worst(*(change.consequence for change in changes))
     return JobDiff(
@@ -141,11 +144,12 @@ def _as_adopted(config: JobConfig, change: Change) -> Change:
     """A change of an adopted job reaches nothing; once the job is that no more, it is made anew."""
     if config.adopted and change.path != "name":
         return dataclasses.replace(change, consequence=Consequence.NONE, manifest_paths=())
-    if change.path == ADOPTED:
-        return dataclasses.replace(
-            change, consequence=Consequence.RESTART, manifest_paths=(f"{config.kind} (made anew)",)
-        )
-    return change
+    return _anew(config, change) if change.path == ADOPTED else change
+
+
+def _anew(config: JobConfig, change: Change) -> Change:
+    """The change as one for which the job is made anew."""
+    return dataclasses.replace(change, consequence=Consequence.RESTART, manifest_paths=(f"{config.kind} (made anew)",))
 
 
 def _added(head: Job, unread: Collection[tuple[SideName, str]]) -> JobDiff:

@@ -167,6 +167,9 @@ class JobDiff:
 ADOPTED: Final = "adopted"
 """Path of the key by which a live job is taken over."""
 
+CHILDREN: Final = "children"
+"""Path of the key that names the job's objects in Pulumi."""
+
 
 def taken_over(name: str) -> JobDiff:
     """A job that another tool made and that the program adopts: nothing of the job changes."""

@@ -80,7 +80,12 @@ def resource_warnings(base: Job, head: Job, versions: Versions | None) -> Iterat
     """What a rename of the Pulumi resource needs, where it is not the job's name that stays in charge."""
     if not makes_objects_anew(base, head, versions):
         return
-    if head.config.children == "resource" or base.config.children == "resource":
+    if base.resource == head.resource:
+        yield (
+            "`children: resource` gives the objects other names in Pulumi, so `pulumi up` would make each object a "
+            "second time and fail. Keep `children: name` in this job, and set it in the new job that has the same name."
+        )
+    elif head.config.children == "resource" or base.config.children == "resource":
         yield (
             "`children: resource` names the objects' resources after the Pulumi resource, so `pulumi up` would make "
             "each object a second time and fail. Give the component "
@@ -94,13 +99,18 @@ def resource_warnings(base: Job, head: Job, versions: Versions | None) -> Iterat
 
 
 def makes_objects_anew(base: Job, head: Job, versions: Versions | None) -> bool:
-    """Whether the rename of a Pulumi resource reaches the objects of a job that keeps its name."""
-    if base.name != head.name or base.resource == head.resource or base.resource is None or head.resource is None:
+    """Whether the children of a job that keeps its name get names in Pulumi by which no record of them is found."""
+    if base.name != head.name or base.resource is None or head.resource is None:
         return False
-    if "resource" in {base.config.children, head.config.children}:
+    if _prefix(base) not in {_prefix(head), head.resource}:  # the second is an alias
         return True
     is_upgrade = versions is not None and bool(_FIRST.match(versions[0] or ""))
-    return is_upgrade and base.resource != base.name
+    return is_upgrade and base.resource not in {base.name, head.resource}
+
+
+def _prefix(job: Job) -> str | None:
+    """What the names of the job's children begin with."""
+    return job.resource if job.config.children == "resource" else job.name
 
 
 def loses_checkpoints(base: Job, head: Job, consequence: Consequence, versions: Versions | None) -> bool:

@@ -329,6 +329,22 @@ def test_a_renamed_resource_is_told(tmp_path: Path) -> None:
     assert any('aliases=[pulumi.Alias(name="old")]' in warning for warning in after["warnings"])
 
 
+def test_children_of_another_name_are_told(tmp_path: Path) -> None:
+    """Pulumi finds no record of the objects of a job that is there under the names of its resource."""
+    after_resource = NAMED.replace('"name"', '"children": "resource", "name"')
+    commit(tmp_path, {"Pulumi.yaml": PROJECT, "__main__.py": NAMED})
+    write(tmp_path, {"__main__.py": after_resource})
+    _, document, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+    commit(tmp_path, {"__main__.py": after_resource})
+    write(tmp_path, {"__main__.py": NAMED})
+    _, back, _ = diff(tmp_path, "HEAD", ".", "--run-programs")
+    (job,), (found,) = document["jobs"], back["jobs"]
+
+    assert (job["consequence"], [each["path"] for each in job["changes"]]) == ("restart", ["children"])
+    assert any("Keep `children: name` in this job" in warning for warning in job["warnings"])
+    assert (found["consequence"], found["warnings"]) == ("none", [])
+
+
 def test_a_job_of_a_program_that_fails_on_the_other_side_is_unknown(repository: Path) -> None:
     """It may be there or not: it is neither added nor removed."""
     commit(repository, {"__main__.py": "raise RuntimeError('no region, Authorization: Bearer abcdef1234567890')"})
