@@ -129,7 +129,10 @@ def test_the_store_comes_from_the_same_registry_and_account() -> None:
 def test_the_store_has_a_place_of_its_own() -> None:
     """Where its fields say, and not where the training nodes are: it needs no GPU."""
     training: dict[str, Any] = {"node_selector": {"pool": "h100"}, "tolerations": [{"key": "nvidia.com/gpu"}]}
-    own: dict[str, Any] = {"node_selector": {"pool": "cpu"}, "tolerations": [{"key": "team", "value": "ml"}]}
+    own: dict[str, Any] = {
+        "node_selector": {"pool": "cpu"},
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "ml"}],
+    }
     pods = [_store(placement=training, **fields)["spec"]["template"]["spec"] for fields in ({}, {"rendezvous": own})]
 
     assert [pod.get("nodeSelector") for pod in pods] == [None, {"pool": "cpu"}]
