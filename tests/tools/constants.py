@@ -122,6 +122,7 @@ CONSTANTS: Final = (
     Constant("docs/reference.md", "pauses from 2 s that double", "elastic_infra/manifests/fetch.py"),
     Constant("docs/reference.md", "Add up 16 MiB", f"{_LAUNCHER}/health.py"),
     Constant("docs/reference.md", "besides 60 s for", "elastic_infra/config/time_budgets.py:NODE_LOST_SECONDS"),
+    Constant("docs/reference.md", "besides 30 s for", "elastic_infra/manifests/store.py:NODE_LOST_SECONDS"),
     Constant(
         "docs/reference.md",
         "Kubernetes' own is 300 s",
