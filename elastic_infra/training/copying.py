@@ -23,7 +23,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 def copy_all(pairs: Iterable[Pair]) -> None:
     """Copy each source to its target."""
-    pieces = [piece for pair in pairs for piece in _pieces(*pair)]
+    pieces = [piece for pair in pairs for piece in _pieces(pair)]
     on_host = [piece for piece in pieces if _is_on_host(*piece)]
     threads = min(THREADS, len(os.sched_getaffinity(0)), sum(map(_bytes_of, on_host)) // PIECE_BYTES)
     inference = torch.is_inference_mode_enabled()
@@ -54,10 +54,10 @@ def _shared_out(pieces: Iterable[Pair], threads: int) -> list[list[Pair]]:
     return lots
 
 
-def _pieces(target: torch.Tensor, source: torch.Tensor) -> Iterator[Pair]:
-    size = source.numel() * source.element_size()
-    if size <= PIECE_BYTES or not (target.is_contiguous() and source.is_contiguous()):
-        yield target, source
+def _pieces(pair: Pair) -> Iterator[Pair]:
+    target, source = pair
+    if _bytes_of(pair) <= PIECE_BYTES or not (target.is_contiguous() and source.is_contiguous()):
+        yield pair
         return
     length = PIECE_BYTES // source.element_size()
     yield from zip(target.view(-1).split(length), source.view(-1).split(length), strict=True)

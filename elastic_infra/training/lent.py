@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .copying import copy_all
+from .copying import Pair, copy_all
 from .host_memory import Tree
 from .shards import is_sharded
 
@@ -32,13 +32,13 @@ def load(member: Any, saved: Tree) -> None:  # noqa: ANN401  a member
 
 def copied(value: Tree) -> Tree:
     """The values with copies of all tensors in host memory; those of shards were copied when they were assembled."""
-    pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+    pairs: list[Pair] = []
     rooms = _with_rooms(value, pairs)
     copy_all(pairs)
     return rooms
 
 
-def _with_rooms(value: Tree, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> Tree:
+def _with_rooms(value: Tree, pairs: list[Pair]) -> Tree:
     """The values with room in place of each tensor that is to be copied; each room and its tensor become a pair."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or is_sharded(value):

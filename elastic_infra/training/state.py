@@ -97,8 +97,6 @@ class _Said:
     """The step that this rank saves to disk for this group; -1 where it saves none."""
     start: str = ""
     """A word of this rank's; rank 0's tells this start of the workers from an earlier one of the same run."""
-    sees_snapshots: bool = False
-    """Whether this rank finds any snapshots on disk, whole or not."""
 
     @property
     def version(self) -> Version:
@@ -702,15 +700,14 @@ class ElasticState:
                 durable=durable,
                 fault=fault,
                 attempt=attempt,
-                sees_snapshots=self._sees_snapshots(),
             )
         )
         best, disk = max(said.step for said in ranks), ranks[0].durable
         if ranks[0].fault:
             raise StateError(ranks[0].fault)
-        if best < 0:
-            self._refuse_blindness([said.sees_snapshots for said in ranks])
         handed, self._handed = max(said.handed for said in ranks), -1
+        if max(best, handed, *disk) < 0:
+            self._refuse_blindness()
         if handed > max(best, *disk, -1):
             disk = self._await_handed(handed, disk)
         restored = self._from_disk(disk, after=best)
@@ -751,19 +748,20 @@ class ElasticState:
         parts = {key: [each["shards"] for each in (tree, *copies.get(key, ()))] for key, tree in held.items()}
         mine = {key: shards.inventory(found) for key, found in parts.items()}
         disk, fault = self._durable_steps() if _rank() == 0 else ((), "")
-        everywhere = _gather((mine, self._handed, self._sees_snapshots(), disk, fault, self._word()))
+        everywhere = _gather((mine, self._handed, disk, fault, self._word()))
         inventories = [inventory for inventory, *_ in everywhere]
         *_, disk, fault, self._start = everywhere[0]
         if fault:
             raise StateError(fault)
         key, reason = exchange.newest_whole(inventories)
-        if key is None:
-            self._refuse_blindness([sees for _, _, sees, *_ in everywhere])
+        best = key[0] if key is not None else -1
         handed = max(step for _, step, *_ in everywhere)
-        if handed > max(key[0] if key is not None else -1, *disk, -1):
+        if max(best, handed, *disk) < 0:
+            self._refuse_blindness()
+        if handed > max(best, *disk, -1):
             disk = self._await_handed(handed, disk)
         self._handed = -1
-        restored = self._from_disk(disk, after=key[0] if key is not None else -1)
+        restored = self._from_disk(disk, after=best)
         if restored is None and key is not None:
             drawn = {tree["rank"]: tree["rng"] for tree in (held[key], *copies.get(key, ()))} if key in held else {}
             restored = self._from_memories(key, held.get(key), parts.get(key, []), inventories, drawn)
@@ -849,20 +847,21 @@ class ElasticState:
         return None
 
     def _sees_snapshots(self) -> bool:
+        """Whether this rank finds any snapshots on disk, whole or not."""
         folder = cast("snapshots.Folder | None", self._folder)
         with contextlib.suppress(OSError):
             return folder is not None and folder.has_any()
         return False
 
-    def _refuse_blindness(self, seeing: Sequence[bool]) -> None:
+    def _refuse_blindness(self) -> None:
         """Refuse to begin anew where rank 0, which chooses the snapshot, finds none where others find some.
 
-        Args:
-            seeing: by rank, whether it finds any.
+        Every rank must call this method.
 
         Raises:
             StateError: it is so.
         """
+        seeing = _gather(self._sees_snapshots())
         if seeing[0] or not any(seeing):
             return
         message = (
