@@ -112,7 +112,7 @@ def test_two_nodes_of_eight_workers(tmp_path: pathlib.Path) -> None:
 
     The siblings of the killed worker keep their processes too, and the other node's memory has the shards of all eight.
     """
-    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="rebuilt", steps=60)
+    job = elastic_job(tmp_path, seconds=0.1, durable_steps=100, mode="rebuilt", steps=300)
     job.options = (*job.options, "--nproc-per-node", "8")
     try:
         job.start_store()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import resource
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from elastic_infra.config.elastic import MAX_NODES
 from elastic_infra.launcher.protocol import events
 from elastic_infra.launcher.store import client, connection, server, wire
+from elastic_infra.launcher.store.feed import Feed
 from tests.launcher.store.serving import (
     TOKEN,
     Node,
@@ -275,16 +277,25 @@ def test_readers_that_do_not_read_cost_a_bound_and_get_everything() -> None:
     assert beats == [{"id": 1}] * 15
 
 
+def gathering(served: Served, end: socket.socket) -> Feed:
+    """The job's notices, which are gathered until ``due`` is set to an earlier time; no round of the server goes on."""
+    ask(end, {"op": "beat", "id": 0})
+    feed = served.server._feeds["job"]
+    feed.due = math.inf
+    return feed
+
+
 def test_a_change_comes_before_the_answer_that_reports_it(served: Served) -> None:
     """Also while notices are gathered; a beat does not wait for them."""
     with after_hello(served, "a") as end:
-        ask(end, {"op": "beat", "id": 0})
-        served.server._feeds["job"].due = time.monotonic() + 0.5
+        feed = gathering(served, end)
         end.sendall(wire.encode({"op": "compare_and_set", "id": 1, "key": "gen", "value": {"number": 1}, "version": 0}))
-        time.sleep(0.1)
+        wait_until(lambda: "gen" in served.server._keyspaces["job"].entries)
         end.sendall(wire.BEAT)
         with end.makefile("rb") as lines:
-            said = [json.loads(line) for line in (lines.readline(), lines.readline(), lines.readline())]
+            said = [json.loads(lines.readline())]
+            feed.due = 0.0
+            said += [json.loads(line) for line in (lines.readline(), lines.readline())]
 
     assert [each.get("op") or each.get("event") or each.get("id") for each in said] == ["beat", "set", 1]
 
@@ -309,10 +320,12 @@ def test_nodes_that_come_together_share_one_snapshot(served: Served) -> None:
         ask(end, {"op": "set", "id": 1, "key": "node/a", "value": {"uuid": "a"}})
         snapshot, calls = served.server._keyspaces["job"].snapshot, []
         served.server._keyspaces["job"].snapshot = lambda now: calls.append(now) or snapshot(now)  # type: ignore[method-assign,func-returns-value]  # counted
-        served.server._feeds["job"].due = time.monotonic() + 0.5
+        feed = gathering(served, end)
         newcomers = [stack.enter_context(before_hello(served)) for _ in range(20)]
         for number, newcomer in enumerate(newcomers):
             newcomer.sendall(wire.encode({"op": "hello", "id": number, "job": "job", "node": "", "token": TOKEN}))
+        wait_until(lambda: len(feed.newcomers) == len(newcomers))
+        feed.due = 0.0
         said = [json.loads(newcomer.makefile("rb").readline()) for newcomer in newcomers]
 
     assert [each["id"] for each in said] == [*range(20)]
@@ -327,10 +340,12 @@ def test_a_crowd_gets_long_messages_packed(served: Served) -> None:
         seen = Node(served.port, "reader")
         stack.callback(seen.close)
         first = seen.wait_for_kind(events.StoreConnected)
-        served.server._feeds["job"].due = time.monotonic() + 0.5
+        feed = gathering(served, ends[0])
         for number, end in enumerate(ends):
             said = {"uuid": f"node-{number}", "name": "a" * 50, "state": "ready"}
             end.sendall(wire.encode({"op": "set", "id": 1, "key": f"node/node-{number}", "value": said}))
+        wait_until(lambda: len(served.server._keyspaces["job"].entries) == len(ends))
+        feed.due = 0.0
         seen.wait_for(lambda _: sum(isinstance(each, events.PeerSeen) for each in seen.notifications) == server.CROWD)
         late = stack.enter_context(before_hello(served))
         late.sendall(wire.encode({"op": "hello", "id": 0, "job": "job", "node": "late", "token": TOKEN}))
