@@ -11,7 +11,7 @@ import typer
 from elastic_infra.cli import cluster_job, kubectl
 from elastic_infra.cli.kubectl import Answer, Kubectl
 from elastic_infra.config.env import TEE
-from elastic_infra.manifests.figures import variables
+from elastic_infra.manifests.figures import variable_names
 from elastic_infra.manifests.metadata import COMPONENT, INSTANCE
 from elastic_infra.operations import ranks, view
 from elastic_infra.operations import workload as jobs
@@ -92,7 +92,7 @@ def _of_rank(ask: Kubectl, workload: Object, rank: int, pods: list[Object], opti
     snapshots = cluster_job.snapshots_of(ask, workload, running, notes)
     names = {view.node_name(pod): name_of(pod) for pod in pods}
     found = ranks.place(rank, list(names), snapshots, jobs.workers_per_node(workload))
-    is_teed = TEE in variables(workload)
+    is_teed = TEE in variable_names(workload)
     for note in (*notes, *_about(found, is_teed=is_teed)):
         typer.echo(f"note: {note}", err=True)
     lines = ask.lines("logs", names[found.node], *options)

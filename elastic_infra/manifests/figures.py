@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, cast
 
 from elastic_infra.config.mount_paths import SHARED_MEMORY
 from elastic_infra.config.resources import VENDOR_RESOURCES
@@ -62,7 +63,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
         claims_per_node=len([*items(at(container(workload), "resources.claims"))]),
         memory=any_quantity(memory),
         shared_memory=_shared_memory(workload),
-        max_restarts=_number(at(policy, "maxRestarts") if policy else variables(workload).get("PET_MAX_RESTARTS")),
+        max_restarts=_number(at(policy, "maxRestarts") if policy else variable(workload, "PET_MAX_RESTARTS")),
         restarts_in_place=at(spec, "pytorchReplicaSpecs.Worker.restartPolicy") != "ExitCode",
         backoff_limit=None if limit == NO_LIMIT else limit,
         active_deadline_seconds=_number(at(life, "activeDeadlineSeconds")),
@@ -96,9 +97,13 @@ def workload_of(manifests: Manifests) -> Manifest:
 
 def of_runtime(runtime: Mapping[str, Value], job: str) -> dict[str, Value]:
     """The same where the TrainJob is not seen: its name is given, and its metadata are its runtime's."""
-    metadata = at(runtime, "metadata")
-    own = {**(metadata if isinstance(metadata, Mapping) else {}), "name": job}
+    own = renamed(at(runtime, "metadata"), job)
     return with_runtime({"apiVersion": runtime.get("apiVersion"), "kind": "TrainJob", "metadata": own}, runtime)
+
+
+def renamed(metadata: Value, name: str) -> Mapping[str, Value]:
+    """Metadata with another name; none of the others is read, as it may be known late."""
+    return ChainMap({"name": name}, cast("dict[str, Value]", metadata) if isinstance(metadata, Mapping) else {})
 
 
 def replicas(workload: Mapping[str, Value]) -> int:
@@ -110,7 +115,7 @@ def replicas(workload: Mapping[str, Value]) -> int:
 def _bounds(workload: Mapping[str, Value], policy: Value) -> tuple[int, int]:
     """The fewest and the most nodes; an Indexed Job's own fields hold the number of now alone."""
     now = replicas(workload)
-    low, _, high = str(variables(workload).get("PET_NNODES", "")).partition(":")
+    low, _, high = str(variable(workload, "PET_NNODES") or "").partition(":")
     least, most = at(policy, "minReplicas") or low, at(policy, "maxReplicas") or high or low
     return _number(least) or now, _number(most) or now
 
@@ -149,14 +154,23 @@ def items(value: Value) -> Iterator[Mapping[str, Value]]:
         yield from (item for item in value if isinstance(item, Mapping))
 
 
-def variables(workload: Mapping[str, Value]) -> Mapping[str, Value]:
-    """The container's plain variables."""
-    return {str(item["name"]): item.get("value") for item in items(at(container(workload), "env"))}
+def variable(workload: Mapping[str, Value], name: str) -> Value:
+    """The plain value of the container's variable; None without one.
+
+    No other variable's value is read: in a preview by Pulumi it may be one that is known late, which raises.
+    """
+    found = [item for item in items(at(container(workload), "env")) if item.get("name") == name]
+    return found[-1].get("value") if found else None
+
+
+def variable_names(workload: Mapping[str, Value]) -> frozenset[str]:
+    """Names of the container's variables, those from a Secret or a field too."""
+    return frozenset(str(item.get("name")) for item in items(at(container(workload), "env")))
 
 
 def run_of(workload: Mapping[str, Value]) -> Value:
     """The id of the workload's run in the store."""
-    return at(workload, "spec.elasticPolicy.rdzvId") or variables(workload).get("PET_RDZV_ID")
+    return at(workload, "spec.elasticPolicy.rdzvId") or variable(workload, "PET_RDZV_ID")
 
 
 def _gpus(workload: Mapping[str, Value]) -> int:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.launcher.settings import env_name
-from elastic_infra.manifests.figures import at, figures, items, replicas, variables
+from elastic_infra.manifests.figures import at, figures, items, replicas, variable
 from elastic_infra.manifests.metadata import QUEUE, SIZE_OWNER
 from elastic_infra.operations.objects import Object, conditions, moment, name_of, part, text, whole
 
@@ -49,7 +49,7 @@ class Size:
 def size(workload: Object) -> Size:
     """The size of a job."""
     known = figures(workload)
-    unit = variables(workload).get(env_name("node_unit"))
+    unit = variable(workload, env_name("node_unit"))
     is_range = known.min_nodes < known.max_nodes
     told = part(workload, "metadata.annotations").get(SIZE_OWNER)
     others: dict[object, Owner] = {"config": "config", "autoscaler": "autoscaler", "queue": "queue"}
@@ -103,7 +103,7 @@ def why_failed(workload: Object) -> str:
 
 def workers_per_node(workload: Object) -> int:
     """Worker processes on each node."""
-    given = text(workload, "spec.nprocPerNode") or str(variables(workload).get("PET_NPROC_PER_NODE"))
+    given = text(workload, "spec.nprocPerNode") or str(variable(workload, "PET_NPROC_PER_NODE"))
     return int(given) if given.isdecimal() else 1
 
 
@@ -114,13 +114,13 @@ def training_container(workload: Object) -> str:
 
 def status_port(workload: Object) -> int | None:
     """The port of `launcher.metrics_port`."""
-    port = variables(workload).get(env_name("metrics_port"))
+    port = variable(workload, env_name("metrics_port"))
     return int(port) if isinstance(port, str) and port.isdecimal() and int(port) else None
 
 
 def writes_events_to_its_log(workload: Object) -> bool:
     """Whether `launcher.events` is `-`, so that the pods' logs hold the launchers' event lines."""
-    return variables(workload).get(env_name("events")) == "-"
+    return variable(workload, env_name("events")) == "-"
 
 
 def described(workload: Object) -> str:

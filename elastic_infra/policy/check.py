@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from elastic_infra.manifests import Manifests
-from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS, at, of_runtime, workload_of
+from elastic_infra.manifests.figures import RUNTIME_KIND, WORKLOAD_KINDS, at, of_runtime, renamed, workload_of
 from elastic_infra.manifests.metadata import INSTANCE, MANAGED_BY
 from elastic_infra.policy import rules
 from elastic_infra.policy.rules import Workload
@@ -153,29 +153,29 @@ def judged(resource: Mapping[str, Any]) -> Workload | None:
 
     A rule sees one object at a time. A TrainJob is judged by its runtime, which holds its pods.
     """
-    job = _job_of(resource)
-    if job is None:
+    job = owner(resource)
+    if job is None or resource.get("kind") == "Deployment":
         return None
-    if resource.get("kind") == RUNTIME_KIND:
-        return of_runtime(resource, job)
-    return resource if resource.get("kind") in _WITH_PODS else None
+    return of_runtime(resource, job) if resource.get("kind") == RUNTIME_KIND else resource
 
 
 def store_of(resource: Mapping[str, Any]) -> Workload | None:
     """The Deployment of a job's store, called as the job; None for any other object."""
-    job = _job_of(resource)
+    job = owner(resource)
     if job is None or resource.get("kind") != "Deployment":
         return None
-    return {**resource, "metadata": {**resource["metadata"], "name": job}}
+    return {**resource, "metadata": renamed(resource["metadata"], job)}
 
 
-def _job_of(resource: Mapping[str, Any]) -> str | None:
-    """The job that an object belongs to; None for an object that this package did not make."""
+def owner(resource: Mapping[str, Any]) -> str | None:
+    """The job that an object with pods belongs to; None for one that this package did not make, and for other kinds."""
+    if resource.get("kind") not in _WITH_PODS:
+        return None
     labels = at(resource, "metadata.labels")
     if not isinstance(labels, Mapping) or labels.get(MANAGED_BY) != "elastic-infra":
         return None
     return str(labels.get(INSTANCE))
 
 
-_WITH_PODS: Final = tuple(kind for kind in WORKLOAD_KINDS if kind != "TrainJob")
-"""Workloads that hold their pods themselves."""
+_WITH_PODS: Final = (*(kind for kind in WORKLOAD_KINDS if kind != "TrainJob"), RUNTIME_KIND, "Deployment")
+"""Kinds of object that hold pods themselves: workloads, the runtime of one, and the store."""

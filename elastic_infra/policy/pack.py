@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pulumi_policy as pulumi
+from pulumi_policy.proxy import UnknownValueError
 from pydantic import ValidationError
 
 from elastic_infra.config.errors import faults_of
+from elastic_infra.manifests.figures import at
 from elastic_infra.policy.check import (
     JOB_RULES,
     STACK_RULES,
@@ -20,6 +22,7 @@ from elastic_infra.policy.check import (
     exemption,
     judged,
     over_budget,
+    owner,
     store_of,
 )
 from elastic_infra.policy.settings import Budget, Policy, Rule
@@ -89,6 +92,8 @@ def _inlined(schema: Any, parts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JS
 
 def _job_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
+        if not _is_ours(args.props):
+            return
         store = store_of(args.props)
         workload, judges = (judged(args.props), JOB_RULES) if store is None else (store, STORE_RULES)
         if workload is None or field not in judges:
@@ -96,7 +101,7 @@ def _job_policy(field: str) -> pulumi.Policy:
         rule = rule_of(field, args.get_config())
         if exemption(workload, rule) is None:
             for message in judges[field](workload, rule):
-                report(f"job {workload['metadata']['name']}: {message}")
+                report(_told(workload, message))
 
     return pulumi.ResourceValidationPolicy(
         name=policy_name(field),
@@ -106,9 +111,21 @@ def _job_policy(field: str) -> pulumi.Policy:
     )
 
 
+def _is_ours(props: Mapping[str, Any]) -> bool:
+    """Whether an object has pods of a job's; one whose kind or labels are known late was not made by this package."""
+    try:
+        return owner(props) is not None
+    except UnknownValueError:
+        return False
+
+
+def _told(workload: Mapping[str, Any], message: str) -> str:
+    return f"job {at(workload, 'metadata.name') or 'without a name'}: {message}"
+
+
 def _stack_policy(field: str) -> pulumi.Policy:
     def validate(args: pulumi.StackValidationArgs, report: Report) -> None:
-        found = (judged(resource.props) for resource in args.resources)
+        found = (judged(resource.props) for resource in args.resources if _is_ours(resource.props))
         workloads = [workload for workload in found if workload is not None]
         rule = rule_of(field, args.get_config())
         for message in over_budget(field, workloads, rule) if isinstance(rule, Budget) else ():
@@ -124,9 +141,9 @@ def _stack_policy(field: str) -> pulumi.Policy:
 
 def _custom_policy(name: str, judge: CustomJudge) -> pulumi.Policy:
     def validate(args: pulumi.ResourceValidationArgs, report: Report) -> None:
-        if (workload := judged(args.props)) is not None:
+        if _is_ours(args.props) and (workload := judged(args.props)) is not None:
             for message in judge(workload):
-                report(f"job {workload['metadata']['name']}: {message}")
+                report(_told(workload, message))
 
     return pulumi.ResourceValidationPolicy(
         name=policy_name(name), description=(judge.__doc__ or name).strip(), validate=validate

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
-from elastic_infra.manifests.figures import at, every_container, figures, items, pod_template, variables
+from elastic_infra.manifests.figures import at, every_container, figures, items, pod_template, variable, variable_names
 from elastic_infra.manifests.gang import gang_queue
 from elastic_infra.manifests.metadata import ON_RESTART, QUEUE
 from elastic_infra.policy import pod_security, settings
@@ -41,9 +41,20 @@ def registries(workload: Workload, rule: settings.Registries) -> Messages:
 
 
 def _images(workload: Workload) -> Iterator[str]:
-    run = (each.get("image") for each in every_container(workload))
-    mounted = (at(each, "image.reference") for each in items(at(pod_template(workload), "spec.volumes")))
-    yield from (image for image in (*run, *mounted) if isinstance(image, str))  # unknown in a preview
+    """Names of the images that run or are mounted, then what a preview by Pulumi raises for one that is known late."""
+    late: Exception | None = None
+    run = ((each, "image") for each in every_container(workload))
+    mounted = ((each, "image.reference") for each in items(at(pod_template(workload), "spec.volumes")))
+    for holder, path in (*run, *mounted):
+        try:
+            image = at(holder, path)
+        except Exception as error:  # noqa: BLE001 - of pulumi_policy, which is not installed everywhere
+            late = error
+            continue
+        if isinstance(image, str):
+            yield image
+    if late is not None:
+        raise late
 
 
 def _qualified(image: str) -> str:
@@ -115,18 +126,17 @@ def _ends(seconds: int | None, limit: int | None, field: str, verb: str) -> Mess
 def environment(workload: Workload, rule: settings.Environment) -> Messages:
     """Variables that must be there are, and those that must not are not. Values are never told."""
     yield from forbidden_variables(workload, rule)
-    plain = variables(workload)
+    names = variable_names(workload)
+    yield from (f"lacks the variable {name}. Set env.{name}." for name in rule.required if name not in names)
     for name, pattern in rule.required.items():
-        if name not in plain:
-            yield f"lacks the variable {name}. Set env.{name}."
-        elif pattern and not re.fullmatch(pattern, str(plain[name] or "")):
+        if pattern and name in names and not re.fullmatch(pattern, str(variable(workload, name) or "")):
             yield f"has a variable {name} whose value does not match {pattern!r}. Fix env.{name}."
 
 
 def forbidden_variables(workload: Workload, rule: settings.Environment) -> Messages:
     """No container has a variable that must not be there."""
     found = (each for container in every_container(workload) for each in items(container.get("env")))
-    for name in dict.fromkeys(str(each["name"]) for each in found):
+    for name in dict.fromkeys(str(each.get("name")) for each in found):
         if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
             yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
 
@@ -168,7 +178,7 @@ def nodes(workload: Workload) -> int:
 def checkpoint_when_preemptible(workload: Workload, rule: settings.CheckpointWhenPreemptible) -> Messages:
     """A job that can lose its nodes keeps what it has learned."""
     reason = "every job must" if rule.always else _preemptible(workload, rule)
-    if reason and CHECKPOINT_DIR not in variables(workload):
+    if reason and CHECKPOINT_DIR not in variable_names(workload):
         yield f"has no checkpoint volume, and {reason} keep checkpoints. Set storage.checkpoint."
 
 

@@ -7,13 +7,16 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi_policy as pulumi
 import pytest
 import yaml
+from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown_checking_proxy
 
 from elastic_infra import JobConfig, __version__, render
+from elastic_infra.manifests.metadata import MANAGED_BY
 from elastic_infra.policy import pack
 from elastic_infra.policy.check import JOB_RULES, STACK_RULES
 from tests.engine.conftest import engine, provider  # noqa: F401 - fixtures
@@ -37,14 +40,44 @@ def test_every_rule_is_a_policy() -> None:
 
 def _ask(config: dict[str, Any], name: str, settings: dict[str, Any], role: str = "workload") -> list[str]:
     """What a policy reports about an object of a job, called as Pulumi calls it."""
+    return _said(dict(render("llm", JobConfig.from_mapping(config)).objects())[role], name, settings, role)
+
+
+def _previewed(manifest: object) -> Any:
+    """An object as a policy gets it in a preview, with each text "late" known late."""
+    return unknown_checking_proxy(json.loads(json.dumps(manifest).replace('"late"', f'"{UNKNOWN_STRING_VALUE}"')))
+
+
+def _preview(config: dict[str, Any], name: str, settings: dict[str, Any], role: str = "workload") -> list[str]:
+    """What a policy reports in a preview about an object of a job."""
     manifest = dict(render("llm", JobConfig.from_mapping(config)).objects())[role]
+    return _said(_previewed(manifest), name, settings, role)
+
+
+def _of_the_stack(name: str, settings: dict[str, Any], *manifests: object) -> list[str]:
+    """What a policy reports in a preview about all objects of a stack."""
+    policy = next(each for each in pack.policies() if each.name == name)
+    resources: Any = [SimpleNamespace(props=_previewed(each)) for each in manifests]
+    said: list[str] = []
+    assert isinstance(policy, pulumi.StackValidationPolicy)
+    args = pulumi.StackValidationArgs(resources, stack_tags={}, config=settings)
+
+    def report(message: str, _urn: str | None = None) -> None:
+        said.append(message)
+
+    policy.validate(args, report)
+    return said
+
+
+def _said(manifest: Any, name: str, settings: dict[str, Any], role: str = "workload") -> list[str]:
+    """What a policy reports about one object; the last word is why it could not judge the rest."""
     policy = next(each for each in pack.policies() if each.name == name)
     options = pulumi.PolicyResourceOptions(
         protect=False, ignore_changes=[], delete_before_replace=None, aliases=[],
         custom_timeouts=pulumi.PolicyCustomTimeouts(0, 0, 0), additional_secret_outputs=[],
     )  # fmt: skip
     args = pulumi.ResourceValidationArgs(
-        f"kubernetes:{manifest['apiVersion']}:{manifest['kind']}", manifest, "urn", f"llm-{role}", options, None,
+        f"kubernetes:{role}", manifest, "urn", f"llm-{role}", options, None,
         stack_tags={}, config=settings,
     )  # fmt: skip
     said: list[str] = []
@@ -53,7 +86,10 @@ def _ask(config: dict[str, Any], name: str, settings: dict[str, Any], role: str 
     def report(message: str, _urn: str | None = None) -> None:
         said.append(message)
 
-    policy.validate(args, report)
+    try:
+        policy.validate(args, report)
+    except UnknownValueError as late:
+        said.append(late.message)
     return said
 
 
@@ -79,6 +115,93 @@ def test_the_store_is_judged_by_what_is_about_pods() -> None:
     assert _ask(JOB, "restricted-profile", {}, "store") == []
     assert _ask(JOB, "environment", {"forbidden": ["PYTHON*"]}, "store") != []
     assert _ask(JOB, "environment", required, "store") == _ask(JOB, "node-budget", {"per_job": 0}, "store") == []
+
+
+LATE = {**JOB, "env": {"BUCKET": "late", "WANDB_PROJECT": "llm"}, "storage": {}}
+
+
+@pytest.mark.parametrize("target", ["pytorchjob", "job", "trainjob"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("gpu-budget", {"per_job": 31}),
+        ("node-budget", {"per_job": 3}),
+        ("restart-budget", {"max_restarts": 4}),
+        ("checkpoint-when-preemptible", {"always": True}),
+        ("environment", {"required": {"WANDB_PROJECT": "x"}}),
+        ("gpu-types", {"required": True}),
+        ("lifetime", {"max_active_seconds": 60}),
+    ],
+)
+def test_a_late_variable_leaves_the_rules_on(target: str, name: str, settings: dict[str, Any]) -> None:
+    """A rule reads only the values that it is about, so that a late one does not keep it from the others."""
+    run_policy = {"on_restart": "refuse"}
+    role = "runtime" if target == "trainjob" else "workload"
+    (said,) = _preview({**LATE, "target": target, "run_policy": run_policy}, name, settings, role)
+
+    assert said.startswith("job llm: ")
+
+
+def test_a_late_required_variable_hides_no_missing_one() -> None:
+    """What is known is told before the preview says which value it waits for."""
+    lacks, waits = _preview(LATE, "environment", {"required": {"BUCKET": "gs://.+", "TEAM": ""}})
+
+    assert lacks == "job llm: lacks the variable TEAM. Set env.TEAM."
+    assert "can't be known during preview" in waits
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("registries", {"allowed": ["registry.example.com"]}), ("image-pinned", {})]
+)
+def test_a_late_image_hides_no_known_one(name: str, settings: dict[str, Any]) -> None:
+    """The known sidecar behind it is judged, and the preview says which image it waits for."""
+    sidecar = {"pod": {"spec": {"containers": [{"name": "side", "image": "quay.io/side:1"}]}}}
+    told, waits = _preview({**JOB, "image": "late", "overlays": sidecar}, name, settings)
+
+    assert told.startswith("job llm: image 'quay.io/side:1' is ")
+    assert "containers.0.image can't be known during preview" in waits
+
+
+@pytest.mark.parametrize("field", ["gpu", "node"])
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"kind": "late"},
+        {"metadata": "late"},
+        {"kind": "StorageV2", "metadata": {"labels": "late"}},
+        {"kind": "Job", "metadata": "late"},
+        {"kind": "Job", "metadata": {"labels": "late"}},
+    ],
+)
+def test_an_object_of_others_keeps_no_rule_from_the_jobs(field: str, foreign: dict[str, Any]) -> None:
+    """Budgets of the stack stay on whatever of another object is known late, and no rule speaks of it."""
+    ours = render("llm", JobConfig.from_mapping(LATE)).workload
+    over = _of_the_stack(f"{field}-budget-of-the-stack", {"per_stack": 1}, foreign, ours)
+
+    assert [line.partition(" use ")[0] for line in over] == ["all jobs together (1)"]
+    assert _said(_previewed(foreign), f"{field}-budget", {"per_job": 0}) == []
+
+
+@pytest.mark.parametrize("role", ["runtime", "store"])
+def test_a_late_namespace_leaves_the_rules_on(role: str) -> None:
+    """A job is told by its name, wherever it will be."""
+    config = {**JOB, "target": "trainjob", "run_policy": {"on_restart": "refuse"}, "image": "train:1"}
+
+    (said,) = _preview({**config, "namespace": "late"}, "image-pinned", {}, role)
+
+    assert said.startswith("job llm: image 'train:1' is not pinned")
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
+def test_an_object_without_names_is_judged(kind: str) -> None:
+    """The name of the job and of a variable may be missing in an object with the labels of a job."""
+    container = {"image": "train:1", "env": [{"value": "1"}]}
+    template = {"spec": {"containers": [container]}}
+    spec = {"template": template} if kind == "Job" else {"pytorchReplicaSpecs": {"Worker": {"template": template}}}
+    nameless = {"kind": kind, "metadata": {"labels": {MANAGED_BY: "elastic-infra"}}, "spec": spec}
+    said = [_said(nameless, pack.policy_name(field), {}) for field in JOB_RULES]
+
+    assert said[0][0].startswith("job without a name: image 'train:1' is not pinned")
 
 
 def test_settings_come_from_the_packs_config() -> None:
