@@ -6,6 +6,7 @@ import dataclasses
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Final, cast
 
 from elastic_infra.config.mount_paths import SHARED_MEMORY
@@ -59,7 +60,7 @@ def figures(workload: Mapping[str, Value]) -> Figures:
     return Figures(
         min_nodes=low,
         max_nodes=high,
-        gpus_per_node=_gpus(workload),
+        gpus_per_node=gpus_per_node(workload),
         claims_per_node=len([*items(at(container(workload), "resources.claims"))]),
         memory=any_quantity(memory),
         shared_memory=_shared_memory(workload),
@@ -154,6 +155,11 @@ def items(value: Value) -> Iterator[Mapping[str, Value]]:
         yield from (item for item in value if isinstance(item, Mapping))
 
 
+def words(value: Value) -> list[str]:
+    """The words of a list; none of what is no list."""
+    return [str(word) for word in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+
+
 def variable(workload: Mapping[str, Value], name: str) -> Value:
     """The plain value of the container's variable; None without one.
 
@@ -173,14 +179,30 @@ def run_of(workload: Mapping[str, Value]) -> Value:
     return at(workload, "spec.elasticPolicy.rdzvId") or variable(workload, "PET_RDZV_ID")
 
 
-def _gpus(workload: Mapping[str, Value]) -> int:
+def gpus_per_node(workload: Mapping[str, Value], others: Iterable[str] = ()) -> int:
+    """Accelerators that a pod holds.
+
+    Args:
+        others: names or patterns of resources that count too. Which one a job's `resources.gpu.resource` named, its
+            objects do not tell.
+    """
+    patterns = (*_GPUS, *others)
     limits = [at(each, "resources.limits") for each in every_container(workload)]
-    names = {name for each in limits if isinstance(each, Mapping) for name in each if name.startswith(_GPUS)}
+    names = {name for each in limits if isinstance(each, Mapping) for name in each if _is_any(name, patterns)}
     return sum(_held(workload, name) for name in names)
 
 
-_GPUS: Final = (*VENDOR_RESOURCES.values(), "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
-"""How names of accelerators begin."""
+def _is_any(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_GPUS: Final = (
+    *(f"{name}*" for name in VENDOR_RESOURCES.values()),
+    "nvidia.com/mig-*",
+    "gpu.intel.com/*",
+    "habana.ai/gaudi*",
+)
+"""Patterns of accelerators."""
 
 
 def _held(workload: Mapping[str, Value], resource: str) -> int:
@@ -214,10 +236,15 @@ def _number(value: Value) -> int | None:
 
 
 def _shared_memory(workload: Mapping[str, Value]) -> str | None:
-    mounts = items(at(container(workload), "volumeMounts"))
-    name = next((mount.get("name") for mount in mounts if mount.get("mountPath") == SHARED_MEMORY), None)
-    volumes = {volume.get("name"): volume for volume in items(at(pod_template(workload), "spec.volumes"))}
-    if name is None or name not in volumes:
+    volume = volume_at(workload, SHARED_MEMORY)
+    if volume is None:
         return "off"
-    limit = at(volumes[name], "emptyDir.sizeLimit")
+    limit = at(volume, "emptyDir.sizeLimit")
     return limit if isinstance(limit, str) else None
+
+
+def volume_at(workload: Mapping[str, Value], path: Value) -> Mapping[str, Value] | None:
+    """The volume that the container has at a mount path; None without one."""
+    mounts = [each for each in items(at(container(workload), "volumeMounts")) if each.get("mountPath") == path]
+    volumes = {volume.get("name"): volume for volume in items(at(pod_template(workload), "spec.volumes"))}
+    return volumes.get(mounts[0].get("name")) if mounts else None

@@ -46,7 +46,7 @@ STORE_RULES: Final[Mapping[str, JobRule]] = {
 }
 """Those that the pod of a job's store has to keep as well, by the same fields."""
 
-STACK_RULES: Final[Mapping[str, tuple[str, Callable[[Workload], int]]]] = {
+STACK_RULES: Final[Mapping[str, tuple[str, Callable[[Workload, Any], int]]]] = {
     "gpu_budget": ("GPUs", rules.gpus),
     "node_budget": ("nodes", rules.nodes),
 }
@@ -120,17 +120,17 @@ def exemption(workload: Workload, rule: Rule) -> str | None:
 def over_budget(field: str, workloads: Sequence[Workload], rule: Budget) -> Iterator[str]:
     """What all jobs together, or all of a team, use too much of; exempt jobs are not counted."""
     counted = [workload for workload in workloads if exemption(workload, rule) is None]
-    yield from _over(field, counted, rule.per_stack, "all jobs together")
+    yield from _over(field, rule, counted, rule.per_stack, "all jobs together")
     teams = {team: [each for each in counted if _team(each, rule) == team] for team in _teams(counted, rule)}
     for team, theirs in teams.items():
         whose = f"all jobs of team {team!r}" if team is not None else f"all jobs without the label {rule.team_label!r}"
         limit = rule.other_teams if team is None else rule.per_team.get(team, rule.other_teams)
-        yield from _over(field, theirs, limit, whose)
+        yield from _over(field, rule, theirs, limit, whose)
 
 
-def _over(field: str, workloads: Sequence[Workload], limit: int | None, whose: str) -> Iterator[str]:
+def _over(field: str, rule: Budget, workloads: Sequence[Workload], limit: int | None, whose: str) -> Iterator[str]:
     what, amount = STACK_RULES[field]
-    total = sum(amount(workload) for workload in workloads)
+    total = sum(amount(workload, rule) for workload in workloads)
     if limit is not None and total > limit:
         yield (
             f"{whose} ({len(workloads)}) use up to {total} {what}, and {limit} are allowed. "

@@ -7,10 +7,10 @@ user namespaces is not relaxed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from elastic_infra.manifests.figures import at, every_container, items, pod_template
+from elastic_infra.manifests.figures import at, every_container, items, pod_template, words
 
 Fields = Mapping[str, Any]
 
@@ -55,12 +55,8 @@ def _are(allowed: tuple[str, ...], values: Iterable[Any]) -> bool:
 
 
 def _has_no_capability(context: Any) -> bool:  # noqa: ANN401 - verbatim Kubernetes
-    dropped, added = (_words(at(context, f"capabilities.{kind}")) for kind in ("drop", "add"))
+    dropped, added = (words(at(context, f"capabilities.{kind}")) for kind in ("drop", "add"))
     return "ALL" in dropped and _are(("NET_BIND_SERVICE",), added)
-
-
-def _words(value: object) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
 
 
 def _has_known_apparmor(template: Any) -> bool:  # noqa: ANN401 - verbatim Kubernetes

@@ -11,10 +11,21 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from elastic_infra.manifests.environment import CHECKPOINT_DIR
-from elastic_infra.manifests.figures import at, every_container, figures, items, pod_template, variable, variable_names
+from elastic_infra.manifests.figures import (
+    at,
+    every_container,
+    figures,
+    gpus_per_node,
+    items,
+    pod_template,
+    variable,
+    variable_names,
+    volume_at,
+)
 from elastic_infra.manifests.gang import gang_queue
 from elastic_infra.manifests.metadata import ON_RESTART, QUEUE
 from elastic_infra.policy import pod_security, settings
+from elastic_infra.policy.cluster_nodes import admits, asked_for, preferred_terms, required_terms
 
 Workload = Mapping[str, Any]
 Messages = Iterator[str]
@@ -36,7 +47,8 @@ def registries(workload: Workload, rule: settings.Registries) -> Messages:
     """Every image comes from an allowed registry."""
     for image in _images(workload):
         whole = _qualified(image)
-        if rule.allowed is not None and not any(whole.startswith(f"{each.rstrip('/')}/") for each in rule.allowed):
+        folders = [_with_hub(f"{each.rstrip('/')}/") for each in rule.allowed or ()]
+        if rule.allowed is not None and not whole.startswith((*folders,)):
             yield f"image {image!r} is in none of the allowed registries: {', '.join(rule.allowed)}. Copy it to one."
 
 
@@ -60,9 +72,14 @@ def _images(workload: Workload) -> Iterator[str]:
 def _qualified(image: str) -> str:
     """An image with its registry: https://github.com/distribution/reference/blob/main/normalize.go."""
     first, slash, _ = image.partition("/")
-    if slash and (first == "localhost" or "." in first or ":" in first):
-        return image
-    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+    has_registry = slash and (first == "localhost" or "." in first or ":" in first)
+    registry, _, rest = _with_hub(image if has_registry else f"docker.io/{image}").partition("/")
+    return f"docker.io/library/{rest}" if registry == "docker.io" and "/" not in rest else f"{registry}/{rest}"
+
+
+def _with_hub(name: str) -> str:
+    """A name with Docker Hub under its one name."""
+    return re.sub(r"^index\.docker\.io/", "docker.io/", name)
 
 
 def namespaces(workload: Workload, rule: settings.Namespaces) -> Messages:
@@ -74,28 +91,32 @@ def namespaces(workload: Workload, rule: settings.Namespaces) -> Messages:
 
 def queues(workload: Workload, rule: settings.Queues) -> Messages:
     """Only allowed queues are used."""
-    found = (_label(workload, QUEUE), at(workload, "spec.runPolicy.schedulingPolicy.queue"), gang_queue(workload))
-    names = [name for name in found if isinstance(name, str)]
+    found = {
+        "placement.queue": _label(workload, QUEUE),
+        "run_policy.scheduling_policy.queue": at(workload, "spec.runPolicy.schedulingPolicy.queue"),
+        "placement.gang.queue": gang_queue(workload),
+    }
+    names = {field: name for field, name in found.items() if isinstance(name, str)}
     allowed = ", ".join(rule.allowed or ()) or "any"
     if not names and rule.required:
         yield f"names no queue. Set placement.queue to one of: {allowed}."
-    for name in dict.fromkeys(names):
+    for field, name in names.items():
         if not _is_allowed(name, rule.allowed):
-            yield f"waits in queue {name!r}, which is not allowed. Set placement.queue to one of: {allowed}."
+            yield f"waits in queue {name!r}, which is not allowed. Set {field} to one of: {allowed}."
 
 
 def gpu_types(workload: Workload, rule: settings.GpuTypes) -> Messages:
     """Only allowed types of GPU are asked for."""
-    if not gpus(workload):
+    if not gpus(workload, rule):
         return
-    chosen = sorted(value for label, value in _wanted_nodes(workload) if label in rule.node_labels)
+    chosen = [set(asked_for(term)) for term in required_terms(workload, rule.node_labels)]
     allowed = ", ".join(rule.allowed or ()) or "any"
-    if not chosen and rule.required:
+    if rule.required and not all(chosen):
         yield (
             f"takes GPUs of any type. Choose one in placement.node_selector by {rule.node_labels[0]}; "
             f"allowed: {allowed}."
         )
-    for value in chosen:
+    for value in sorted(set().union(*chosen)):
         if not _is_allowed(value, rule.allowed):
             yield f"asks for GPUs of type {value!r}, and allowed are: {allowed}. Change placement."
 
@@ -114,7 +135,13 @@ def lifetime(workload: Workload, rule: settings.Lifetime) -> Messages:
     """The job has an end, and its objects have."""
     found = figures(workload)
     yield from _ends(found.active_deadline_seconds, rule.max_active_seconds, "active_deadline_seconds", "run")
-    yield from _ends(found.ttl_seconds_after_finished, rule.max_ttl_seconds, "ttl_seconds_after_finished", "stay")
+    if workload.get("kind") != "TrainJob":
+        yield from _ends(found.ttl_seconds_after_finished, rule.max_ttl_seconds, "ttl_seconds_after_finished", "stay")
+    elif rule.max_ttl_seconds is not None:
+        yield (
+            f"stays when it has ended, and {rule.max_ttl_seconds} s are allowed: Trainer deletes no finished TrainJob "
+            "(kubeflow/trainer#4052). Set target: job."
+        )
 
 
 def _ends(seconds: int | None, limit: int | None, field: str, verb: str) -> Messages:
@@ -138,7 +165,10 @@ def forbidden_variables(workload: Workload, rule: settings.Environment) -> Messa
     found = (each for container in every_container(workload) for each in items(container.get("env")))
     for name in dict.fromkeys(str(each.get("name")) for each in found):
         if any(fnmatchcase(name, pattern) for pattern in rule.forbidden):
-            yield f"sets the variable {name}, which is forbidden. Remove env.{name}."
+            yield (
+                f"has the variable {name}, which is forbidden. Remove env.{name}; where this package sets it itself, "
+                "leave it out of the rule's forbidden."
+            )
 
 
 def on_restart(workload: Workload, rule: settings.OnRestart) -> Messages:
@@ -151,12 +181,12 @@ def on_restart(workload: Workload, rule: settings.OnRestart) -> Messages:
 
 def gpu_budget(workload: Workload, rule: settings.GpuBudget) -> Messages:
     """One job stays within its GPUs."""
-    yield from _over(gpus(workload), rule.per_job, "GPUs", "elastic.nnodes or resources.gpu")
+    yield from _over(gpus(workload, rule), rule.per_job, "GPUs", "elastic.nnodes or resources.gpu")
 
 
 def node_budget(workload: Workload, rule: settings.NodeBudget) -> Messages:
     """One job stays within its nodes."""
-    yield from _over(nodes(workload), rule.per_job, "nodes", "elastic.nnodes")
+    yield from _over(nodes(workload, rule), rule.per_job, "nodes", "elastic.nnodes")
 
 
 def _over(amount: int, limit: int | None, what: str, field: str) -> Messages:
@@ -164,13 +194,12 @@ def _over(amount: int, limit: int | None, what: str, field: str) -> Messages:
         yield f"uses up to {amount} {what}, and one job may use {limit}. Lower {field}."
 
 
-def gpus(workload: Workload) -> int:
+def gpus(workload: Workload, rule: settings.GpuBudget | settings.GpuTypes) -> int:
     """GPUs at the maximum of nodes."""
-    found = figures(workload)
-    return found.gpus_per_node * found.max_nodes
+    return gpus_per_node(workload, rule.resources) * figures(workload).max_nodes
 
 
-def nodes(workload: Workload) -> int:
+def nodes(workload: Workload, _rule: settings.NodeBudget) -> int:
     """The most nodes that a job may have."""
     return figures(workload).max_nodes
 
@@ -178,37 +207,32 @@ def nodes(workload: Workload) -> int:
 def checkpoint_when_preemptible(workload: Workload, rule: settings.CheckpointWhenPreemptible) -> Messages:
     """A job that can lose its nodes keeps what it has learned."""
     reason = "every job must" if rule.always else _preemptible(workload, rule)
-    if reason and CHECKPOINT_DIR not in variable_names(workload):
+    if reason and not _keeps_checkpoints(workload):
         yield f"has no checkpoint volume, and {reason} keep checkpoints. Set storage.checkpoint."
 
 
+def _keeps_checkpoints(workload: Workload) -> bool:
+    """Whether the folder of checkpoints is a volume that outlives the pod, whatever an overlay has made of it."""
+    folder = variable(workload, CHECKPOINT_DIR)
+    volume = None if folder is None else volume_at(workload, folder)
+    return volume is not None and all(volume.get(source) is None for source in ("emptyDir", "ephemeral"))
+
+
 def _preemptible(workload: Workload, rule: settings.CheckpointWhenPreemptible) -> str | None:
-    for label in _wanted_nodes(workload) & set(rule.node_labels.items()):
-        return f"jobs on nodes labelled {label[0]} can lose them, so they must"
+    terms = required_terms(workload, rule.node_labels) + preferred_terms(workload, rule.node_labels)
+    for label, value in rule.node_labels.items():
+        if any(admits(term, label, value) for term in terms):
+            return f"jobs on nodes labelled {label} can lose them, so they must"
     for each in items(at(pod_template(workload), "spec.tolerations")):
-        if each.get("key") in rule.taints:
-            return f"jobs that tolerate {each['key']} can lose their nodes, so they must"
+        if (key := each.get("key")) in rule.taints:
+            return f"jobs that tolerate {key} can lose their nodes, so they must"
+        if not key and rule.taints and each.get("effect") in _KEEPS_AWAY:
+            return "jobs that tolerate every taint can lose their nodes, so they must"
     return None
 
 
-def _wanted_nodes(workload: Workload) -> set[tuple[str, str]]:
-    """Label and value of the cluster nodes that a job asks for, in its selector and its affinity."""
-    spec = at(pod_template(workload), "spec")
-    selected = at(spec, "nodeSelector")
-    wanted = {(key, str(value)) for key, value in selected.items()} if isinstance(selected, Mapping) else set()
-    return wanted | set(_affine(at(spec, "affinity")))
-
-
-def _affine(affinity: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - verbatim Kubernetes
-    """Label and value of every expression in an affinity that asks for one."""
-    if isinstance(affinity, Mapping):
-        if affinity.get("operator") == "In":
-            yield from ((str(affinity.get("key")), str(value)) for value in affinity.get("values", []))
-        for each in affinity.values():
-            yield from _affine(each)
-    elif isinstance(affinity, Sequence) and not isinstance(affinity, str):
-        for each in affinity:
-            yield from _affine(each)
+_KEEPS_AWAY: Final = (None, "", "NoSchedule")
+"""Effects of a toleration without a key that lets pods onto spot nodes: their makers' taints have this one."""
 
 
 def restricted_profile(workload: Workload, _rule: settings.RestrictedProfile) -> Messages:
@@ -234,12 +258,17 @@ def labels(workload: Workload, rule: settings.Labels) -> Messages:
 
 def priority_class(workload: Workload, rule: settings.PriorityClass) -> Messages:
     """Only allowed classes are used."""
-    name = at(pod_template(workload), "spec.priorityClassName")
+    found = {
+        "placement.priority_class": at(pod_template(workload), "spec.priorityClassName"),
+        "run_policy.scheduling_policy.priority_class": at(workload, "spec.runPolicy.schedulingPolicy.priorityClass"),
+    }
+    names = {field: name for field, name in found.items() if name is not None}
     allowed = ", ".join(rule.allowed or ()) or "any"
-    if name is None and rule.required:
+    if not names and rule.required:
         yield f"names no priority class. Set placement.priority_class to one of: {allowed}."
-    elif name is not None and rule.allowed is not None and name not in rule.allowed:
-        yield f"uses priority class {name!r}, which is not allowed. Set placement.priority_class to one of: {allowed}."
+    for field, name in names.items():
+        if rule.allowed is not None and name not in rule.allowed:
+            yield f"uses priority class {name!r}, which is not allowed. Set {field} to one of: {allowed}."
 
 
 def restart_budget(workload: Workload, rule: settings.RestartBudget) -> Messages:
@@ -256,7 +285,7 @@ def restart_budget(workload: Workload, rule: settings.RestartBudget) -> Messages
 
 def no_active_deadline(workload: Workload, _rule: settings.NoActiveDeadline) -> Messages:
     """No deadline is set that the training operator enforces late."""
-    if figures(workload).active_deadline_seconds is not None:
+    if workload.get("kind") == "PyTorchJob" and figures(workload).active_deadline_seconds is not None:
         yield (
             "relies on active_deadline_seconds, at which the training operator looks only when something happens "
             "(kubeflow/trainer#3358). Remove run_policy.active_deadline_seconds, and end training in the script."

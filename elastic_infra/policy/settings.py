@@ -68,6 +68,10 @@ class Budget(Rule):
 class GpuBudget(Budget):
     """GPUs, those of sidecars too, counted at the maximum of nodes."""
 
+    resources: tuple[str, ...] = ()
+    """Extended resources that count as GPUs beside those of NVIDIA, AMD, Intel, Gaudi, Neuron and TPUs: names or
+    patterns such as `huawei.com/Ascend*`. Jobs name theirs in `resources.gpu.resource`."""
+
 
 class NodeBudget(Budget):
     """Nodes, counted at their maximum."""
@@ -112,10 +116,14 @@ class GpuTypes(Rule):
         "cloud.google.com/gke-accelerator",
         "karpenter.k8s.aws/instance-gpu-name",
     )
-    """Labels of cluster nodes that tell the type; in a selector or an affinity."""
+    """Labels of cluster nodes that tell the type; in a selector or an affinity that is required."""
 
     required: bool = False
-    """Whether a job with GPUs must choose a type: without that it gets any."""
+    """Whether a job with GPUs must choose a type: without that it gets any. An affinity chooses one if each of its
+    terms names values (`In`)."""
+
+    resources: tuple[str, ...] = ()
+    """The same as that of `gpu_budget`: what else counts as GPUs."""
 
 
 class Lifetime(Rule):
@@ -125,7 +133,8 @@ class Lifetime(Rule):
     """Longest `run_policy.active_deadline_seconds`, which a job must then have; unset asks for none."""
 
     max_ttl_seconds: Limit | None = None
-    """Longest `run_policy.ttl_seconds_after_finished`, which a job must then have; unset asks for none."""
+    """Longest `run_policy.ttl_seconds_after_finished`, which a job must then have; unset asks for none. A
+    TrainJob cannot keep it: Trainer never deletes one."""
 
 
 class OnRestart(Rule):
@@ -145,10 +154,11 @@ class CheckpointWhenPreemptible(Rule):
         "cloud.google.com/gke-preemptible": "true",
         **SPOT_LABELS,
     }
-    """Labels of cluster nodes that may be taken away; in a selector or an affinity."""
+    """Labels of cluster nodes that may be taken away; in a selector, or in an affinity that lets the value through, as
+    `Exists` and `NotIn` with another do."""
 
     taints: tuple[LabelKey, ...] = ("cloud.google.com/gke-preemptible", *SPOT_TAINTS)
-    """Taints of such cluster nodes; a toleration counts."""
+    """Taints of such cluster nodes; a toleration counts, and one of every taint too."""
 
 
 class RestrictedProfile(Rule):
@@ -175,7 +185,7 @@ class Environment(Rule):
     """Variables are those that a platform wants, and none that it does not. `envFrom` is not looked into."""
 
     forbidden: tuple[str, ...] = ()
-    """Names or patterns such as `AWS_*`, of every container."""
+    """Names or patterns such as `AWS_*`, of every container. Variables that this package sets itself count too."""
 
     required: dict[str, Annotated[str, AfterValidator(_is_pattern)]] = {}
     """Name to the pattern that its whole value must match, in the training container; an empty pattern takes any value,
@@ -208,7 +218,7 @@ class RestartBudget(Rule):
 
 
 class NoActiveDeadline(Rule):
-    """No job relies on `active_deadline_seconds`, which the training operator enforces late (kubeflow/trainer#3358)."""
+    """No PyTorchJob relies on `active_deadline_seconds`: the operator enforces it late (kubeflow/trainer#3358)."""
 
 
 def _is_function(text: str) -> str:

@@ -44,6 +44,8 @@ EVERYTHING: dict[str, Any] = {
     "environment": {"level": "mandatory", "forbidden": ["AWS_*"], "required": {"WANDB_PROJECT": "[a-z]+"}},
     "on_restart": "mandatory",
 }
+DEADLINE = {"active_deadline_seconds": 60}
+OTHER_GPUS = {"resources": {"gpu": {"count": 8, "resource": "a.b/npu"}}}
 SPOT_TAINT = [{"key": "cloud.google.com/gke-spot"}]
 SPOT_LABEL = {"cloud.google.com/gke-spot": "true"}
 SPOT = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -240,6 +242,22 @@ def test_an_exempt_job_is_not_counted_in_a_budget() -> None:
         ({"on_restart": {"required": "replace"}}, {"run_policy": {}}, True),
         ({"registries": {"allowed": ["docker.io/library"]}}, {"image": "busybox"}, True),
         ({"registries": {"allowed": ["docker.io/team/"]}}, {"image": "team/train"}, True),
+        ({"registries": {"allowed": ["docker.io/library"]}}, {"image": "docker.io/python:3"}, True),
+        ({"registries": {"allowed": ["docker.io"]}}, {"image": "index.docker.io/library/python:3"}, True),
+        ({"registries": {"allowed": ["index.docker.io/library"]}}, {"image": "python:3"}, True),
+        ({"registries": {"allowed": ["docker.io/library"]}}, {"image": "docker.io/team/python:3"}, False),
+        ({"gpu_budget": {"per_job": 1}}, {"resources": {"gpu": {"count": 8, "resource": "habana.ai/gaudi"}}}, False),
+        ({"gpu_budget": {"per_job": 1, "resources": ["a.b/n*"]}}, OTHER_GPUS, False),
+        ({"gpu_budget": {"per_job": 32, "per_stack": 31, "resources": ["a.b/npu"]}}, OTHER_GPUS, False),
+        ({"gpu_budget": {"per_job": 32, "resources": ["a.b/npu"]}}, OTHER_GPUS, True),
+        ({"gpu_types": {"required": True, "resources": ["a.b/npu"]}}, OTHER_GPUS, False),
+        (
+            {"priority_class": {"allowed": ["batch"]}},
+            {"run_policy": {"scheduling_policy": {"priority_class": "high"}}},
+            False,
+        ),
+        ({"no_active_deadline": {}}, {"target": "job", "run_policy": DEADLINE}, True),
+        ({"no_active_deadline": {}}, {"target": "trainjob", "run_policy": DEADLINE}, True),
         ({"registries": {"allowed": ["localhost:5000"]}}, {"image": "localhost:5000/train"}, True),
     ],
 )  # fmt: skip
@@ -282,6 +300,69 @@ def test_a_violation_says_what_to_do() -> None:
 
     assert (found.job, found.level) == ("llm", "advisory")
     assert "Remove run_policy.active_deadline_seconds" in found.message
+
+
+@pytest.mark.parametrize(
+    ("rule", "job", "said"),
+    [
+        ({"queues": {"allowed": ["a"]}}, {"placement": {"queue": "b"}}, "Set placement.queue to"),
+        (
+            {"queues": {"allowed": ["a"]}},
+            {"placement": {"queue": "a", "gang": {"scheduler": "volcano", "queue": "b"}}},
+            "Set placement.gang.queue to",
+        ),
+        (
+            {"queues": {"allowed": ["a"]}},
+            {"run_policy": {"scheduling_policy": {"queue": "b"}}},
+            "Set run_policy.scheduling_policy.queue to",
+        ),
+        (
+            {"priority_class": {"allowed": ["batch"]}},
+            {"run_policy": {"scheduling_policy": {"priority_class": "high"}}},
+            "Set run_policy.scheduling_policy.priority_class to",
+        ),
+        ({"environment": {"forbidden": ["PYTHONUNBUFFERED"]}}, {}, "where this package sets it itself, leave it out"),
+        (
+            {"checkpoint_when_preemptible": {}},
+            {"placement": {"spot": "required"}, "storage": {}},
+            "nodes labelled cloud.google.com/gke-spot can",
+        ),
+        ({"lifetime": {"max_ttl_seconds": 60}}, {"target": "trainjob", "run_policy": {}}, "Set target: job."),
+    ],
+)
+def test_a_violation_names_what_can_be_changed(rule: dict[str, Any], job: dict[str, Any], said: str) -> None:
+    """The field that holds the value, and none that the config would refuse."""
+    policy = Policy.model_validate({name: {"level": "mandatory", **settings} for name, settings in rule.items()})
+    found = check([render("llm", JobConfig.from_mapping({**JOB, **job}))], policy)
+
+    assert found
+    assert all(said in violation.message for violation in found)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "is_kept"),
+    [
+        ({}, True),
+        ({"volumes": [{"name": "checkpoint", "persistentVolumeClaim": None, "emptyDir": {}}]}, False),
+        ({"volumes": [{"name": "checkpoint", "persistentVolumeClaim": None, "ephemeral": {}}]}, False),
+        (
+            {"volumes": [{"name": "checkpoint", "persistentVolumeClaim": None, "nfs": {"server": "n", "path": "/"}}]},
+            True,
+        ),
+        (
+            {"containers": [
+                {"name": "pytorch", "volumeMounts": [{"mountPath": "/checkpoints", "$patch": "delete"}]}
+            ]},
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_checkpoints_lie_on_a_volume_that_outlives_the_pod(overlay: dict[str, Any], *, is_kept: bool) -> None:
+    """What an overlay makes of the volume counts, and not what the config had asked for."""
+    policy = {"checkpoint_when_preemptible": {"level": "mandatory", "always": True}}
+    broken = broken_rules({**JOB, "overlays": {"pod": {"spec": overlay}}}, policy=policy)
+
+    assert broken == ([] if is_kept else ["checkpoint_when_preemptible"])
 
 
 def test_a_policy_file_is_checked_like_a_job_file(tmp_path: Path) -> None:
