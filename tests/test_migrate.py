@@ -11,6 +11,7 @@ import pytest
 from elastic_infra.cli.migrate import GAINED_AND_LOST
 from elastic_infra.manifests.figures import WORKLOAD_KINDS
 from tests.cli import elastic_infra
+from tools.run import ROOT
 
 JOB = "name: digits\nimage: i\nscript: s\nelastic: {nnodes: '2:4'}\nstorage: {checkpoint: {claim: c}}\n"
 
@@ -31,6 +32,18 @@ def test_the_lines_are_a_patch_and_the_file_stays(job: Path) -> None:
     assert (result.code, job.read_text()) == (0, JOB)
     subprocess.run(["git", "apply", "-"], input=result.out, text=True, check=True)
     assert job.read_text() == JOB + "target: job\n"
+
+
+def test_the_session_in_the_docs_is_a_real_one(job: Path) -> None:
+    """The patch as it is printed, and how what is told on stderr begins."""
+    session = (ROOT / "docs/targets.md").read_text().partition("$ elastic-infra migrate job.yaml --to job\n")[2]
+    shown = session.partition("...\n")[0]
+    kept = [line[1:] for line in shown.splitlines() if line.startswith((" ", "-")) and not line.startswith("---")]
+    job.write_text("\n".join(["name: digits", *kept, ""]))
+    result = elastic_infra("migrate", "job.yaml", "--to", "job")
+
+    assert result.code == 0
+    assert (result.out + result.err).startswith(shown)
 
 
 def test_every_workload_object_has_its_gains_and_losses() -> None:

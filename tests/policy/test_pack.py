@@ -23,6 +23,7 @@ from tests.engine.conftest import engine, provider  # noqa: F401 - fixtures
 from tests.engine.engine import Engine
 from tests.engine.jobs import job
 from tests.policy.test_rules import JOB, SPOT
+from tools.run import ROOT
 
 PACK = Path(pack.__file__).parent
 
@@ -209,6 +210,20 @@ def test_settings_come_from_the_packs_config() -> None:
     assert _ask(JOB, "node-budget", {"per_job": 3}) != []
     assert _ask(JOB, "node-budget", {"per_job": 4}) == []
     assert _ask({**JOB, "placement": {"affinity": SPOT}, "storage": {}}, "checkpoint-when-preemptible", {}) != []
+
+
+def test_the_settings_in_the_docs_are_the_packs() -> None:
+    """Each policy of `policy.json` is there, and takes what it is given beside its level."""
+    page = (ROOT / "docs/preview.md").read_text()
+    shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    known = {policy.name: policy.config_schema.properties for policy in pack.policies() if policy.config_schema}
+
+    assert shown
+    for name, settings in shown.items():
+        level, *others = settings
+        assert (level, settings[level]) == ("enforcementLevel", "mandatory")
+        assert set(others) <= set(known[name])
+        pack.rule_of(name.removesuffix("-of-the-stack").replace("-", "_"), {key: settings[key] for key in others})
 
 
 def test_a_wrong_setting_is_named() -> None:
