@@ -13,6 +13,7 @@ import yaml
 from elastic_infra.cli import documents, files
 from elastic_infra.config import ConfigError, Fault
 from elastic_infra.config.load import job_name, read_stream, read_text
+from elastic_infra.config.yaml_text import read_documents
 from elastic_infra.importing import Imported, import_command, import_manifest
 from elastic_infra.importing.command_line import only_command
 from elastic_infra.manifests.figures import at
@@ -62,8 +63,8 @@ def imported(text: str, name: str | None, default: str) -> Imported:
     Raises:
         ConfigError: there is no workload, more than one, or it cannot be read.
     """
-    objects = list(_objects(text))
-    if not objects:
+    objects = _objects(text)
+    if objects is None:
         return import_command(only_command(text), name or default)
     workloads = [each for each in objects if each.get("kind") in {"PyTorchJob", "Job", "TrainJob"}]
     if len(workloads) > 1 and name is not None:
@@ -75,16 +76,18 @@ def imported(text: str, name: str | None, default: str) -> Imported:
     return import_manifest(workloads[0], name or default)
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """The Kubernetes objects of a text, those of a List included; none where it is no YAML of objects."""
+def _objects(text: str) -> list[Mapping[str, Any]] | None:
+    """The Kubernetes objects of a text, those of a List included; None where it is no YAML of objects."""
     try:
-        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except yaml.YAMLError as error:
+        documents = read_documents(text)
+    except ConfigError:
         if "kind:" in text:
-            mark = getattr(error, "problem_mark", None)
-            where = f" at line {mark.line + 1}" if mark else ""
-            raise ConfigError([Fault("", f"is not valid YAML{where}.")]) from None
-        return
-    for each in documents:
-        if isinstance(each, Mapping) and "kind" in each:
-            yield from each.get("items") or () if each["kind"] == "List" else (each,)
+            raise
+        return None
+    found = [each for each in documents if isinstance(each, Mapping) and "kind" in each]
+    return [item for each in found for item in _items(each)] if found else None
+
+
+def _items(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    items = found.get("items") if found["kind"] == "List" else [found]
+    yield from (each for each in items if isinstance(each, Mapping)) if isinstance(items, list) else ()

@@ -1,4 +1,4 @@
-"""Reads one YAML document as plain data, in bounded time and memory for any text.
+"""Reads YAML documents as plain data, in bounded time and memory for any text.
 
 The rules are stricter than PyYAML's: keys are text and given once, there are no types beyond JSON's (a date is text, as
 Kubernetes reads it), a variable's number is its text, and nesting and aliases are bounded. No message quotes a value.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
 
@@ -33,9 +33,21 @@ def read_yaml(text: str) -> object:
     Raises:
         ConfigError: the text is not valid YAML (with line and column where known), or beyond a limit.
     """
+    return _read(text, yaml.load)
+
+
+def read_documents(text: str) -> list[object]:
+    """As `read_yaml`, each document of a stream."""
+    return _read(text, lambda text, loader: [*yaml.load_all(text, loader)])
+
+
+_Found = TypeVar("_Found")
+
+
+def _read(text: str, load: Callable[[str, Any], _Found]) -> _Found:
     try:
         _check_depth(text)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with fewer types
+        return load(text, _Loader)  # a SafeLoader with fewer types
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_fault(error)]) from None
     except (
@@ -83,10 +95,16 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
     def get_single_node(self) -> Any:  # noqa: ANN401 - PyYAML is untyped
-        root = super().get_single_node()
-        if root is not None:
-            _check_size(root, {})
-        return root
+        return _bounded(super().get_single_node())
+
+    def get_node(self) -> Any:  # noqa: ANN401 - PyYAML is untyped
+        return _bounded(super().get_node())
+
+
+def _bounded(root: Any) -> Any:  # noqa: ANN401 - PyYAML is untyped
+    if root is not None:
+        _check_size(root, {})
+    return root
 
 
 def _check_size(node: Any, sizes: dict[int, int]) -> int:  # noqa: ANN401 - PyYAML is untyped

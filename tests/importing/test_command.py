@@ -81,9 +81,26 @@ def test_one_of_several_workloads(tmp_path: Path) -> None:
     assert yaml.safe_load(chosen.out)["name"] == "other"
 
 
+def test_values_are_those_that_kubernetes_reads(tmp_path: Path) -> None:
+    """It knows no numbers to the base 60 and no dates; a List may have null in place of an object."""
+    file = tmp_path / "job.yaml"
+    args = "[--ratio, 1:4, --at, 12:30:00, --day, 2024-01-02]"
+    text = (CORPUS / "batch_job.yaml").read_text()
+    listed = yaml.safe_dump({"kind": "List", "items": [None, yaml.safe_load(text) | {"spec": {"template": "ARGS"}}]})
+    container = f"{{name: c, image: i, command: [python, t.py], args: {args}}}"
+    file.write_text(listed.replace("ARGS", f"{{spec: {{containers: [{container}]}}}}"))
+    result = elastic_infra("import", file)
+
+    assert result.code == 0, result.err
+    assert yaml.safe_load(result.out)["args"] == ["--ratio", "1:4", "--at", "12:30:00", "--day", "2024-01-02"]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (b"kind: List\nitems: [null]\n", "holds not exactly one PyTorchJob"),
+        (b"kind: List\nitems: 5\n", "holds not exactly one PyTorchJob"),
+        (b"kind: Job\nkind: Job\n", "a key is given twice"),
         (b"kind: Job\nspec: [", "is not valid YAML at line"),
         (b"\xff", "is not UTF-8 text"),
         (b"apiVersion: v1\nkind: Service\n", "holds not exactly one PyTorchJob, Job or TrainJob (found: none)"),
