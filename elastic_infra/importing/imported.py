@@ -15,6 +15,7 @@ from elastic_infra.importing.command_line import read_command
 from elastic_infra.importing.kinds import Workload, read_workload
 from elastic_infra.importing.metadata import is_of_job_controller
 from elastic_infra.importing.patch import differing, missing, places
+from elastic_infra.importing.plain import without_nulls
 from elastic_infra.manifests import render
 from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.manifests.train_job import renamed
@@ -58,7 +59,7 @@ def import_manifest(manifest: Mapping[str, Any], name: str) -> Imported:
     Raises:
         ConfigError: it cannot be read.
     """
-    workload = read_workload(manifest)
+    workload = read_workload(without_nulls(manifest))
     template, renamed = pod.normalized(workload.template)
     container = pod.training_container(template)
     if not container:
@@ -134,7 +135,8 @@ def _without(job: Data, fault: Fault) -> Data:
 
 
 def _with_overlay(job: Data, template: Data) -> tuple[Data, tuple[str, ...]]:
-    patch = missing(_overlayable(template), _rendered(job))
+    rendered = _rendered(job)
+    patch = missing(_overlayable(template, rendered), rendered)
     if patch is None:
         return job, ()
     overlaid = {**job, "overlays": {"pod": patch}}
@@ -145,11 +147,13 @@ def _with_overlay(job: Data, template: Data) -> tuple[Data, tuple[str, ...]]:
     return overlaid, tuple(f"has no field for {place}: overlays.pod has it." for place in places(patch))
 
 
-def _overlayable(template: Data) -> Data:
-    """What an overlay may hold of a template."""
+def _overlayable(template: Data, rendered: Data) -> Data:
+    """What an overlay may hold of a template, beside what is rendered without it."""
+    ports = pod.training_container(rendered).get("ports") or ()
+    taken = {port["name"]: port["containerPort"] for port in ports}
     spec = {key: value for key, value in template["spec"].items() if key not in _NOT_OVERLAID}
     spec["containers"] = [
-        _overlayable_container(each) if each.get("name") == TRAINING_CONTAINER else each
+        _overlayable_container(each, taken) if each.get("name") == TRAINING_CONTAINER else each
         for each in spec.get("containers", ())
     ]
     metadata = {
@@ -166,11 +170,23 @@ def _is_set(key: str) -> bool:
 _NOT_OVERLAID = frozenset({"hostname", "restartPolicy", "subdomain", "terminationGracePeriodSeconds", "tolerations"})
 
 
-def _overlayable_container(container: Mapping[str, Any]) -> Data:
+def _overlayable_container(container: Mapping[str, Any], taken: Mapping[str, int]) -> Data:
+    """Of the training container.
+
+    Args:
+        taken: ports by their names, of which the container may have no other.
+    """
     kept = {key: value for key, value in container.items() if key not in {"command", "args", "image"}}
     if "env" in kept:
         kept["env"] = [each for each in kept["env"] if not reserved(str(each.get("name")))]
+    if "ports" in kept:
+        kept["ports"] = [each for each in kept["ports"] if _is_free(each, taken)]
     return kept
+
+
+def _is_free(port: Mapping[str, Any], taken: Mapping[str, int]) -> bool:
+    number = port.get("containerPort")
+    return bool(taken.get(str(port.get("name")), number) == number)
 
 
 def _rendered(job: Data) -> Data:

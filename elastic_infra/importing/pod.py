@@ -13,6 +13,8 @@ from elastic_infra.config.overlays import TRAINING_CONTAINER
 from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.rules import GRACE_RESERVE_SECONDS
 from elastic_infra.config.runtime import Runtime
+from elastic_infra.config.values import any_quantity
+from elastic_infra.importing.plain import with_one_each
 
 Data = dict[str, Any]
 
@@ -31,7 +33,8 @@ def normalized(template: Mapping[str, Any]) -> tuple[Data, tuple[str, ...]]:
     spec["containers"] = containers
     names = {each.get("name") for each in spec.get("volumes") or ()} & OWN_VOLUMES
     notes += [f"renames the volume {name} to {name}-own: this package has one of that name." for name in sorted(names)]
-    renamed = {key: _renamed(key, value, names) for key, value in spec.items()}
+    renamed, lost = with_one_each({key: _renamed(key, value, names) for key, value in spec.items()}, "spec")
+    notes += [f"drops all but the first {place}: nothing here tells items of one key apart." for place in lost]
     return {"metadata": dict(template.get("metadata") or {}), "spec": renamed}, tuple(notes)
 
 
@@ -42,6 +45,16 @@ def _renamed(key: str, value: Any, names: Collection[str]) -> Any:  # noqa: ANN4
     if key in {"containers", "initContainers"}:
         return [{name: _renamed(name, part, names) for name, part in each.items()} for each in value or ()]
     return value
+
+
+def with_variables(template: Mapping[str, Any], env: Mapping[str, str]) -> Data:
+    """The template whose training container has these variables too, and in place of others of their names."""
+    own = training_container(template)
+    kept = [each for each in own.get("env") or () if each.get("name") not in env]
+    added = [{"name": name, "value": value} for name, value in env.items()]
+    changed = {**own, **_some(env=[*kept, *added])}
+    containers = [changed if each is own else each for each in template["spec"]["containers"]]
+    return {**template, "spec": {**template["spec"], "containers": containers}}
 
 
 def training_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,12 +101,15 @@ def _some(**values: Any) -> Data:  # noqa: ANN401 - JSON
 
 
 def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    left: set[str] = set()  # to an overlay, whose variables come last, so that what refers to one goes with it
     for each in container.get("env") or ():
         name = str(each.get("name"))
         source = each.get("valueFrom") or {}
         if reserved(name):
             continue
         match source:
+            case _ if left.intersection(_REFERENCE.findall(_value(each))):
+                left.add(name)
             case {"secretKeyRef": {"name": of, "key": key}}:
                 yield name, {"secret": of, "key": key}
             case {"configMapKeyRef": {"name": of, "key": key}}:
@@ -101,9 +117,16 @@ def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             case {"fieldRef": {"fieldPath": path}}:
                 yield name, {"field": path}
             case _ if not source:
-                yield name, {"value": str(each.get("value", ""))}
+                yield name, {"value": _value(each)}
             case _:
-                pass  # an overlay has it
+                left.add(name)
+
+
+_REFERENCE: Final = re.compile(r"\$\(([-.\w]+)\)")
+
+
+def _value(variable: Mapping[str, Any]) -> str:
+    return str(variable.get("value", ""))
 
 
 def plain_variables(container: Mapping[str, Any]) -> frozenset[str]:
@@ -111,7 +134,7 @@ def plain_variables(container: Mapping[str, Any]) -> frozenset[str]:
     return RESERVED | {
         str(each.get("name"))
         for each in container.get("env") or ()
-        if each.get("valueFrom") or shlex.quote(value := str(each.get("value", ""))) == value
+        if each.get("valueFrom") or shlex.quote(_value(each)) == _value(each)
     }
 
 
@@ -122,15 +145,21 @@ def _resources(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Data:
         cpu=amounts.get("cpu"), memory=amounts.get("memory"), ephemeral_storage=amounts.get("ephemeral-storage")
     )
     for vendor, resource in VENDOR_RESOURCES.items():
-        if resource in amounts:
-            found["gpu"] = {"count": int(amounts[resource]), "vendor": vendor}
-    rdma = [name for name in amounts if _RDMA.fullmatch(name)]
+        if count := _devices(amounts.get(resource)):
+            found["gpu"] = {"count": count, "vendor": vendor}
+    rdma = [name for name in amounts if _RDMA.fullmatch(name) and _devices(amounts[name])]
     if len(rdma) == 1 and _locks_memory(container):
-        found["rdma"] = {"resource": rdma[0], "count": int(amounts[rdma[0]])}
+        found["rdma"] = {"resource": rdma[0], "count": _devices(amounts[rdma[0]])}
     pages = [size for size in ("2Mi", "1Gi") if f"hugepages-{size}" in amounts]
     if len(pages) == 1:
         found["hugepages"] = {"amount": amounts[f"hugepages-{pages[0]}"], "page_size": pages[0]}
     return found | _some(claims=_claims(spec, given))
+
+
+def _devices(amount: object) -> int | None:
+    """A number of devices, which may be written as a quantity; None where it is no whole number."""
+    number = any_quantity(amount)
+    return int(number) if number is not None and number == int(number) else None
 
 
 _RDMA: Final = re.compile(r"rdma/.+|vpc\.amazonaws\.com/efa")
@@ -175,7 +204,8 @@ def _security(spec: Mapping[str, Any], container: Mapping[str, Any]) -> Data:
 
 def _storage(spec: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[list[Data], list[Data]]:
     """Mounts and volumes that the config can say; the others are left to an overlay, with their mounts."""
-    known = {each["name"]: data for each in spec.get("volumes") or () if (data := _volume(each)) is not None}
+    volumes = [each for each in spec.get("volumes") or () if each.get("name")]
+    known = {each["name"]: data for each in volumes if (data := _volume(each)) is not None}
     mounts = [
         _some(
             volume=each["name"],
