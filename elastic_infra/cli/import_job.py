@@ -15,7 +15,6 @@ from elastic_infra.config import ConfigError, Fault
 from elastic_infra.config.load import job_name, read_stream, read_text
 from elastic_infra.config.yaml_text import read_documents
 from elastic_infra.importing import Imported, import_command, import_manifest
-from elastic_infra.importing.command_line import only_command
 from elastic_infra.manifests.figures import at
 
 STDIN: Final = Path("-")
@@ -65,7 +64,7 @@ def imported(text: str, name: str | None, default: str) -> Imported:
     """
     objects = _objects(text)
     if objects is None:
-        return import_command(only_command(text), name or default)
+        return import_command(["sh", "-c", text], name or default)
     workloads = [each for each in objects if each.get("kind") in {"PyTorchJob", "Job", "TrainJob"}]
     if len(workloads) > 1 and name is not None:
         workloads = [each for each in workloads if at(each, "metadata.name") == name]

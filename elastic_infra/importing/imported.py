@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from elastic_infra.config import ConfigError, Fault, JobConfig
 from elastic_infra.config.env import reserved
 from elastic_infra.config.overlays import TRAIN_CONTAINER, TRAINING_CONTAINER
 from elastic_infra.config.pod_rules import is_own_key
 from elastic_infra.importing import pod
-from elastic_infra.importing.command_line import read_command
-from elastic_infra.importing.kinds import Workload, read_workload
+from elastic_infra.importing.command_line import UNKNOWN, Command, is_program, read_command
+from elastic_infra.importing.kinds import read_workload
 from elastic_infra.importing.metadata import is_of_job_controller
 from elastic_infra.importing.patch import differing, missing, places
 from elastic_infra.importing.plain import without_nulls
+from elastic_infra.importing.size import elastic_of, multiplied, processes_of
 from elastic_infra.manifests import render
 from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.manifests.train_job import renamed
@@ -46,7 +48,9 @@ def import_command(words: Sequence[str], name: str) -> Imported:
         ConfigError: it cannot be read.
     """
     command = read_command(words)
-    job, dropped = _valid(_merged(name, command.fields, {"elastic": {**command.elastic}}))
+    env = {key: {"value": value} for key, value in command.env.items()}
+    elastic = {**processes_of(command, "1"), **command.elastic}
+    job, dropped = _valid(_merged(name, command.fields, {"env": env, "elastic": elastic}))
     return Imported(job, ("needs an image: a command line does not name it.", *command.notes, *dropped))
 
 
@@ -64,23 +68,30 @@ def import_manifest(manifest: Mapping[str, Any], name: str) -> Imported:
     container = pod.training_container(template)
     if not container:
         raise ConfigError([Fault("containers", "has no container, so nothing runs.")])
-    words = [*map(str, container.get("command") or ()), *map(str, container.get("args") or ())]
-    command = read_command(words, pod.plain_variables(container))
-    job, dropped = _valid(_merged(name, workload.fields, pod.fields(template), command.fields, {
-        "elastic": _elastic(command.elastic, workload),
-    }))  # fmt: skip
+    command = _command(container)
+    template = pod.with_variables(template, command.env)
+    elastic, told = elastic_of(command, workload)
+    job, dropped = _valid(_merged(name, workload.fields, pod.fields(template), command.fields, {"elastic": elastic}))
     job, refused = _with_overlay(job, template)
     changes = _told(differing(template, _rendered(job)))
-    return Imported(job, (*workload.notes, *renamed, *command.notes, *dropped, *refused, *changes))
+    notes = (*workload.notes, *renamed, *command.notes, *told, *multiplied(command, JobConfig.from_mapping(job)))
+    return Imported(job, (*notes, *dropped, *refused, *changes))
 
 
-def _elastic(command: Mapping[str, Any], workload: Workload) -> Data:
-    """The object's word counts, but a Job has only the number of nodes of now: its command may have their range."""
-    told, now = str(command.get("nnodes", "")), int(workload.elastic["nnodes"].partition(":")[0])
-    low, _, high = told.partition(":")
-    is_range = low.isdecimal() and high.isdecimal() and int(low) <= now <= int(high)
-    has_range = is_range and workload.fields.get("target") == "job"
-    return {**command, **workload.elastic, **({"nnodes": told, "initial_nodes": now} if has_range else {})}
+def _command(container: Mapping[str, Any]) -> Command:
+    """What a container runs.
+
+    Raises:
+        ConfigError: only the image tells it, or it cannot be read.
+    """
+    program, arguments = (list(map(str, container.get(key) or ())) for key in ("command", "args"))
+    if not program and not (arguments and is_program(arguments[0])):
+        raise ConfigError([Fault("command", UNKNOWN)])
+    command = read_command([*program, *arguments], pod.plain_variables(container))
+    return command if program else dataclasses.replace(command, notes=(_NO_ENTRYPOINT, *command.notes))
+
+
+_NO_ENTRYPOINT: Final = "drops the image's own ENTRYPOINT: the container's args are run as the command."
 
 
 def _told(changes: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -124,14 +135,26 @@ def _valid(job: Data) -> tuple[Data, tuple[str, ...]]:
 
 
 def _without(job: Data, fault: Fault) -> Data:
-    top, _, rest = fault.path.partition(".")
-    below = rest.partition(".")[0].partition("[")[0]
-    inner = job.get(top)
-    if top in {"image", "script", "module", "command", "name", "elastic", ""} or top not in job:
+    """The job without the value that is refused."""
+    top, below, *_ = (*re.split(r"[.\[]", fault.path), "")
+    is_size = top == "elastic" and (below in _SIZE or below not in job.get(top, {}))
+    if is_size or top in _WHAT_RUNS or top not in job:
         raise ConfigError([fault])
-    if isinstance(inner, dict) and below in inner:
-        return {**job, top: {key: value for key, value in inner.items() if key != below}}
-    return {key: value for key, value in job.items() if key != top}
+    return _pruned(job, fault.path)
+
+
+_WHAT_RUNS: Final = frozenset({"image", "script", "module", "command", "name"})
+_SIZE: Final = frozenset({"nnodes", "initial_nodes", "nproc_per_node"})
+
+
+def _pruned(tree: Data, path: str) -> Data:
+    """A mapping without what a path leads to, as deep as it leads through mappings, and without an empty rest."""
+    head, _, rest = path.partition(".")
+    key = path if path in tree else head.partition("[")[0]
+    inner = tree.get(key)
+    within = _pruned(inner, rest) if isinstance(inner, dict) and rest and key != path else inner
+    is_found = isinstance(inner, dict) and within not in (inner, {})
+    return {name: within if name == key else value for name, value in tree.items() if name != key or is_found}
 
 
 def _with_overlay(job: Data, template: Data) -> tuple[Data, tuple[str, ...]]:

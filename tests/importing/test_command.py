@@ -95,6 +95,15 @@ def test_values_are_those_that_kubernetes_reads(tmp_path: Path) -> None:
     assert yaml.safe_load(result.out)["args"] == ["--ratio", "1:4", "--at", "12:30:00", "--day", "2024-01-02"]
 
 
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    """Its lines end in another way."""
+    (tmp_path / "llm.sh").write_bytes(b"OMP_NUM_THREADS=1 torchrun \\\r\n  --nnodes 2 \\\r\n  train.py\r\n")
+    job = yaml.safe_load(elastic_infra("import", tmp_path / "llm.sh").out)
+
+    assert (job["script"], job["elastic"]["nnodes"]) == ("train.py", "2")
+    assert job["env"] == {"OMP_NUM_THREADS": {"value": "1"}}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -12,7 +12,7 @@ import yaml
 
 from elastic_infra import ConfigError, JobConfig, render
 from elastic_infra.importing import Imported, import_command, import_manifest
-from elastic_infra.importing.command_line import split
+from elastic_infra.importing.shell import split
 from elastic_infra.manifests.figures import pod_template, workload_of
 from elastic_infra.preview.tree import differences, written
 

@@ -60,6 +60,26 @@ def test_variables_have_the_values_that_kubernetes_gives_them(
     assert variables(imported(pytorch_job({"env": given}))) == rendered
 
 
+def test_a_variable_that_is_refused_is_told_once() -> None:
+    """Nothing of it stays that would be refused in turn."""
+    env = [{"name": "A", "value": "\0"}, {"name": "B", "value": "b"}]
+    found = imported(pytorch_job({"env": env}))
+
+    assert found.job["env"] == {"B": {"value": "b"}}
+    assert [note.partition(":")[0] for note in found.notes if note.startswith("leaves out")] == [
+        "leaves out env.A.value"
+    ]
+
+
+def test_variables_of_the_shell_are_the_containers() -> None:
+    """In place of others of their names, which the shell would not pass on; those of the launcher are told."""
+    env = [{"name": "A", "valueFrom": MEMORY}, {"name": "B", "value": "b"}]
+    found = imported(pytorch_job({"command": ["sh", "-c", "A=2 RANK=0 torchrun t.py"], "env": env}))
+
+    assert variables(found) == [{"name": "B", "value": "b"}, {"name": "A", "value": "2"}]
+    assert any("RANK" in note for note in found.notes)
+
+
 def test_a_port_of_the_operators_name_is_there_once() -> None:
     """Two ports of one name are refused with the pod."""
     ports = [{"name": "pytorchjob-port", "containerPort": 23456}, {"name": "metrics", "containerPort": 9090}]
