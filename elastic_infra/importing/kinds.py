@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from elastic_infra.config import ConfigError, Fault
-from elastic_infra.importing.command_line import read_budgets
+from elastic_infra.importing.command_line import processes, read_budgets, unread_settings
 from elastic_infra.importing.metadata import metadata_fields
 from elastic_infra.importing.patch import differing
 
@@ -51,27 +51,60 @@ def read_workload(manifest: Mapping[str, Any]) -> Workload:
 
 
 def _pytorch_job(spec: Mapping[str, Any]) -> Workload:
-    replicas = spec.get("pytorchReplicaSpecs") or {}
+    replicas: Mapping[str, Any] = spec.get("pytorchReplicaSpecs") or {}
     main = replicas.get("Worker") or replicas.get("Master")
     if not main or not isinstance(main.get("template"), Mapping):
         raise ConfigError([Fault("spec.pytorchReplicaSpecs", "has neither Worker nor Master with a template.")])
-    policy = spec.get("elasticPolicy") or {}
-    notes = []
+    policy, life = spec.get("elasticPolicy") or {}, spec.get("runPolicy") or {}
+    notes = [*_unread_policy(policy), *_unread_gang(life)]
     if "Master" in replicas:
         notes.append("has no Master: every node is a worker, and rank 0 is on any of them.")
         own = differing(main.get("template"), replicas["Master"].get("template"))
         notes += [f"leaves out what only the Master's pod has: {place}." for _, place in own]
-    if policy.get("metrics"):
-        notes.append("drops elasticPolicy.metrics: say what to follow in `autoscaling`.")
-    run_policy, restart = _run_policy(spec.get("runPolicy") or {}), main.get("restartPolicy")
+    run_policy, restart = _run_policy(life), main.get("restartPolicy", _OPERATORS_RESTART)
     if restart in {"OnFailure", "ExitCode"}:
         run_policy["restart_policy"] = restart
-    elif restart is not None:
+    else:
         notes.append(f"changes restartPolicy {restart} to that of run_policy.restart_policy.")
-    count = sum(int(each.get("replicas", 1)) for each in replicas.values())
-    processes = spec.get("nprocPerNode") or policy.get("nProcPerNode")
-    elastic = {**_nodes(policy, count), **_processes(processes), **_rendezvous(policy)}
+    count = sum(
+        _whole(f"spec.pytorchReplicaSpecs.{name}.replicas", each.get("replicas", 1)) for name, each in replicas.items()
+    )
+    given = spec.get("nprocPerNode") or policy.get("nProcPerNode")
+    elastic = {**_nodes(policy, count), **_processes(given), **_rendezvous(policy)}
     return Workload(dict(main["template"]), {"run_policy": run_policy, "target": "pytorchjob"}, elastic, tuple(notes))
+
+
+_OPERATORS_RESTART: Final = "OnFailure"
+"""The training operator's default of a PyTorchJob's restartPolicy."""
+
+_READ_POLICY: Final = frozenset(
+    {"minReplicas", "maxReplicas", "nProcPerNode", "maxRestarts", "rdzvBackend", "rdzvHost", "rdzvPort", "rdzvConf"}
+)
+
+
+def _unread_policy(policy: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in policy.items():
+        if name == "metrics":
+            yield "drops elasticPolicy.metrics: say what to follow in `autoscaling`."
+        elif name not in _READ_POLICY and value is not False:
+            yield f"drops elasticPolicy.{name}: the launcher or the job's objects take its place."
+    for key in unread_settings(_settings(policy)):
+        yield f"drops {key} of elasticPolicy.rdzvConf: the launcher has its own."
+
+
+def _settings(policy: Mapping[str, Any]) -> dict[str, str]:
+    return {str(each.get("key")): str(each.get("value")) for each in policy.get("rdzvConf") or ()}
+
+
+def _whole(place: str, given: object) -> int:
+    """A number of pods.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if isinstance(given, bool) or not str(given).isdecimal():
+        raise ConfigError([Fault(place, "must be a whole number.")])
+    return int(str(given))
 
 
 def _nodes(policy: Mapping[str, Any], count: int) -> Data:
@@ -83,17 +116,14 @@ def _nodes(policy: Mapping[str, Any], count: int) -> Data:
 
 
 def _processes(given: object) -> Data:
-    """`cpu` counts cores, for which the config has no word: one process a node stands for it."""
-    if given is None:
-        return {}
-    return {"nproc_per_node": "auto" if str(given) in {"auto", "cpu", "gpu"} else str(given)}
+    return {} if given is None else {"nproc_per_node": processes(given)}
 
 
 def _rendezvous(policy: Mapping[str, Any]) -> Data:
     found: Data = {}
     if policy.get("maxRestarts") is not None:
         found["max_restarts"] = policy["maxRestarts"]
-    if budgets := read_budgets({each["key"]: str(each["value"]) for each in policy.get("rdzvConf") or ()}):
+    if budgets := read_budgets(_settings(policy)):
         found["rdzv_configs"] = budgets
     if str(policy.get("rdzvBackend", "")).startswith("etcd"):
         found["rdzv_backend"] = policy["rdzvBackend"]
@@ -104,13 +134,15 @@ def _rendezvous(policy: Mapping[str, Any]) -> Data:
 def _batch_job(spec: Mapping[str, Any]) -> Workload:
     if not isinstance(spec.get("template"), Mapping):
         raise ConfigError([Fault("spec.template", "is missing.")])
-    nodes = int(spec.get("parallelism") or 1)
+    nodes = _whole("spec.parallelism", spec.get("parallelism") or 1)
     notes = []
     if nodes > 1 and spec.get("completionMode") != "Indexed":
         notes.append(f"becomes an Indexed Job of {nodes} nodes, for pods without an index have no order.")
-    if int(spec.get("completions") or 1) not in {1, nodes}:
+    if _whole("spec.completions", spec.get("completions") or 1) not in {1, nodes}:
         notes.append("drops spec.completions: every node trains until the job ends.")
-    unread = ("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy")
+    unread = (
+        "backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "successPolicy",
+    )  # fmt: skip
     notes += [f"drops spec.{name}: this package has its own." for name in unread if spec.get(name) is not None]
     target = {"target": "job"} if nodes > 1 else {}
     fields = {"run_policy": _run_policy(spec), **target}
@@ -148,15 +180,22 @@ def _run_policy(given: Mapping[str, Any]) -> Data:
     }
     found: Data = {names[key]: value for key, value in given.items() if key in names and value is not None}
     gang = given.get("schedulingPolicy") or {}
-    gang_names = {
-        "minAvailable": "min_available",
-        "queue": "queue",
-        "priorityClass": "priority_class",
-        "scheduleTimeoutSeconds": "schedule_timeout_seconds",
-    }
-    if known := {gang_names[key]: value for key, value in gang.items() if key in gang_names}:
+    if known := {_GANG[key]: value for key, value in gang.items() if key in _GANG}:
         found["scheduling_policy"] = known
     return found
+
+
+_GANG: Final = {
+    "minAvailable": "min_available",
+    "queue": "queue",
+    "priorityClass": "priority_class",
+    "scheduleTimeoutSeconds": "schedule_timeout_seconds",
+}
+
+
+def _unread_gang(run_policy: Mapping[str, Any]) -> Iterator[str]:
+    unread = [name for name in run_policy.get("schedulingPolicy") or () if name not in _GANG]
+    yield from (f"drops runPolicy.schedulingPolicy.{name}: the config has no field for it." for name in unread)
 
 
 _READERS: Final = {
