@@ -27,8 +27,8 @@ _LITERAL: Final = re.compile(
 """What a shell takes as it is: a comment, quoted words, a quoted character."""
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _MORE_THAN_ONE: Final = (
-    "is more than one plain command in a shell. Move the rest into the image or the script, and leave one, with quotes "
-    "around what is meant as it stands."
+    "is more than one plain command in a shell. Move the rest into the image or the script, and leave one. "
+    "Quote what is meant as it stands."
 )
 _PROFILE: Final = (
     "runs without the profile of a login shell: what it sets, such as PATH, has to be in the image or in `env`."

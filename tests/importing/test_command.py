@@ -104,12 +104,17 @@ def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
     assert job["env"] == {"OMP_NUM_THREADS": {"value": "1"}}
 
 
+ALIASES = b"".join(b"%c: &%c [%s]\n" % (name, name, b", ".join([b"*%c" % (name - 1)] * 9)) for name in b"bcdefgh")
+"""Each line stands for nine times the one before it."""
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"kind: List\nitems: [null]\n", "holds not exactly one PyTorchJob"),
         (b"kind: List\nitems: 5\n", "holds not exactly one PyTorchJob"),
         (b"kind: Job\nkind: Job\n", "a key is given twice"),
+        (b"kind: Job\n---\na: &a [1]\n" + ALIASES, "stands for more than"),
         (b"kind: Job\nspec: [", "is not valid YAML at line"),
         (b"\xff", "is not UTF-8 text"),
         (b"apiVersion: v1\nkind: Service\n", "holds not exactly one PyTorchJob, Job or TrainJob (found: none)"),

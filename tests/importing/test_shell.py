@@ -46,7 +46,7 @@ def test_variables_before_a_command_are_set_for_it() -> None:
 
 
 def test_variables_alone_start_no_program() -> None:
-    """Nothing would train."""
+    """Nothing would train then."""
     with pytest.raises(ConfigError, match="starts no program"):
         without_shell(Line(["bash", "-c", "OMP_NUM_THREADS=1"]))
 
