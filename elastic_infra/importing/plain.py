@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,9 @@ from elastic_infra.config.pod_patch import MERGE_KEYS
 
 Tree = Any
 """JSON."""
+
+REFERENCE: Final = re.compile(r"\$\(([-.\w]+)\)")
+"""Where Kubernetes puts the value of a variable into a text: `$(NAME)`."""
 
 _TEXTS: Final = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Mappings of texts, in which null is the empty text."""

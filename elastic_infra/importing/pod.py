@@ -14,7 +14,7 @@ from elastic_infra.config.resources import VENDOR_RESOURCES
 from elastic_infra.config.rules import GRACE_RESERVE_SECONDS
 from elastic_infra.config.runtime import Runtime
 from elastic_infra.config.values import any_quantity
-from elastic_infra.importing.plain import with_one_each
+from elastic_infra.importing.plain import REFERENCE, with_one_each
 
 Data = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if reserved(name):
             continue
         match source:
-            case _ if left.intersection(_REFERENCE.findall(_value(each))):
+            case _ if left.intersection(REFERENCE.findall(_value(each))):
                 left.add(name)
             case {"secretKeyRef": {"name": of, "key": key}}:
                 yield name, {"secret": of, "key": key}
@@ -120,9 +120,6 @@ def _variables(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield name, {"value": _value(each)}
             case _:
                 left.add(name)
-
-
-_REFERENCE: Final = re.compile(r"\$\(([-.\w]+)\)")
 
 
 def _value(variable: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from elastic_infra.config import ConfigError, Fault
+from elastic_infra.importing.plain import REFERENCE
 
 SHELLS: Final = ("bash", "sh")
 
@@ -20,7 +21,6 @@ _SHELL_WORK: Final = re.compile(
 )
 """What only a shell understands."""
 
-_REFERENCE: Final = re.compile(r"\$\(([-.\w]+)\)")
 _LITERAL: Final = re.compile(
     r"(?P<comment>(?<!\S)(?<!\\\s)#.*)|'[^']*'|\"(?P<inside>(?:[^\"\\]|\\.)*)\"|\\.", re.MULTILINE
 )
@@ -74,7 +74,7 @@ _LOGIN: Final = re.compile(r"-\w*l\w*|--login")
 
 def _only_command(text: str, variables: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """The variables that are set for the one command in a shell's text, and its words."""
-    known = _REFERENCE.sub(lambda found: "known" if found[1] in variables else found[0], _joined(text))
+    known = REFERENCE.sub(lambda found: "known" if found[1] in variables else found[0], _joined(text))
     if _SHELL_WORK.search(_LITERAL.sub(_left_to_the_shell, known).strip()):
         raise ConfigError([Fault("command", _MORE_THAN_ONE)])
     words, env = split(text), {}
