@@ -30,22 +30,6 @@ RUNS: Final = 4
 MEGABYTES: Final = 1000
 
 
-def _killed(workers: int) -> Chain:
-    launch = arms.Launch("1:1", workers=workers, max_restarts=100)
-    event = Event(f"a worker of {workers} is killed", workers, workers, scenario.crash)
-    return Chain(f"killed-{workers}", launch, (event,), script=HERE / "train.py")
-
-
-CHAINS: Final = (
-    _killed(1),
-    _killed(2),
-    Chain(
-        "grows", arms.Launch("1:2"), (Event("a second node joins", 1, 2, scenario.start(1)),), script=HERE / "train.py"
-    ),
-)
-"""The first one needs one GPU, the others two ranks."""
-
-
 def main(arguments: list[str]) -> int:
     """Measure, print the page, and write it where that is asked for."""
     options = _parse(arguments)
@@ -66,28 +50,47 @@ def main(arguments: list[str]) -> int:
 def measured(kind: devices.Kind, runs: int, megabytes: int, facts: list[str]) -> dict[str, Any]:
     """All figures, in the form that is kept."""
     reason = devices.missing_for_two(kind)
-    chains = CHAINS[:1] if reason else CHAINS
+    alone, *of_two = _chains(runs)
+    chains = [alone] if reason else [alone, *of_two]
     samples, starts = [], {}
-    for arm in arms.ARMS:
+    for arm in report.ARMS:
         found, starts[arm.name] = _of_arm(arm, chains, runs)
         samples += found
     return {
         "machine": facts,
         "samples": samples,
         "starts": starts,
-        "skipped": {event.row: reason for chain in CHAINS[len(chains) :] for event in chain.events},
+        "skipped": {event.row: reason for chain in of_two if reason for event in chain.events},
         "copies": copies.measured(megabytes),
     }
 
 
-def _of_arm(arm: arms.Arm, chains: tuple[Chain, ...], runs: int) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
+def _chains(runs: int) -> list[Chain]:
+    """What happens to jobs. The first one needs one GPU, the others two ranks."""
+    script = HERE / "train.py"
+    growth = Event("a second node joins", 1, 2, scenario.start(1))
+    return [
+        _killed(1, runs, script),
+        _killed(2, runs, script),
+        Chain("grows", arms.Launch("1:2"), (growth,), script=script),
+    ]
+
+
+def _killed(workers: int, runs: int, script: Path) -> Chain:
+    """One job lives through all of them."""
+    launch = arms.Launch("1:1", workers=workers, max_restarts=100)
+    event = Event(f"a worker of {workers} is killed", workers, workers, scenario.crash)
+    return Chain(f"killed-{workers}", launch, (event,), repeat=runs, script=script)
+
+
+def _of_arm(arm: arms.Arm, chains: list[Chain], runs: int) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
     """The samples of an arm, and the starts of its workers."""
     with tempfile.TemporaryDirectory() as folder:
         phases = Path(folder) / "phases"
         os.environ["PHASES"] = str(phases)
         samples = []
         for chain in chains:
-            for _ in range(runs):
+            for _ in range(chain.rounds(runs)):
                 for sample in scenario.run(chain, arm, print):
                     print(f"  {sample}", flush=True)
                     samples.append(dataclasses.asdict(sample))
@@ -97,7 +100,7 @@ def _of_arm(arm: arms.Arm, chains: tuple[Chain, ...], runs: int) -> tuple[list[d
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
-    parser.add_argument("--runs", type=int, default=RUNS, metavar="N", help=f"jobs of each row and arm: {RUNS}")
+    parser.add_argument("--runs", type=int, default=RUNS, metavar="N", help=f"of each row and arm: {RUNS}")
     parser.add_argument("--megabytes", type=int, default=MEGABYTES, metavar="MB", help=f"of state: {MEGABYTES}")
     parser.add_argument("--write", action="store_true", help="write RESULTS.json and RESULTS.md")
     return parser.parse_args(arguments)

@@ -10,9 +10,11 @@ from benchmarks.launcher import arms, measure
 from benchmarks.launcher.measure import Sample
 from benchmarks.launcher.report import cell, ratio
 
+ARMS: Final = (arms.OURS, arms.TUNED)
+"""Plain torchrun takes minutes a row, and is in the launcher's table."""
 NOTE: Final = """\
 Seconds without a training step of any worker, from the event on, with launchers on one machine; medians, p95 by nearest
-rank, number of runs. `tuned` and `plain` are torchrun, as in [the launcher's table](../launcher/RESULTS.md). A start is
+rank, number of runs. `tuned` is torchrun, as in [the launcher's table](../launcher/RESULTS.md). A start is
 taken apart by the workers: the device's context, the process group with its first collective, then model, checkpoint
 and first step. A stall is the time for which training waits, the device's queue being empty before."""
 
@@ -24,9 +26,9 @@ def document(results: Mapping[str, Any]) -> str:
     parts = [
         "# Restarts, growth and snapshots on GPUs",
         facts,
-        _table(["", *(arm.name for arm in arms.ARMS), "ours / tuned"], [_row(samples, row) for row in _rows(samples)]),
+        _table(["", *(arm.name for arm in ARMS), "ours / tuned"], [_row(samples, row) for row in _rows(samples)]),
         "\n".join(f"- not measured: {row}: {reason}" for row, reason in results["skipped"].items()),
-        _table(["a worker's start", *(arm.name for arm in arms.ARMS)], _starts(results["starts"])),
+        _table(["a worker's start", *(arm.name for arm in ARMS)], _starts(results["starts"])),
         _table([f"state of {results['copies']['megabytes']} MB", "stall"], _stalls(results["copies"]["seconds"])),
         NOTE,
     ]
@@ -38,15 +40,13 @@ def _rows(samples: Sequence[Sample]) -> list[str]:
 
 
 def _row(samples: Sequence[Sample], row: str) -> list[str]:
-    by_arm = [measure.summary(samples, row, arm.name) for arm in arms.ARMS]
+    by_arm = [measure.summary(samples, row, arm.name) for arm in ARMS]
     return [row, *(cell(summary, "s") for summary in by_arm), ratio(by_arm[0], by_arm[1])]
 
 
 def _starts(starts: Mapping[str, Sequence[Mapping[str, float]]]) -> list[list[str]]:
     phases = list(dict.fromkeys(phase for found in starts.values() for each in found for phase in each))
-    return [
-        [phase, *(_median([each[phase] for each in starts.get(arm.name, [])]) for arm in arms.ARMS)] for phase in phases
-    ]
+    return [[phase, *(_median([each[phase] for each in starts.get(arm.name, [])]) for arm in ARMS)] for phase in phases]
 
 
 def _stalls(seconds: Mapping[str, Sequence[float]]) -> list[list[str]]:

@@ -186,7 +186,8 @@ class ElasticGroup:
                 usual group: such a model is built with its peers, and a lost node takes shards with it. False by
                 default, as for a model that ``ElasticState(build=...)`` builds for each group.
             experimental: whether groups are rebuilt by torch's experimental ``_reconfigure``, the only way in place for
-                NCCL; call ``torch.cuda.set_device`` before. False by default, because no GPU has run it yet.
+                NCCL; call ``torch.cuda.set_device`` before. False by default, because torch's function may change, and
+                was tried on one GPU only.
             timeout: timeout of a collective. None, the default: torch's own for the backend (gloo 30 minutes, NCCL 10),
                 or the job's ``runtime.nccl_collective_timeout_sec``. After a peer's death the launcher ends the
                 collectives long before.

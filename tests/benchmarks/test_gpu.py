@@ -17,9 +17,9 @@ RESULTS: dict[str, Any] = {
     "samples": [
         {"row": KILLED, "arm": "ours", "value": 0.5, "outcome": ""},
         {"row": KILLED, "arm": "tuned", "value": 5.0, "outcome": ""},
-        {"row": KILLED, "arm": "plain", "value": None, "outcome": "lost"},
+        {"row": "a worker of 2 is killed", "arm": "tuned", "value": None, "outcome": "lost"},
     ],
-    "starts": {"ours": [{"context": 0.25, "group": 0.5}], "tuned": [], "plain": []},
+    "starts": {"ours": [{"context": 0.25, "group": 0.5}], "tuned": []},
     "skipped": {"a second node joins": "two ranks cannot meet"},
     "copies": {"device": "a GPU", "megabytes": 1000, "seconds": {"a snapshot": [0.1, 0.3, 0.2]}},
 }
@@ -29,9 +29,10 @@ def test_the_page_shows_outages_starts_stalls_and_what_is_missing() -> None:
     """Medians with their numbers of runs; a job that was lost and a row that was left out are no zeros."""
     page = report.document(RESULTS)
 
-    assert f"| {KILLED} | 0.50 s (p95 0.50, n 1) | 5.00 s (p95 5.00, n 1) | lost | 1/10.0 |" in page
+    assert f"| {KILLED} | 0.50 s (p95 0.50, n 1) | 5.00 s (p95 5.00, n 1) | 1/10.0 |" in page
+    assert "| a worker of 2 is killed | - | lost | - |" in page
     assert "- not measured: a second node joins: two ranks cannot meet" in page
-    assert "| context | 0.250 s (n 1) | - | - |" in page
+    assert "| context | 0.250 s (n 1) | - |" in page
     assert "| a snapshot | 0.200 s (n 3) |" in page
 
 

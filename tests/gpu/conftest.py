@@ -9,11 +9,13 @@ import pytest
 
 from tests.gpu import device as devices
 from tests.launcher.loopback import Job
-from tests.launcher.scenarios.elastic_jobs import STEPS
 
 SCRIPT = pathlib.Path(__file__).parent / "scripts" / "train.py"
 QUICK = ("last_call_timeout=1", "join_timeout=300")
-STEP_SECONDS = 0.1
+STEPS = 250
+"""Few: a step of ranks that share a GPU waits until each of them has had its turn."""
+STEP_SECONDS = 0.3
+"""Nodes that come have over a minute for it."""
 Start = Callable[..., Job]
 
 

@@ -54,9 +54,9 @@ def missing(kind: Kind) -> str:
 
 
 def missing_for(kind: Kind, ranks: int) -> str:
-    """Why so many ranks cannot meet here, each on a GPU where there are more than two; empty where they can."""
+    """Why so many ranks cannot meet here; empty where they can. They share one GPU, or have one each."""
     found = torch.cuda.device_count()
-    if kind == "cuda" and ranks > max(2, found):
+    if kind == "cuda" and 1 < found < ranks:
         return f"needs {ranks} GPUs and finds {found}"
     return missing_for_two(kind)
 

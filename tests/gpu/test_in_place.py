@@ -17,9 +17,9 @@ import torch.distributed as dist
 
 from elastic_infra.launcher.workers import channel, progress
 from tests.gpu import device as devices
-from tests.gpu.conftest import QUICK, SCRIPT, STEP_SECONDS, Start
+from tests.gpu.conftest import QUICK, SCRIPT, STEP_SECONDS, STEPS, Start
 from tests.launcher.loopback import ROOT, Job, Line
-from tests.launcher.scenarios.elastic_jobs import STEPS, assert_as_undisturbed
+from tests.launcher.scenarios.elastic_jobs import assert_as_undisturbed
 from tests.ports import free_port
 
 pytestmark = [
@@ -37,7 +37,7 @@ FREED_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """The launcher's agent of one worker, played here: a second worker would need a second GPU."""
+    """The launcher's agent of one worker, played here, so that one worker on one GPU suffices."""
 
     job: Job
     """The worker is its only node."""
