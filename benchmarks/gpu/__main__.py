@@ -25,6 +25,7 @@ from benchmarks.launcher.scenario import Chain, Event
 from tests.gpu import device as devices
 
 HERE: Final = Path(__file__).parent
+SCRIPT: Final = HERE / "train.py"
 RESULTS: Final = HERE / "RESULTS.json"
 RUNS: Final = 4
 MEGABYTES: Final = 1000
@@ -50,8 +51,8 @@ def main(arguments: list[str]) -> int:
 def measured(kind: devices.Kind, runs: int, megabytes: int, facts: list[str]) -> dict[str, Any]:
     """All figures, in the form that is kept."""
     reason = devices.missing_for_two(kind)
-    alone, *of_two = _chains(runs)
-    chains = [alone] if reason else [alone, *of_two]
+    wanted = _chains(runs)
+    chains = wanted[:1] if reason else wanted
     samples, starts = [], {}
     for arm in report.ARMS:
         found, starts[arm.name] = _of_arm(arm, chains, runs)
@@ -60,27 +61,22 @@ def measured(kind: devices.Kind, runs: int, megabytes: int, facts: list[str]) ->
         "machine": facts,
         "samples": samples,
         "starts": starts,
-        "skipped": {event.row: reason for chain in of_two if reason for event in chain.events},
+        "skipped": {event.row: reason for chain in wanted[len(chains) :] for event in chain.events},
         "copies": copies.measured(megabytes),
     }
 
 
 def _chains(runs: int) -> list[Chain]:
     """What happens to jobs. The first one needs one GPU, the others two ranks."""
-    script = HERE / "train.py"
     growth = Event("a second node joins", 1, 2, scenario.start(1))
-    return [
-        _killed(1, runs, script),
-        _killed(2, runs, script),
-        Chain("grows", arms.Launch("1:2"), (growth,), script=script),
-    ]
+    return [_killed(1, runs), _killed(2, runs), Chain("grows", arms.Launch("1:2"), (growth,), script=SCRIPT)]
 
 
-def _killed(workers: int, runs: int, script: Path) -> Chain:
+def _killed(workers: int, runs: int) -> Chain:
     """One job lives through all of them."""
     launch = arms.Launch("1:1", workers=workers, max_restarts=100)
     event = Event(f"a worker of {workers} is killed", workers, workers, scenario.crash)
-    return Chain(f"killed-{workers}", launch, (event,), repeat=runs, script=script)
+    return Chain(f"killed-{workers}", launch, (event,), repeat=runs, script=SCRIPT)
 
 
 def _of_arm(arm: arms.Arm, chains: list[Chain], runs: int) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:

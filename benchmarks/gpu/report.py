@@ -14,9 +14,9 @@ ARMS: Final = (arms.OURS, arms.TUNED)
 """Plain torchrun takes minutes a row, and is in the launcher's table."""
 NOTE: Final = """\
 Seconds without a training step of any worker, from the event on, with launchers on one machine; medians, p95 by nearest
-rank, number of runs. `tuned` is torchrun, as in [the launcher's table](../launcher/RESULTS.md). A start is
-taken apart by the workers: the device's context, the process group with its first collective, then model, checkpoint
-and first step. A stall is the time for which training waits, the device's queue being empty before."""
+rank, number of runs. `tuned` is torchrun, as in [the launcher's table](../launcher/RESULTS.md). A start is taken apart
+by the workers: the device's context, the process group with its first collective, then model, checkpoint and first
+step. A stall is the time for which training waits, the device's queue being empty before."""
 
 
 def document(results: Mapping[str, Any]) -> str:
